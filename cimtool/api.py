@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from cimtool.base.files import check_not_input
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
@@ -172,10 +173,14 @@ def evaluate(
     """
     from cimtool.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
     from cimtool.evaluation.subjects import sources_of, subjects_of
+    from cimtool.evaluation.trec import QRELS
 
     check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
     head, folder = model.get("head"), None if trec is None else Path(trec)
+    if folder is not None:
+        for name in QRELS:
+            check_not_input(folder / name, qrels=qrels)
     subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
     judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
     choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)

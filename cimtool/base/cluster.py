@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,12 @@ CONNECT_SECONDS = 5
 
 SILENT_SECONDS = 15
 """Seconds without an answer after which a scheduler is given up."""
+
+FROZEN_SECONDS = 20
+"""Seconds without a heartbeat after which a worker is given up; Dask itself waits 5 minutes."""
+
+RESTART_SECONDS = 5
+"""Seconds without any worker after which a cluster is given up: nannies start new ones."""
 
 ASK_SECONDS = 1
 """Seconds without a result after which the scheduler is asked."""
@@ -69,23 +77,77 @@ def connected(address: str) -> Iterator[Client]:
                 client.close(CLOSE_SECONDS)
 
 
-def _workers(address: str, seconds: float) -> int | None:
-    """The number of workers of the scheduler at `address`; None where it does not answer in time.
+def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
+    """The last heartbeats of the workers of the scheduler at `address`, by its clock.
+
+    None where it does not answer in time.
+    """
+
+    async def heartbeats(scheduler: Any) -> Mapping[str, float]:
+        found = (await scheduler.identity())["workers"]
+        return {worker: state["last_seen"] for worker, state in found.items()}
+
+    try:
+        found: Mapping[str, float] = _asked(address, seconds, heartbeats)
+    except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
+        return None
+    return found
+
+
+def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The answer of the scheduler at `address` to a question; OSError where there is none in time.
 
     It is asked in a thread, for a caller (a notebook) whose own thread has a loop at work.
     """
     from distributed.core import rpc
 
-    async def identity() -> Mapping[str, Any]:
+    async def answer() -> Any:
         async with rpc(address, timeout=seconds) as scheduler:
-            found: Mapping[str, Any] = await asyncio.wait_for(scheduler.identity(), seconds)
-            return found
+            return await asyncio.wait_for(question(scheduler), seconds)
 
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            return len(thread.submit(asyncio.run, identity()).result()["workers"])
-    except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
-        return None
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, answer()).result()
+
+
+@dataclass
+class _Heartbeats:
+    """The last heartbeat of each worker and when it was first told here; those given up so far."""
+
+    address: str
+    told: dict[str, tuple[float, float]] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)
+    none_since: float | None = None
+
+    def scheduler_state(self) -> str:
+        """The scheduler asked: it is `silent`, `alone` without workers, or `working`."""
+        workers = _workers(self.address, SILENT_SECONDS)
+        if workers is None:
+            return "silent"
+        self.give_up_frozen(workers)
+        now = time.monotonic()
+        self.none_since = None if workers else self.none_since or now
+        alone = self.none_since is not None and now - self.none_since > RESTART_SECONDS
+        return "alone" if alone else "working"
+
+    def give_up_frozen(self, workers: Mapping[str, float]) -> None:
+        """Let the scheduler give the work of workers without new heartbeats to the others.
+
+        A worker that was only slow finds out by its next heartbeat, and ends or begins anew.
+        """
+        now = time.monotonic()
+        self.told = {
+            worker: known if (known := self.told.get(worker)) and known[0] == seen else (seen, now)
+            for worker, seen in workers.items()
+        }
+        frozen = [one for one, (_, since) in self.told.items() if now - since > FROZEN_SECONDS]
+        for worker in frozen:
+            self.given_up.add(worker)
+
+            async def removed(scheduler: Any, worker: str = worker) -> None:
+                await scheduler.unregister(address=worker, stimulus_id=f"frozen-{worker}")
+
+            with suppress(OSError):
+                _asked(self.address, SILENT_SECONDS, removed)
 
 
 @contextmanager
@@ -117,17 +179,18 @@ def on_cluster(
     """Yield `function(shared, *call)` of each call, in the order in which workers end.
 
     Every worker gets `shared` over the network once; the calls of one that dies go to the others,
-    as do its answers that were not fetched yet. Raises the CimError of a call, one that names
-    `what` where the workers cannot run cimtool, and one that ends in the advice `again` where the
-    scheduler or all workers end, or the scheduler falls silent.
+    as do its answers that were not fetched yet, and those of one that falls silent. Raises the
+    CimError of a call, one that names `what` where the workers cannot run cimtool, and one that
+    ends in the advice `again` where the scheduler or all workers end or fall silent.
     """
     work = list(calls)
     answers: Answers = SimpleQueue()
     # In a thread of its own: a call to a scheduler that has fallen silent never returns.
     arguments = (client, function, shared, work, answers)
     Thread(target=_compute, args=arguments, daemon=True).start()
+    heartbeats = _Heartbeats(address)
     for _ in work:
-        status, answer = _next(answers, client, address, again)
+        status, answer = _next(answers, client, heartbeats, again)
         if status == "failed":
             raise answer if isinstance(answer, CimError) else _failed(address, what, again, answer)
         version, value = answer
@@ -148,32 +211,48 @@ def _compute(
     calls: Sequence[tuple[Any, ...]],
     answers: Answers,
 ) -> None:
-    """Put what comes of each call into `answers`, up to the first that the cluster drops."""
+    """Put what comes of each call into `answers`, up to where the cluster drops all that are left.
+
+    What is shared goes out anew where the workers that held it ended: Dask drops the copies that
+    idle workers have.
+    """
     from distributed import as_completed
 
+    left, progress = calls, True
     try:
-        there = client.scatter(shared, broadcast=True)
-        futures = [client.submit(_answered, function, there, call, pure=False) for call in calls]
-        for future in as_completed(futures, loop=client.loop):
-            try:
-                answers.put(("finished", future.result()))  # computed anew if its worker ended
-            except Exception as error:
-                answers.put(("failed" if future.status == "error" else "dropped", error))
+        while left and progress:
+            there = client.scatter(shared, broadcast=True, timeout=CONNECT_SECONDS)
+            submitted = {
+                client.submit(_answered, function, there, call, pure=False): call for call in left
+            }
+            left, progress = [], False
+            for future in as_completed(submitted, loop=client.loop):
+                try:
+                    answers.put(("finished", future.result()))
+                    progress = True
+                except Exception as error:
+                    if future.status == "error":
+                        answers.put(("failed", error))
+                    else:
+                        left.append(submitted[future])
+            progress = progress and client.status == "running"
+        if left:
+            answers.put(("dropped", None))
     except (OSError, CancelledError, asyncio.CancelledError) as error:
         answers.put(("dropped", error))
     except BaseException as error:  # for the thread that waits
         answers.put(("fault", error))
 
 
-def _next(answers: Answers, client: Client, address: str, again: str) -> tuple[str, Any]:
+def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str) -> tuple[str, Any]:
     """The next answer; CimError where none will come, as the cluster has ended or is silent."""
     while True:
         try:
             status, answer = answers.get(timeout=ASK_SECONDS)
         except Empty:
-            if _workers(address, SILENT_SECONDS) is not None or not answers.empty():
+            status, answer = heartbeats.scheduler_state(), None
+            if status == "working" or not answers.empty():
                 continue
-            status, answer = "silent", None
         if status == "fault":
             raise answer
         if status in ("finished", "failed"):
@@ -182,9 +261,12 @@ def _next(answers: Answers, client: Client, address: str, again: str) -> tuple[s
             happened = "the connection to the scheduler was lost"
         elif status == "silent":
             happened = f"the scheduler has not answered for {SILENT_SECONDS} seconds"
+        elif heartbeats.given_up:
+            silent = ", ".join(sorted(heartbeats.given_up))
+            happened = f"workers did not answer for {FROZEN_SECONDS} seconds ({silent})"
         else:
             happened = "all workers that held the model ended on their own"
-        raise ArgumentError("{dask} {}: {}; {}", address, happened, again)
+        raise ArgumentError("{dask} {}: {}; {}", heartbeats.address, happened, again)
 
 
 def _failed(address: str, what: str, again: str, error: BaseException) -> CimError:

@@ -12,9 +12,8 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading
+from cimtool.base.files import reading, require_file
 from cimtool.base.named import nearest
-from cimtool.base.untrusted import require_file
 
 BLOCK = 1 << 22
 """Bytes of a file that are held as text at a time."""

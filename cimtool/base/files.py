@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 
 PARTIAL = ".partial-"
 """Beginning of the name of a folder that holds files until all of them are written."""
 
 
+LARGEST_HOLES = 1 << 28
+"""Bytes of a file that no disk holds: they read as zeros, and a small archive can make many."""
+
+
 def sha256(file: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """The SHA-256 of an ordinary file, in hexadecimal; CimError for any other."""
+    require_file(file)
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -33,6 +41,43 @@ def reading(file: Path) -> Iterator[None]:
         raise CimError(f"{file}: cannot be read: {error.strerror or error}") from None
 
 
+def require_file(path: Path) -> None:
+    """Raise CimError unless `path` is an ordinary file: no folder, device, pipe or socket.
+
+    Nor may it have more than LARGEST_HOLES bytes of holes.
+    """
+    with reading(path):
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise CimError(f"{path}: is a folder; expected a file")
+        if not stat.S_ISREG(found.st_mode):
+            raise CimError(f"{path}: is a device, a pipe or a socket; expected an ordinary file")
+        if found.st_size - 512 * found.st_blocks > LARGEST_HOLES:
+            held = _bytes_held(path, found.st_size)
+            if found.st_size - held > LARGEST_HOLES:
+                raise CimError(
+                    f"{path}: has {found.st_size:,} bytes, of which the disk holds {held:,}; "
+                    f"expected at most {LARGEST_HOLES:,} bytes of holes"
+                )
+
+
+def _bytes_held(path: Path, size: int) -> int:
+    """The bytes of a file that are no holes; the number of blocks may tell them late."""
+    held, place = 0, 0
+    with path.open("rb", buffering=0) as stream:
+        handle = stream.fileno()
+        while place < size:
+            try:
+                start = os.lseek(handle, place, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # a file system without holes
+                    return size
+                break  # a hole up to the end
+            place = os.lseek(handle, start, os.SEEK_HOLE)
+            held += place - start
+    return held
+
+
 def check_output(file: Path, *suffixes: str) -> None:
     """Raise CimError, before long work, where `file` cannot become one that ends in a suffix."""
     if file.suffix not in suffixes:
@@ -46,6 +91,31 @@ def check_output(file: Path, *suffixes: str) -> None:
         raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
     if not os.access(place, os.W_OK):
         raise CimError(f"{file}: cannot be written ({place} is read-only)")
+
+
+def check_not_input(output: Path, **inputs: object) -> None:
+    """Raise ArgumentError where the file `output` is one that `inputs` name, by whatever path."""
+    if not output.is_file():
+        return
+    for name, given in inputs.items():
+        if any(os.path.isfile(text) and os.path.samefile(text, output) for text in _texts(given)):
+            raise ArgumentError(
+                "{output} {}: is the file of {}, which would be lost; expected another one",
+                output,
+                Argument(name),
+            )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts and paths in an argument."""
+    if isinstance(value, str | Path):
+        yield str(value)
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _texts(one)
+    elif is_dataclass(value):
+        for one in vars(value).values():
+            yield from _texts(one)
 
 
 def check_room(place: Path, size: int) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL, reading, replace_texts, unwritable
-from cimtool.base.json_files import parse_json
+from cimtool.base.json_files import LARGEST, parse_json, values_digest
+from cimtool.base.untrusted import read_bounded
 
 LOCK = ".lock"
 SHARED = ".shared-"
@@ -156,10 +157,21 @@ def _clear(path: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def sealed_text(values: Mapping[str, Any]) -> str:
+    """The text of a JSON file of values and the SHA-256 of what they say."""
+    return json.dumps({**values, "sha256": values_digest(values)}, indent=1) + "\n"
+
+
+def read_sealed(file: Path) -> dict[str, Any]:
+    """The values of a file that `sealed_text` made; none where it is missing or was changed."""
+    values = read_object(file) or {}
+    return values if values.get("sha256") == values_digest(values) else {}
+
+
 def read_object(file: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where there is no file or no object in it."""
     try:
-        values = parse_json(file.read_bytes())
-    except (OSError, ValueError):
+        values = parse_json(read_bounded(file, LARGEST))
+    except (CimError, ValueError):
         return None
     return values if isinstance(values, dict) else None

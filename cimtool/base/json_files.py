@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,10 @@ LARGEST_GIVEN = 1 << 20
 """Bytes that a file which a user writes may have: a polynomial, the parameters of a simulator."""
 
 
+MOST_VALUES = 10_000_000
+"""Values of a text, by its commas and brackets: an empty list of 3 bytes takes 64 of memory."""
+
+
 def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
     """Read what a file of at most so many bytes holds; CimError where it is no JSON."""
     content = read_bounded(file, most)
@@ -29,7 +35,13 @@ def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The values of a text; ValueError for one that is no JSON, or nested deeper than DEEPEST."""
+    """The values of a text.
+
+    ValueError for one that is no JSON, has more than MOST_VALUES or is nested deeper than DEEPEST.
+    """
+    content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
     complaint = f"its lists and tables are nested more than {DEEPEST} deep"
     try:
         values = json.loads(text)
@@ -54,3 +66,9 @@ def read_table(file: Path, again: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CimError(f"{file}: holds no table; {again} again")
     return values
+
+
+def values_digest(values: Mapping[str, Any]) -> str:
+    """The SHA-256 of all that the object of a file says, beside its own `sha256`."""
+    said = {key: value for key, value in values.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -259,6 +259,8 @@ def allowed_text(schema: Mapping[str, Any]) -> str:
         return f"a number from {schema['minimum']:.10g} to {schema['maximum']:.10g}"
     if schema["type"] == "number":
         return f"a number above {schema['exclusiveMinimum']:g}"
+    if schema["type"] == "array" and "items" not in schema:
+        return f"a list of {len(schema['prefixItems'])}"
     if schema["type"] == "array" and "$ref" in schema["items"]:
         return "a list of tables"
     if schema["type"] == "array":

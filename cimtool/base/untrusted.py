@@ -7,7 +7,7 @@ for, before it allocates it: a small file that says that it is large is refused.
 from __future__ import annotations
 
 import os
-import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import reading
+from cimtool.base.files import reading, require_file
 
 MAX_MEMORY = "CIMTOOL_MAX_MEMORY"
 """The environment variable that limits the memory of reading one file, in bytes."""
@@ -25,16 +25,6 @@ RATIO, SPARE = 8, 1 << 28
 
 NUMBER = 8
 """Bytes of a number as it is computed with: smaller ones count as many."""
-
-
-def require_file(path: Path) -> None:
-    """Raise CimError unless `path` is an ordinary file: no folder, device, pipe or socket."""
-    with reading(path):
-        mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise CimError(f"{path}: is a folder; expected a file")
-    if not stat.S_ISREG(mode):
-        raise CimError(f"{path}: is a device, a pipe or a socket; expected an ordinary file")
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -47,6 +37,22 @@ def read_bounded(path: Path, most: int) -> bytes:
             f"{path}: has {path.stat().st_size:,} bytes; expected at most {most:,} of such a file"
         )
     return content
+
+
+LARGEST_HEADER = 1 << 22
+"""Bytes of a safetensors file's header, which names each tensor in about a hundred."""
+
+
+def require_small_header(file: Path) -> None:
+    """Raise CimError for a safetensors file whose header is beyond LARGEST_HEADER."""
+    require_file(file)
+    with reading(file), file.open("rb") as stream:
+        begin = stream.read(8)
+    if len(begin) == 8 and (length := struct.unpack("<Q", begin)[0]) > LARGEST_HEADER:
+        raise CimError(
+            f"{file}: its header has {length:,} bytes; expected at most {LARGEST_HEADER:,}, the "
+            "names and shapes of tensors"
+        )
 
 
 @dataclass

@@ -5,7 +5,6 @@ Written all or nothing: beside its place, then renamed. A file whose bytes chang
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -25,11 +24,11 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import PARTIAL, sha256, unwritable
 from cimtool.base.folders import exchange
-from cimtool.base.json_files import LARGEST, read_table
+from cimtool.base.json_files import LARGEST, read_table, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
-from cimtool.base.toml_files import validated
+from cimtool.base.toml_files import is_file_name, validated
 from cimtool.base.typed_fields import made_of
-from cimtool.base.untrusted import read_bounded
+from cimtool.base.untrusted import read_bounded, require_small_header
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
     Constants,
@@ -205,7 +204,7 @@ class Bundle:
         if ITEMS not in self._ledger_arrays:
             return np.arange(count)
         ids, following = self._ledger_arrays[ITEMS].astype(np.int64), self.ledger.next_item
-        different = len(set(ids.ravel().tolist()) & set(range(following)))
+        different = len({one for one in ids.ravel().tolist() if 0 <= one < following})
         if ids.shape != (count,) or different != count:
             raise CimError(
                 f"{self.folder / LEDGER_ARRAYS}: {ITEMS} has shape {list(ids.shape)} and "
@@ -295,6 +294,7 @@ def _features(file: Path) -> dict[str, Array]:
 
 
 def _constants(file: Path) -> dict[str, Array]:
+    require_small_header(file)
     try:
         constants: dict[str, Array] = load_file(file)
         return constants
@@ -338,15 +338,9 @@ def write_bundle(
             manifest["plugins"] = plugins
         if gallery is not None:
             manifest["gallery"] = gallery.to_json()
-        manifest["sha256"] = manifest_digest(manifest)
+        manifest["sha256"] = values_digest(manifest)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     return Bundle(folder, manifest, model, target, settings, gallery)
-
-
-def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """The SHA-256 of all that a manifest says, beside this digest itself."""
-    said = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _kinds(
@@ -479,7 +473,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
-    if manifest.get("sha256") != manifest_digest(manifest):
+    if manifest.get("sha256") != values_digest(manifest):
         raise CimError(
             f"{file}: changed since it was compiled (its SHA-256 is not the one in it), so the "
             "bundle is not run; compile again"
@@ -517,7 +511,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 def _check_file(folder: Path, name: str, digest: str) -> None:
     file = folder / name
-    if file.parent != folder or not file.is_file():
+    if not is_file_name(name) or not file.is_file():
         raise CimError(f"{file}: is missing from the bundle; compile again")
     if sha256(file) != digest:
         raise CimError(

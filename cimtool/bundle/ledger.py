@@ -84,5 +84,5 @@ def read_ledger(file: Path) -> Ledger:
             for name, arrays in values["matrices"].items()
         }
         return Ledger(int(values["next_item"]), matrices)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise CimError(f"{file}: is no ledger of a gallery; program the gallery again") from error

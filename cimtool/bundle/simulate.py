@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.files import check_output, unwritable
+from cimtool.base.files import check_not_input, check_output, unwritable
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
@@ -60,6 +60,7 @@ def simulate(
     """
     if output is not None:
         check_output(Path(output), ".npz")
+        check_not_input(Path(output), inputs=inputs)
     check_one_source(noise, chip)
     matcher = load(bundle, device)
     if noise is not None:

@@ -13,6 +13,7 @@ from cimtool import __version__
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import as_plugin_fault, broken_plugins
 from cimtool.cli.group import LazyGroup, Refusal
+from cimtool.cli.output import printable
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
@@ -91,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _complain(sentence: str, status: int) -> int:
     # A name of the user's may hold a line break; the sentence is one line all the same.
-    click.echo(f"cimtool: error: {' '.join(sentence.splitlines())}", err=True)
+    click.echo(f"cimtool: error: {printable(' '.join(sentence.splitlines()))}", err=True)
     return status
 
 

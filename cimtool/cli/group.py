@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import traceback
 import warnings
 from collections import Counter
@@ -14,7 +13,8 @@ from typing import Any, TextIO
 
 import click
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import CimError
+from cimtool.base.files import check_not_input
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
@@ -127,22 +127,18 @@ class Command(click.Command):
 
     def _check_output(self, ctx: click.Context) -> None:
         """Raise CimError where the file of `--output` is an input too, by whatever name."""
-        output = ctx.params.get("output")
-        if output is None or not output.is_file():
-            return
-        for one in self.params:
-            given = () if one.name == "output" else _texts(ctx.params.get(one.name or ""))
-            if any(os.path.isfile(text) and os.path.samefile(text, output) for text in given):
-                name = _long_name(one) if isinstance(one, click.Option) else one.metavar
-                raise ArgumentError(
-                    "{output} {}: is the file of {}, which would be lost; expected another one",
-                    output,
-                    name,
-                )
+        others = dict(ctx.params)
+        output = others.pop("output", None)
+        if output is not None:
+            check_not_input(output, **others)
 
     def option(self, argument: str) -> str:
         """The option that gives an argument of the library, of this command or by its name."""
-        named = [_long_name(one) for one in self.params if one.name == argument]
+        named = [
+            _long_name(one) if isinstance(one, click.Option) else str(one.metavar)
+            for one in self.params
+            if one.name == argument
+        ]
         return named[0] if named else f"--{argument.replace('_', '-')}"
 
 
@@ -171,15 +167,6 @@ def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
         if not raw:
             warnings.showwarning = note
         yield
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The texts and paths in the value of a parameter."""
-    if isinstance(value, tuple):
-        for one in value:
-            yield from _texts(one)
-    elif isinstance(value, str | Path):
-        yield str(value)
 
 
 class FilePath(click.Path):

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import time
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,14 +53,25 @@ class Output:
         own = list(values.get("notes", ()))
         if left := [note for note in self.of_data.sentences if note not in own]:
             values, text = {**values, "notes": [*own, *left]}, "\n".join([text, "", *left])
-        click.echo(json_text(values) if self.as_json else text)
+        click.echo(json_text(values) if self.as_json else printable(text))
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: control characters, which names in files may have, as escapes."""
+    return "".join(
+        one
+        if one.isprintable() or one in "\n\t" or unicodedata.category(one) == "Zs"
+        else one.encode("unicode_escape").decode()
+        for one in text
+    )
 
 
 def _timed(err: bool = False, dim: bool = False) -> Say:
     started = time.monotonic()
 
     def say(text: str) -> None:
-        click.secho(f"{time.monotonic() - started:6.1f} s  {text}", err=err, dim=dim)
+        line = f"{time.monotonic() - started:6.1f} s  {printable(text)}"
+        click.secho(line, err=err, dim=dim)
 
     return say
 

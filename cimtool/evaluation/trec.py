@@ -30,6 +30,10 @@ def _relations(truth: Truth) -> tuple[tuple[str, bool], ...]:
     return (("", False), (".classes", True))
 
 
+QRELS = tuple(f"{way}{ending}.qrels" for way in SIDES for ending in ("", ".classes"))
+"""The names of files of judgements."""
+
+
 def write_qrels(folder: Path, data: Embeddings, truth: Truth) -> None:
     """Write WAY.qrels, and WAY.classes.qrels where classes say as well what is right."""
     for ending, by_class in _relations(truth):

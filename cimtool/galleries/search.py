@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import check_output
+from cimtool.base.files import check_not_input, check_output
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
@@ -118,6 +118,7 @@ def search(
     """
     if output is not None:
         check_output(Path(output), ".npz")
+        check_not_input(Path(output), queries=queries)
     opened = open_bundle(bundle)
     if opened.gallery is not None:
         raise CimError(

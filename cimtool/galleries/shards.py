@@ -18,6 +18,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading, sha256
 from cimtool.base.json_files import read_table
 from cimtool.base.toml_files import TomlTable, validated
+from cimtool.base.untrusted import require_small_header
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.hardware.image_file import Sha256
@@ -109,6 +110,7 @@ class Shard:
         Raises CimError where the file is not the one that was written.
         """
         self.verify()
+        require_small_header(self.file)
         stored = stored_features(program)
         try:
             with safe_open(self.file, "numpy") as held:

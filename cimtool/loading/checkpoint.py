@@ -17,8 +17,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import reading
-from cimtool.base.untrusted import Budget, require_file
+from cimtool.base.files import reading, require_file
+from cimtool.base.untrusted import Budget, require_small_header
 from cimtool.loading.pickles import require_flat_tuples
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    require_small_header(path)
     try:
         with reading(path):
             tensors = load_file(path, device="cpu")
@@ -210,6 +211,8 @@ class _Plain:
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
         if isinstance(value, self.tensor):
+            if value.is_nested:
+                raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
             return tensor_array(value, self.file, key)
         if isinstance(value, Mapping):

@@ -15,8 +15,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading
-from cimtool.base.untrusted import Budget, require_file
+from cimtool.base.files import reading, require_file
+from cimtool.base.untrusted import Budget
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -31,6 +31,12 @@ _BROKEN = (
 
 BLOCK = 1 << 20
 """Bytes that are unfolded at a time."""
+
+MOST_MEMBERS = 10_000
+"""Arrays of an archive: each takes time to open, whatever it holds."""
+
+LARGEST_EXTENT = 1 << 62
+"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
 
 LONGEST_HEADER = 10_000
 """Bytes of a header, which is one short line; NumPy's own limit."""
@@ -62,7 +68,12 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
     try:
         with reading(path), zipfile.ZipFile(path) as archive:
             arrays: dict[str, Any] = {}
-            for member in archive.infolist():
+            members = archive.infolist()
+            if len(members) > MOST_MEMBERS:
+                raise CimError(
+                    f"{path}: holds {len(members):,} files; expected {MOST_MEMBERS:,} at most"
+                )
+            for member in members:
                 name, _, suffix = member.filename.rpartition(".")
                 if suffix == "npy":
                     if name in arrays:
@@ -133,6 +144,8 @@ def _header(
     if dtype.kind not in "biufcSU":
         raise CimError(f"{where}: holds {dtype}; expected numbers or texts")
     shape = tuple(map(int, re.findall(r"\d+", found["shape"])))
+    if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > LARGEST_EXTENT:
+        raise CimError(f"{where}: has shape {list(shape)}, which no array has")
     needed, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if needed > left:
         raise CimError(

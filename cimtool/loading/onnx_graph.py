@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
-from cimtool.base.files import reading
-from cimtool.base.untrusted import require_file
+from cimtool.base.files import require_file
+from cimtool.base.untrusted import read_bounded
 from cimtool.loading.checkpoint import SUFFIXES, require_suffix
+from cimtool.loading.protobufs import count_parts
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -24,6 +25,11 @@ ONNX_SUFFIX = ".onnx"
 
 LARGEST_FILE = 2**31 - 1
 """Bytes that one protobuf message, and so an ONNX file without external data, may have."""
+
+MOST_PARTS = 200_000
+"""Nodes, attributes, names and other parts of a file; a node has about ten."""
+
+MOST_NODES = 10_000
 
 OUTPUTS = ("mu", "logvar")
 """Names of a projector's outputs; a single one of another name is `mu`."""
@@ -97,6 +103,8 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
     graph = model.graph
     nodes = []
     with naming(where):
+        if len(graph.node) > MOST_NODES:
+            raise CimError(f"has {len(graph.node):,} nodes; expected at most {MOST_NODES:,}")
         _check(model)
         x, rows, width = _input(graph)
         outputs = _outputs(graph)
@@ -121,13 +129,14 @@ def _load(path: Path) -> ModelProto:
     import onnx
     from google.protobuf.message import DecodeError
 
-    require_file(path)
-    size = path.stat().st_size
-    if size > LARGEST_FILE:
-        raise CimError(f"{path}: has {size:,} bytes; an ONNX file has at most {LARGEST_FILE:,}")
+    content = read_bounded(path, LARGEST_FILE)
     try:
-        with reading(path):
-            model = onnx.load(str(path), load_external_data=False)
+        if count_parts(content, onnx.ModelProto.DESCRIPTOR, MOST_PARTS) > MOST_PARTS:
+            raise CimError(
+                f"{path}: has more than {MOST_PARTS:,} nodes, attributes and names; expected a "
+                "projector"
+            )
+        model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: {error}") from None
     if not model.graph.node:

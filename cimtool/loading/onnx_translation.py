@@ -34,6 +34,9 @@ from cimtool.loading.onnx_views import (
 LARGEST_ITEM = 1 << 22
 """Numbers that an item may have in a value whose numbers move."""
 
+INTEGERS = re.compile("bool|u?int[248]$")
+"""Types of truths and of a quantized model's codes, whose scale is not known."""
+
 
 @dataclass(frozen=True)
 class RowMeans:
@@ -230,7 +233,10 @@ class Translation:
         return value.astype(np.float64)
 
     def weights(self, index: int) -> FloatArray:
-        """A constant of finite numbers that is not left out."""
+        """A constant of finite real numbers that is not left out."""
+        held = self.value(index)
+        if isinstance(held, np.ndarray) and INTEGERS.match(held.dtype.name):
+            self.fail(f"{self.input(index)} holds {held.dtype}; expected weights in floating point")
         array = self.constant(index)
         if array is None:
             self.fail(f"its input {index + 1} is missing")

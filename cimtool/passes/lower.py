@@ -55,7 +55,7 @@ from cimtool.ir.types import integer, rows_of_item
 from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse, fit_inverse_root
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
-from cimtool.reference.surrogate import shifted
+from cimtool.reference.surrogate import as_float, shifted
 
 EXP_TOLERANCE = 2.0**-17
 """Error of exp relative to its largest value: half a step of a 16-bit variance."""
@@ -463,7 +463,7 @@ def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str,
 
 def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
     """The coefficients as floats, negligible ones as zero and not at the end."""
-    kept = [float(c) if abs(c) > negligible else 0.0 for c in row]
+    kept = [as_float(c) if abs(c) > negligible else 0.0 for c in row]
     while len(kept) > 1 and kept[-1] == 0:
         kept.pop()
     return tuple(kept)

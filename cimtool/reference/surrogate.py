@@ -159,17 +159,21 @@ def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> Float
         inner = np.zeros_like(v)
         for c in reversed(row[: len(matrix) - i]):
             inner *= v
-            inner += _as_float(c)
+            inner += as_float(c)
         total *= u
         total += inner
     return total
 
 
-def _as_float(c: Fraction) -> float:
+def as_float(c: Fraction) -> float:
+    """A rational number in float64; CimError where it is beyond."""
     try:
         return float(c)
     except OverflowError:
-        raise CimError("polynomial: its terms are beyond float64 where it is evaluated") from None
+        raise CimError(
+            "polynomial: its terms are beyond float64 where it is evaluated; expected smaller "
+            "coefficients"
+        ) from None
 
 
 def _range_of(name: str, values: FloatArray) -> Extent:

@@ -15,7 +15,7 @@ import numpy as np
 from cimtool import __version__
 from cimtool.base.arrays import Array
 from cimtool.base.files import replace_files, replace_texts
-from cimtool.base.folders import POINTS, KindOfWork, WorkIdentity, read_object
+from cimtool.base.folders import POINTS, KindOfWork, WorkIdentity, read_sealed, sealed_text
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.hardware.configuration import Configuration
@@ -26,7 +26,7 @@ from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.grid import Point
 from cimtool.sweeps.references import SweepReferences
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 SWEEP = "sweep.json"
 REFERENCES = "references.safetensors"
 DIGEST_LETTERS = 20
@@ -114,7 +114,7 @@ class SweepFolder:
         """The outcomes of an earlier run, but for points that did not finish or failed."""
         found = {}
         for digest in digests:
-            values = read_object(self.path / POINTS / f"{digest}.json") or {}
+            values = read_sealed(self.path / POINTS / f"{digest}.json")
             with suppress(KeyError, TypeError):
                 found[digest] = Outcome.from_json(values)
         return {digest: outcome for digest, outcome in found.items() if outcome.error is None}
@@ -127,7 +127,7 @@ class SweepFolder:
             "settings": point.build.settings.to_json(),
             "score": asdict(point.score),
         }
-        text = json.dumps(made_of | outcome.to_json(), indent=1) + "\n"
+        text = sealed_text(made_of | outcome.to_json())
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 
 

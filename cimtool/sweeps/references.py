@@ -160,14 +160,17 @@ class SweepReferences:
         if self.raw is not None:
             sides = zip(WAYS, (self.raw.text, self.raw.video), strict=True)
             arrays |= {f"raw_{way}_{name}": side[name] for way, side in sides for name in RETRIEVED}
-        content: bytes = save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
+        arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+        content: bytes = save(arrays | {SEAL: _seal(arrays)})
         return content
 
     @classmethod
     def from_bytes(cls, name: str, truth: Truth, content: bytes) -> SweepReferences | None:
-        """Read what `to_bytes` returned; None where it is something else."""
+        """Read what `to_bytes` returned; None where it is something else, or was changed."""
         try:
             arrays = load(content)
+            if not np.array_equal(arrays.pop(SEAL), _seal(arrays)):
+                return None
             heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
             floats = dict(zip(heads, arrays.pop("floats"), strict=True))
             said = json.loads(bytes(arrays.pop("faults")))
@@ -184,6 +187,14 @@ class SweepReferences:
             return cls(name, truth, floats=floats, faults=faults, raw=raw, **arrays)
         except (SafetensorError, TypeError, KeyError, ValueError):
             return None
+
+
+SEAL = "sha256"
+"""The array, uint8 [32], of the SHA-256 of the others."""
+
+
+def _seal(arrays: Mapping[str, Array]) -> Array:
+    return np.frombuffer(hashlib.sha256(save(dict(arrays))).digest(), np.uint8)
 
 
 def _ends(found: Uncertainty) -> dict[str, tuple[float, float]]:

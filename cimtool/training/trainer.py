@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import shutil
 import sys
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.base.progress import Say
+from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
@@ -70,11 +72,13 @@ def read_saved(
         file = folder / LAST
         with foreign(file):
             values = _content(file)[RESUME]
-            before, history = values["settings"], [epoch(**one) for one in values["history"]]
+            before, history = values["settings"], [made_of(epoch, one) for one in values["history"]]
             saved = SavedRun(file, values["state"], tuple(history))
             if not history or "model" not in before:
                 raise ValueError(before)
-        _require_same(file, before, settings, files)
+            json.dumps(before)  # a TypeError for what is no plain value
+            best_epoch(history)  # a KeyError where an epoch lacks what the best is chosen by
+            _require_same(file, before, settings, files)
         _require_best(folder / BEST, saved, settings)
     elif names and _epoch_of(folder / BEST, settings) != 0:  # not this run, killed at its start
         raise CimError(

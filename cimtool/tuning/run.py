@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import check_output, replace_texts
+from cimtool.base.files import check_not_input, check_output, replace_texts
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
@@ -173,6 +173,7 @@ def tune(
     name = f"{model.name}@{on}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
+    check_not_input(file, settings=settings, target=target, layer_map=source.layer_map)
     known = references([model], evaluated, say)
     remarks = Remarks.of({model.head.surrogate: model}, evaluated, known)
     _require_reference(budget, remarks)

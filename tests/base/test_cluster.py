@@ -20,6 +20,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
     monkeypatch.setattr(cluster, "SILENT_SECONDS", 3)
     monkeypatch.setattr(cluster, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(cluster, "FROZEN_SECONDS", 3)
+    monkeypatch.setattr(cluster, "RESTART_SECONDS", 1)
 
 
 @pytest.fixture
@@ -92,4 +94,30 @@ def test_a_call_that_ends_its_workers_is_told(
             cluster.connected(address) as client,
         ):
             list(cluster.on_cluster(client, address, END, 2, [(1,)], "a shard", "again"))
+    assert log.getvalue() == ""
+
+
+@pytest.mark.parametrize("frozen", [1, 2])
+def test_workers_that_fall_silent_are_given_up(
+    frozen: int, log: io.StringIO, tmp_path: Path
+) -> None:
+    port, found = free_port(), []
+    address = f"tcp://127.0.0.1:{port}"
+    with processes(scheduler(port), *(worker(port, tmp_path / name) for name in "ab")) as started:
+        wait_for_two(address)
+
+        def compute() -> None:
+            for value in squares(address, 60):
+                found.append(value)
+                if len(found) == 6:
+                    for one in started[1 : 1 + frozen]:
+                        one.send_signal(signal.SIGSTOP)
+
+        if frozen == 1:
+            compute()
+            assert sorted(found) == [2 * i**2 for i in range(60)]
+        else:
+            said = r"workers did not answer for 3 seconds \(tcp:.*, tcp:.*\); again$"
+            with pytest.raises(CimError, match=said):
+                compute()
     assert log.getvalue() == ""

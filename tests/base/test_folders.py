@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.folders import alone_with, exchange
+from cimtool.base.folders import alone_with, exchange, read_sealed, sealed_text
 
 
 def test_two_folders_are_exchanged(tmp_path: Path) -> None:
@@ -32,3 +34,17 @@ def test_one_at_a_time_changes_a_folder(tmp_path: Path) -> None:
         pass
     with alone_with(folder):
         pass
+
+
+def test_a_sealed_file_that_was_changed_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "point.json"
+    values = {"loss": 0.1, "names": ["a"], "none": None}
+    file.write_text(sealed_text(values))
+    assert {key: one for key, one in read_sealed(file).items() if key != "sha256"} == values
+    file.write_text(sealed_text(values).replace("0.1", "0.2"))
+    assert read_sealed(file) == {}
+    file.write_text(json.dumps(values))
+    assert read_sealed(file) == {}
+    file.unlink()
+    os.mkfifo(file)  # nobody waits for what is in it
+    assert read_sealed(file) == {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
 
 from cimtool.base.errors import CimError
+from cimtool.base.files import LARGEST_HOLES, require_file, sha256
 from cimtool.base.json_files import DEEPEST, parse_json, read_json
 from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import (
@@ -17,8 +20,8 @@ from cimtool.base.untrusted import (
     memory_limited,
     memory_size,
     read_bounded,
-    require_file,
 )
+from cimtool.loading.checkpoint import read_checkpoint
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "pipe"])
@@ -112,3 +115,39 @@ def test_toml_that_would_take_all_memory(text: str, said: str, tmp_path: Path) -
     file.write_text(text)
     with pytest.raises(CimError, match=said):
         read_toml(file)
+
+
+def test_a_file_of_holes_is_refused_and_a_written_one_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    with file.open("wb") as stream:
+        stream.write(bytes(1000))
+        stream.truncate(10**12)
+    for reader in (require_file, Budget.of, sha256):
+        with pytest.raises(CimError, match=r"has 1,000,000,000,000 bytes, of which the disk holds"):
+            reader(file)
+    with file.open("r+b") as stream:
+        stream.truncate(LARGEST_HOLES)
+    require_file(file)
+
+
+def test_what_is_no_file_has_no_digest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(CimError, match="is a device, a pipe or a socket"):
+            sha256(place)
+
+
+def test_a_header_of_very_many_tensors_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    names = {str(i): {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(90_000)}
+    header = json.dumps(names).encode()
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(
+        CimError, match=r"its header has 5,[\d,]+ bytes; expected at most 4,194,304"
+    ):
+        read_checkpoint(file)
+
+
+def test_json_of_very_many_values_is_refused() -> None:
+    with pytest.raises(ValueError, match="it has more than 10,000,000 values"):
+        parse_json(b"[" + b"[]," * 5_000_000 + b"[]]")

@@ -16,13 +16,13 @@ from plugin_of import as_plugin
 from cimtool.api import Compilation, load, prepare, verify
 from cimtool.base import plugins
 from cimtool.base.errors import CimError
+from cimtool.base.json_files import values_digest
 from cimtool.bundle import bundle as bundle_module
 from cimtool.bundle.bundle import (
     MANIFEST,
     PROGRAM,
     WHOLE,
     Bundle,
-    manifest_digest,
     read_bundle,
     replaced_folder,
     sha256,
@@ -137,7 +137,7 @@ def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # 
     changed = change(manifest)
     found = manifest if changed is None else changed
     if isinstance(found, dict):
-        found["sha256"] = manifest_digest(found)
+        found["sha256"] = values_digest(found)
     (folder / MANIFEST).write_text(json.dumps(found))
 
 
@@ -354,7 +354,7 @@ def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
     assert "plugins" not in manifest
     manifest["target"]["noise"] = {"shot": 1}
     manifest |= {"plugins": ["zed-arrays 0.3"]}
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     sentence = r"^.*manifest\.json: needs the plug-in zed-arrays 0\.3, which is "
     monkeypatch.setattr(plugins, "_loaded", [])

@@ -15,12 +15,12 @@ from safetensors.numpy import load_file, save
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
+from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import (
     CONSTANTS,
     MANIFEST,
     PROGRAM,
     STAGES,
-    manifest_digest,
     read_bundle,
 )
 from cimtool.training.demo_data import DemoFiles
@@ -55,7 +55,7 @@ def sign(folder: Path, file: str) -> None:
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     if file != MANIFEST:
         manifest["files"][file] = sha256(folder / file)
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
 
 
@@ -225,4 +225,19 @@ def test_signed_weights_of_another_form_are_refused(name: str, copied: Path) -> 
 def test_an_unlisted_file_is_refused(copied: Path) -> None:
     (copied / "weights.bin").write_bytes(b"more")
     with pytest.raises(CimError, match=r"weights\.bin: is not listed in manifest\.json"):
+        read_bundle(copied)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".", "..", "a" * 300, "\ud800", "a\0", ""])
+def test_a_listed_name_that_is_none_of_the_folder_is_refused(name: str, copied: Path) -> None:
+    (copied.parent / "x").write_bytes(b"")
+    changed(copied, MANIFEST, lambda m: m["files"].update({name: "0" * 64}), signed=True)
+    with pytest.raises(CimError, match="is missing from the bundle; compile again"):
+        read_bundle(copied)
+
+
+def test_a_file_that_is_a_device_is_refused(copied: Path) -> None:
+    (copied / STAGES).unlink()
+    (copied / STAGES).symlink_to("/dev/zero")
+    with pytest.raises(CimError, match=r"stages\.json: is missing from the bundle"):
         read_bundle(copied)

@@ -10,7 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from cimtool import cli
+from cimtool import api, cli
+from cimtool.base.errors import CimError
 from cimtool.cli.group import Command, FilePath
 from cimtool.training.demo_data import DemoFiles
 
@@ -84,3 +85,46 @@ def test_an_earlier_output_is_replaced(
 ) -> None:
     command = ("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz")
     assert [cimtool(*command).status for _ in range(2)] == [0, 0]
+
+
+def test_functions_of_the_library_refuse_as_their_commands_do(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    npz, json, toml = (tmp_path / f"a.{suffix}" for suffix in ("npz", "json", "toml"))
+    for file in (npz, json, toml):
+        file.write_bytes(small_trunk.eval.read_bytes())
+    before = npz.read_bytes()
+    toml.write_text("weight_bits = 8\n")
+    trunk = small_trunk.projectors
+    rows = {"calibration": small_trunk.calibration, "data": small_trunk.eval}
+    calls: dict[str, Callable[[], object]] = {
+        "inputs": lambda: api.simulate(small_bundle, npz, output=npz),
+        "queries": lambda: api.search(small_bundle, tmp_path, (npz, npz), top=1, output=npz),
+        "data": lambda: api.teacher(trunk, npz, output=npz),
+        "gaussians": lambda: api.teacher(gaussians=npz, output=npz),
+        "teacher": lambda: api.fit(json, output=json),
+        "settings": lambda: api.tune(
+            trunk, small_trunk.poly, **rows, target="ideal", budget={"logit_rmse": 1.0},
+            settings=toml, output=toml,
+        ),
+    }  # fmt: skip
+    for name, call in calls.items():
+        with pytest.raises(CimError, match=f"^output .*: is the file of {name}, which would be"):
+            call()
+    assert npz.read_bytes() == json.read_bytes() == before
+    assert toml.read_text() == "weight_bits = 8\n"
+
+
+def test_judgements_are_not_replaced_by_those_that_are_written(
+    cimtool: Callable[..., Any], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    qrels = tmp_path / "text_to_video.qrels"
+    qrels.write_text("0 0 0 1\n")
+    command = ("evaluate", "--data", small_trunk.eval, "--qrels", qrels, "--trec")
+    ran = cimtool(*command, tmp_path)
+    assert ran.status == 2
+    assert ran.sentence.endswith(
+        f"{qrels}: is the file of --qrels, which would be lost; expected another one"
+    )
+    assert qrels.read_text() == "0 0 0 1\n"
+    assert cimtool(*command, tmp_path / "other", "--head", "cosine").status == 0

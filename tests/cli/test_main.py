@@ -314,3 +314,17 @@ def test_without_a_stdout_a_command_ends_well() -> None:
     command = " ".join([*MODULE, "targets", "list", ">&-"])
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_names_in_files_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    name = "a\x1b]0;owned\x07\x1b[2J\u202e"
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        f'"{name.encode("unicode_escape").decode()}" = "é\\u001b[31m"\n'.replace("\\x", "\\u00")
+    )
+    done = cimtool_run("inspect", file)
+    assert done.returncode == 0
+    assert r"a\x1b]0;owned\x07\x1b[2J\u202e: é\x1b[31m" in done.stdout
+    broken = tmp_path / "x\x1b[2J.toml"
+    broken.write_text("=")
+    assert r"x\x1b[2J.toml: not valid TOML" in only_sentence(cimtool_run("inspect", broken))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,8 @@ from safetensors.numpy import save
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, manifest_digest, read_bundle
+from cimtool.base.json_files import values_digest
+from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.training.demo_data import DemoFiles
@@ -239,7 +241,7 @@ def with_file(folder: Path, name: str, content: bytes) -> Path:
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
@@ -249,7 +251,11 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
     changed = api.change_gallery(made.programmed["hybrid"], remove=[1], output=place)
     features = changed.bundle.gallery_features
     ids, counts = changed.bundle.items, changed.bundle.write_counts["shortlist.mu.mu"]
+    said = re.sub(rb'"next_item": \d+', b'"next_item": %s', (place / LEDGER).read_bytes())
+    far = with_file(shutil.copytree(place, tmp_path / "far"), LEDGER, said % b"1000000000000000000")
+    assert read_bundle(far).items.tolist() == ids.tolist()
     cases: list[tuple[str, bytes, str]] = [
+        (LEDGER, said % b"1e999", r"ledger\.json: is no ledger of a gallery"),
         (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
         (LEDGER_ARRAYS, save({"items": ids[:3]}), r"items has shape \[3\] and 3 different ids "
          "below 12; expected 11"),
@@ -280,7 +286,7 @@ def test_a_bundle_of_an_earlier_version_is_programmed_again(
     manifest = json.loads((place / "manifest.json").read_text())
     del manifest["files"][LEDGER]
     (place / LEDGER).unlink()
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (place / "manifest.json").write_text(json.dumps(manifest))
     assert api.simulate(place, {"text": made.text})["items"].tolist() == list(range(ITEMS))
     with pytest.raises(CimError, match=r"has no ledger\.json, which earlier versions did not kee"):

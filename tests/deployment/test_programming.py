@@ -13,7 +13,8 @@ import pytest
 import cimtool
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import IN_MEMORY, QUERIES, manifest_digest, read_bundle
+from cimtool.base.json_files import values_digest
+from cimtool.bundle.bundle import IN_MEMORY, QUERIES, read_bundle
 from cimtool.bundle.simulate import hybrid_scores
 from cimtool.deployment import programming as programmed
 from cimtool.emit.exporters import export_bundle
@@ -157,7 +158,7 @@ def test_a_changed_file_is_refused(made: SimpleNamespace, tmp_path: Path) -> Non
         read_bundle(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"]["gallery.safetensors"]
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CimError, match=r"names no gallery\.safetensors; the bundle is not whole"):
         read_bundle(folder)

@@ -1,20 +1,23 @@
 """Changed files at every door of the tool: each is read, or refused in one sentence.
 
-    python tests/fuzz/doors.py --minutes 5 [--seed 0] [--count 50000] [--finds FOLDER]
+    python tests/fuzz/doors.py --bundle BUNDLE --minutes 5 [--seed 0] [--count 50000]
+        [--finds FOLDER] [--door NAME]
 
-Seeds are made by script: checkpoints, arrays, ONNX files, TOML, JSON and a bundle. A change flips,
-cuts, repeats or inserts bytes, or alters one value of a structure; checksums of a bundle are made
-anew, so that what is behind them is reached. A find is an error that is no CimError, more than 20
+A door is a reader of a user's file: of models, data, hardware, bundles and galleries, and of what
+earlier work left (hand-offs, chips, runs, sweeps). Seeds are made by script (folders of files by
+`folders.py`), and each door reads one of its own as it is. A change (`changes.py`) flips, cuts,
+repeats or inserts bytes, or alters one value of a structure; checksums of a folder are made anew,
+so that what is behind them is reached. A find is an error that is no CimError, more than 20
 seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import faulthandler
 import io
 import json
+import os
 import random
 import resource
 import shutil
@@ -23,195 +26,87 @@ import tempfile
 import time
 import traceback
 import warnings
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
-from google.protobuf.message import DecodeError, EncodeError
+from changes import (
+    BYTES,
+    MALFORMED,
+    Change,
+    Door,
+    Sign,
+    arrays_value,
+    checkpoint_value,
+    json_value,
+    onnx_value,
+    tensors_value,
+    text_line,
+    text_value,
+)
+from folders import (
+    WIDTH,
+    Folders,
+    make_folders,
+    sign_bundle,
+    sign_gallery,
+    sign_handoff,
+    swept,
+    trained,
+)
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save as save_safetensors
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.base.files import sha256
-from cimtool.base.toml_files import read_toml
-from cimtool.bundle.bundle import MANIFEST, PROGRAM, STAGES, manifest_digest, read_bundle
-from cimtool.hardware.target import load_target
+from cimtool.base.folders import POINTS
+from cimtool.base.plugins import targets_folder
+from cimtool.bundle.bundle import (
+    CONSTANTS,
+    FLOAT_FILE,
+    GALLERY,
+    MANIFEST,
+    PROGRAM,
+    STAGE_CONSTANTS,
+    STAGES,
+    Bundle,
+    read_bundle,
+)
+from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
+from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.emit.runtime import Session
+from cimtool.galleries.shards import INDEX, shard_name
+from cimtool.hardware.cam import load_cam
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.imported import import_target
+from cimtool.hardware.noise.fit import fit_noise
+from cimtool.hardware.noise.spec import PRESETS, load_noise
+from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.embeddings import read_embeddings, read_modality
+from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality
+from cimtool.loading.handoff import HANDOFF
 from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import read_towers
+from cimtool.loading.npy import map_npy
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.qrels import read_qrels
+from cimtool.sweeps.folder import REFERENCES, SWEEP, SweepFolder
+from cimtool.training.items import gaussian_items
+from cimtool.training.teacher_file import read_teacher
+from cimtool.training.trainer import BEST, LAST
 
-SLOWEST, MOST_MEMORY = 20.0, 2 << 20
-"""Seconds of one input, and kilobytes of the process."""
+FOLDERS = 3
+"""Rounds in which a door of a folder has one turn."""
 
-MALFORMED = (
-    *(ValueError, TypeError, RuntimeError, LookupError, OverflowError, EOFError, AttributeError),
-    *(OSError, DecodeError, EncodeError, UnpicklingError, zipfile.BadZipFile, zlib.error),
-)
-"""Errors of a change that knows a structure where an earlier change has left none."""
-
-Change = Callable[[random.Random, bytes], bytes]
-
-
-@dataclass(frozen=True)
-class Door:
-    """A way in: the name of the file, seeds, a reader, and changes that know the structure."""
-
-    file: str
-    seeds: tuple[bytes, ...]
-    read: Callable[[Path], object]
-    changes: tuple[Change, ...] = ()
-
-
-def flip(rng: random.Random, data: bytes) -> bytes:
-    """Change up to eight bytes."""
-    found = bytearray(data)
-    for _ in range(rng.randint(1, 8)):
-        found[rng.randrange(len(found))] = rng.randrange(256)
-    return bytes(found)
-
-
-def cut(rng: random.Random, data: bytes) -> bytes:
-    """Leave out a part."""
-    start, end = sorted(rng.randrange(len(data) + 1) for _ in range(2))
-    return data[:start] + data[end:]
-
-
-def repeat(rng: random.Random, data: bytes) -> bytes:
-    """Write a part up to 50 times."""
-    start = rng.randrange(len(data))
-    part = data[start : start + rng.randint(1, 64)]
-    return data[:start] + part * rng.randint(2, 50) + data[start:]
-
-
-def insert(rng: random.Random, data: bytes) -> bytes:
-    """Insert what readers stumble over."""
-    words = (b"\0", b"\xff" * 8, b"[" * 500, b"((((", b"9" * 5000, b"nan", b"-1", b"1e999", b"\xe9")
-    place = rng.randrange(len(data) + 1)
-    return data[:place] + rng.choice(words) + data[place:]
-
-
-BYTES: tuple[Change, ...] = (flip, cut, repeat, insert)
-
-VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, 2, 64, 1 << 31, 1 << 63, 10**40, 0.5, -1e308, float("nan"), float("inf")),
-    *("", "x", "é" * 100, [], [[]], {}, {"constant": "x"}, [1] * 1000, {"": 1}),
-)
-
-
-def places(values: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the keys to every value in lists and tables."""
-    if at:
-        yield at
-    if isinstance(values, dict | list):
-        items = values.items() if isinstance(values, dict) else enumerate(values)
-        for key, inner in items:
-            yield from places(inner, (*at, key))
-
-
-def altered(rng: random.Random, values: Any) -> None:
-    """Change one value somewhere: another, left out, or one of another place."""
-    known = list(places(values))
-    if not known:
-        return
-    *above, key = rng.choice(known)
-    target = values
-    for one in above:
-        target = target[one]
-    other = values
-    for one in rng.choice(known):
-        other = other[one]
-    if rng.random() < 0.15:
-        target.pop(key)
-    else:
-        target[key] = copy.deepcopy(other if rng.random() < 0.2 else rng.choice(VALUES))
-
-
-def json_value(rng: random.Random, data: bytes) -> bytes:
-    """Change one value of a JSON file."""
-    values = json.loads(data)
-    altered(rng, values)
-    return json.dumps(values).encode()
-
-
-def checkpoint_value(rng: random.Random, data: bytes) -> bytes:
-    """Change one value of a checkpoint: another type, shape, stride or number."""
-    content = torch.load(io.BytesIO(data), weights_only=True)
-    tensors = (
-        *(torch.tensor(3.0), torch.zeros(0, 4), torch.zeros(3, dtype=torch.int8), torch.tensor([])),
-        *(torch.zeros(1).expand(10**9), torch.full((4, 4), torch.nan), torch.ones(2, 2).bool()),
-        *(torch.zeros(2, 2, dtype=torch.complex64), torch.zeros(3, 3).half(), torch.zeros(2, 2, 2)),
-    )
-    known = list(places(content))
-    *above, key = rng.choice(known)
-    target = content
-    for one in above:
-        target = target[one]
-    if isinstance(target, dict | list):
-        target[key] = rng.choice((*tensors, *VALUES))
-    stream = io.BytesIO()
-    torch.save(content, stream, _use_new_zipfile_serialization=rng.random() < 0.7)
-    return stream.getvalue()
-
-
-def arrays_value(rng: random.Random, data: bytes) -> bytes:
-    """Change one array of an archive."""
-    with np.load(io.BytesIO(data)) as held:
-        arrays = dict(held)
-    name = rng.choice(list(arrays))
-    old = arrays[name]
-    arrays[rng.choice([name, name, "labels", "é", "text_to_video"])] = rng.choice(
-        [
-            *(old[:0], old.reshape(-1), old.astype(np.int8), old.astype("U3"), np.array(3)),
-            *(old * np.nan, np.zeros((3, 0)), old.astype(complex), old[..., None], old * 1e300),
-        ]
-    )
-    stream = io.BytesIO()
-    save: Any = rng.choice([np.savez, np.savez_compressed])
-    save(stream, **arrays)
-    return stream.getvalue()
-
-
-def onnx_value(rng: random.Random, data: bytes) -> bytes:
-    """Change one part of an ONNX file."""
-    model = onnx.load_model_from_string(data)
-    graph = model.graph
-    node = rng.choice(graph.node)
-    how = rng.randrange(9)
-    if how == 0:
-        node.op_type = rng.choice(["Relu", "Softmax", "If", "Gemm", "Expand", "Gelu", "Split", ""])
-    elif how == 1:
-        node.input[rng.randrange(len(node.input))] = rng.choice([graph.input[0].name, "none", ""])
-    elif how == 2:
-        node.attribute.append(helper.make_attribute(rng.choice(["axis", "alpha"]), 1 << 40))
-    elif how == 3:
-        tensor = rng.choice(graph.initializer)
-        tensor.data_type = rng.randrange(25)
-    elif how == 4:
-        tensor = rng.choice(graph.initializer)
-        tensor.dims[:] = [rng.choice([0, -1, 3, 1 << 31, 1 << 62])] * rng.randint(0, 4)
-    elif how == 5:
-        model.opset_import[0].version = rng.choice([0, 1, 8, 11, 13, 18, 99])
-    elif how == 6:
-        graph.output[0].name = rng.choice(["none", "mu", graph.input[0].name])
-    elif how == 7:
-        del graph.node[rng.randrange(len(graph.node))]
-    else:
-        graph.input[0].type.tensor_type.elem_type = rng.randrange(20)
-    return bytes(model.SerializeToString())
+SLOWEST, MOST_MEMORY = 20.0, 2 << 10
+"""Seconds of one input, and megabytes of the process."""
 
 
 def seeds_of_checkpoints() -> tuple[bytes, ...]:
@@ -270,97 +165,278 @@ def npz_of(**arrays: Any) -> bytes:
     return stream.getvalue()
 
 
-def doors(bundle: Path) -> dict[str, Door]:
-    """Every door by name, with its seeds; `bundle` is a whole one, which a door changes."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(5, 6)).astype(np.float32)
-    plain = npz_of(text=rows, video=rows, text_to_video=np.arange(5))
-    named = npz_of(rows=rows, labels=np.array(["a", "b", "a", "b", "c"]))
-    state = {"text_proj.fc1.weight": torch.zeros(3, 3), "video_proj.fc1.weight": torch.ones(3, 3)}
-    target = (
-        b'name = "own"\ntitle = "Own"\nbase = "isaac-rram-128"\nfigures = []\n[adc]\nbits = 6\n'
-    )
-    terms = {"degree": 1, "coeff": [-1.0, 0.5], "bias": 0.1, "a": 1.0, "b": 0.0, "K": 10}
-    layer_map = b'[text]\nprefix = "t"\nfc1 = "a.0"\n[video]\nprefix = "v"\n'
-    data = {
-        side: rng.normal(size=(2, width)).astype(np.float32)
-        for side, width in widths(bundle).items()
+def doors(bundle: Bundle, made: Folders) -> dict[str, Door]:
+    """Every door by name, with its seeds; those of folders change a file within a copy of one."""
+    return {
+        **doors_of_models(),
+        **doors_of_data(bundle),
+        **doors_of_hardware(bundle),
+        **doors_of_bundles(bundle.folder, made),
+        **doors_of_work(bundle, made),
     }
 
-    def run(file: Path) -> object:
-        return (
-            api.simulate(file.parent, data)
-            if file.name != STAGES
-            else read_bundle(file.parent).stages
-        )
 
-    found = {
+def doors_of_models() -> dict[str, Door]:
+    """Checkpoints, ONNX files, layer maps, polynomials, and the outputs of `compile --check`."""
+    state = {"text_proj.fc1.weight": torch.zeros(3, 3), "video_proj.fc1.weight": torch.ones(3, 3)}
+    terms = {"degree": 1, "coeff": [-1.0, 0.5], "bias": 0.1, "a": 1.0, "b": 0.0, "K": 10}
+    layer_map = b'[text]\nprefix = "t"\nfc1 = "a.0"\n[video]\nprefix = "v"\n'
+    stream = io.BytesIO()
+    torch.save(terms, stream)
+    checkpoints = seeds_of_checkpoints()
+    return {
         "checkpoint": Door(
             "m.pth",
-            seeds_of_checkpoints(),
+            checkpoints,
             lambda file: read_towers(read_checkpoint(file)),
             (checkpoint_value,) * 4,
         ),
-        "safetensors": Door("m.safetensors", (save_safetensors(state),), read_checkpoint),
-        "npz": Door("e.npz", (plain, named), read_embeddings, (arrays_value,) * 3),
-        "npy": Door("e.npy", (npy_of(rows),), lambda file: read_modality(file, "text")),
+        "safetensors": Door(
+            "m.safetensors", (save_safetensors(state),), read_checkpoint, (tensors_value,) * 2
+        ),
         "onnx": Door(
             "p.onnx",
             (seed_of_onnx(),),
             lambda file: translate(read_onnx_graph(file)),
             (onnx_value,) * 5,
         ),
-        "target": Door("t.toml", (target,), load_target),
-        "settings": Door(
-            "s.toml", (b'weight_bits = 8\n[layers."text.fc1"]\nadc_bits = 5\n',), read_toml
-        ),
-        "map": Door("m.toml", (layer_map,), read_layer_map),
+        "map": Door("m.toml", (layer_map,), read_layer_map, TEXT),
         "polynomial": Door(
             "p.json", (json.dumps(terms).encode(),), read_polynomial, (json_value,) * 3
         ),
-        "inspect": Door("i.npz", (plain, named), inspect, (arrays_value,)),
+        "polynomial.pt": Door(
+            "p.pt", (stream.getvalue(),), read_polynomial, (checkpoint_value,) * 3
+        ),
+        "inspect .onnx": Door("i.onnx", (seed_of_onnx(),), inspect, (onnx_value,) * 3),
+        "inspect .pth": Door("i.pth", checkpoints, inspect, (checkpoint_value,) * 2),
     }
-    for name in (MANIFEST, PROGRAM, STAGES):
-        content = (bundle / name).read_bytes()
-        found[f"bundle: {name}"] = Door(name, (content,), run, (json_value,) * 12)
+
+
+def doors_of_data(bundle: Bundle) -> dict[str, Door]:
+    """Embeddings, teachers, judgements, outputs to check, and what evaluates them."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(5, 6)).astype(np.float32)
+    ids = {"text_ids": np.array(list("abcde")), "video_ids": np.array(list("vwxyz"))}
+    plain = npz_of(text=rows, video=rows, text_to_video=np.arange(5), **ids)
+    named = npz_of(rows=rows, labels=np.array(["a", "b", "a", "b", "c"]))
+    known = embeddings_of({"text": rows, "video": rows}, "e.npz")
+    qrels = b"".join(b"%d 0 %d %d\n" % (i, (i * 2) % 5, i % 3) for i in range(5))
+    labels = rng.uniform(0.1, 0.9, (2, 20))
+    ed, vd = rng.uniform(1, 9, (2, 20))
+    teacher = npz_of(
+        ed=ed,
+        vd=vd,
+        y=np.log(labels[0]) - np.log1p(-labels[0]),
+        log_p=np.log(labels[0]),
+        log_1mp=np.log1p(-labels[0]),
+        a=1.0,
+        b=0.0,
+        K=10,
+    )
+    gaussians = npz_of(
+        **{f"{way}_{kind}": rows for way in ("text", "video") for kind in ("mu", "logvar")}
+    )
+    return {
+        "npz": Door("e.npz", (plain, named), read_embeddings, (arrays_value,) * 3),
+        "npy": Door("e.npy", (npy_of(rows),), lambda file: read_modality(file, "text")),
+        "npy, mapped": Door("e.npy", (npy_of(rows),), map_npy),
+        "inspect .npz": Door("i.npz", (plain, named, teacher), inspect, (arrays_value,)),
+        "evaluate": Door(
+            "e.npz",
+            (plain, named),
+            lambda file: api.evaluate(file, head="cosine", resamples=3),
+            (arrays_value,) * 3,
+        ),
+        "qrels": Door("q.qrels", (qrels,), lambda file: read_qrels(file, known), TEXT),
+        "teacher": Door("t.npz", (teacher,), read_teacher, (arrays_value,) * 3),
+        "gaussians": Door("g.npz", (gaussians,), gaussian_items, (arrays_value,) * 3),
+        "queries": Door(
+            "e.npz",
+            (npz_of(**{side: rng.normal(size=(2, 16)) for side in ("text", "video")}),),
+            lambda file: api.simulate(bundle.folder, file),
+            (arrays_value,) * 3,
+        ),
+    }
+
+
+def doors_of_hardware(bundle: Bundle) -> dict[str, Door]:
+    """Targets, settings, memories, noise models, measurements, parameters of other simulators."""
+    target = (
+        b'name = "own"\ntitle = "Own"\nbase = "isaac-rram-128"\nfigures = []\n[adc]\nbits = 6\n'
+    )
+    settings = b'weight_bits = 8\nadc_bits = 7\n[layers."text.fc1"]\nadc_bits = 5\n'
+    own = targets_folder()
+    cams, models = (sorted((own / folder).glob("*.toml")) for folder in (CAM_FOLDER, PRESETS))
+    digital = b"[process]\nnode = 65\n[digital]\nclock = 100\nlanes = 8\n"
+    foreign = {
+        "core": {
+            **{"style": 2, "rows_max": 128, "cols_max": 64, "weight_bits": 8},
+            **{"bit_sliced": {"style": 3, "num_slices": 4}, "offset": {"style": 1}},
+        },
+        "xbar": {
+            "device": {"cell_bits": 2, "Rmin": 1e5, "Rmax": 1e6, "time": 0},
+            "adc": {"mvm": {"model": "QuantizerADC", "bits": 7, "adc_per_ibit": True}},
+            "dac": {"mvm": {"bits": 8, "signed": True, "input_bitslicing": True, "slice_size": 2}},
+        },
+    }
+    devices = [
+        f"{device + 10 * level},{level},{seconds},{level + 0.1 * device - 0.01 * seconds}"
+        for device in range(10)
+        for level in (5, 10)
+        for seconds in (1, 10, 100)
+    ]
+    readings = "\n".join(["device,target,seconds,conductance", *devices]).encode()
+    sums = b"target,rows,columns,mean,deviation\n5,64,100,320,2\n10,64,100,640,3\n"
+    return {
+        "target": Door("t.toml", (target,), load_target, TEXT),
+        "settings": Door(
+            "s.toml",
+            (settings,),
+            lambda file: Configuration.of("isaac-rram-128", file, {}),
+            TEXT,
+        ),
+        "cam": Door("c.toml", tuple(one.read_bytes() for one in cams), load_cam, TEXT),
+        "noise model": Door("n.toml", tuple(one.read_bytes() for one in models), load_noise, TEXT),
+        "digital": Door("d.toml", (digital,), lambda file: with_digital(bundle.target, file), TEXT),
+        "import": Door(
+            "i.json",
+            (json.dumps(foreign).encode(),),
+            lambda file: import_target(file, "own"),
+            (json_value,) * 3,
+        ),
+        "measurements": Door("m.csv", (readings, sums), lambda file: fit_noise(file).model, TEXT),
+    }
+
+
+def doors_of_bundles(bundle: Path, made: Folders) -> dict[str, Door]:
+    """Every file of a bundle, of one that holds a gallery that was changed, and of shards."""
+    rng = np.random.default_rng(0)
+    data = {side: rng.normal(size=(2, 16)).astype(np.float32) for side in ("text", "video")}
+    queries = {"text": rng.normal(size=(2, WIDTH)).astype(np.float32)}
+
+    def run(file: Path) -> object:
+        return api.simulate(file.parent, data)
+
+    def stages(file: Path) -> object:
+        return read_bundle(file.parent).stages
+
+    def programmed(file: Path) -> object:
+        found = read_bundle(file.parent)
+        ledger = found.ledger, found.items, found.write_counts, found.gallery_features
+        return ledger, api.simulate(file.parent, queries), inspect(file.parent)
+
+    readers = {MANIFEST: run, PROGRAM: run, CONSTANTS: run, STAGES: stages, STAGE_CONSTANTS: stages}
+    found = {
+        f"bundle: {name}": _in_folder(bundle, name, read, sign_bundle)
+        for name, read in readers.items()
+    }
+    onnx_files = {
+        "text.onnx": lambda session: session.encode(data["text"]),
+        FLOAT_FILE: lambda session: session.score_rows(data["text"], data["video"]),
+    }
+    for name, computed in onnx_files.items():
+        found[f"bundle: {name}"] = Door(
+            name,
+            ((bundle / name).read_bytes(),),
+            lambda file, computed=computed: computed(Session(file)),
+            (onnx_value,) * 5,
+            bundle,
+        )
+    for name in (MANIFEST, PROGRAM, LEDGER, LEDGER_ARRAYS, GALLERY):
+        if (made.programmed / name).exists():
+            found[f"programmed: {name}"] = _in_folder(
+                made.programmed, name, programmed, sign_bundle
+            )
+    for name in (INDEX, shard_name(0)):
+        found[f"shards: {name}"] = _in_folder(
+            made.gallery,
+            name,
+            lambda file: api.search(bundle, file.parent, data, top=2),
+            sign_gallery,
+        )
     return found
 
 
-def widths(bundle: Path) -> Mapping[str, int]:
-    """The widths of a bundle's embeddings by modality."""
-    card = read_bundle(bundle).model
-    return {"text": card.text_width, "video": card.video_width}
+def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
+    """Files of hand-offs and measured chips read back, and of runs and sweeps that go on."""
+    found = {
+        f"hand-off: {name}": _in_folder(
+            made.handoff, name, lambda file: inspect(folder_with(file, HANDOFF)), sign_handoff
+        )
+        for name in (HANDOFF, "images/images.json", _largest(made.handoff / "images"))
+    }
+    for name in (DESCRIPTION, "text.mu.csv", STUCK, CONVERTERS):
+        found[f"chip: {name}"] = _in_folder(
+            made.chip, name, lambda file: chip_die(bundle, file.parent)
+        )
+    found[f"run: {LAST}"] = _in_folder(
+        made.run, LAST, lambda file: trained(made.data, file.parent, resume=True)
+    )
+    found[f"sweep: {SWEEP}"] = _in_folder(
+        made.sweep, SWEEP, lambda file: swept(made.run / BEST, made.data, file.parent)
+    )
+    truth = read_embeddings(made.data).truth
+    point = next((made.sweep / POINTS).iterdir()).name
+    for name, read in {
+        REFERENCES: lambda file: SweepFolder(file.parent).references("exact", truth),
+        f"{POINTS}/{point}": lambda file: SweepFolder(file.parents[1]).outcomes([file.stem]),
+    }.items():
+        found[f"sweep: {Path(name).suffix}"] = _in_folder(made.sweep, name, read)
+    return found
 
 
-def signed(folder: Path, name: str) -> None:
-    """Make the checksums of a changed bundle anew, as far as its manifest can be read."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        if name != MANIFEST:
-            manifest["files"][name] = sha256(folder / name)
-        manifest["sha256"] = manifest_digest(manifest)
-        (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
-    except (ValueError, TypeError, KeyError, AttributeError):
-        pass
+TEXT: tuple[Change, ...] = (text_value, text_value, text_value, text_line)
+CHANGES: dict[str, tuple[Change, ...]] = {
+    ".json": (json_value,) * 12,
+    ".safetensors": (tensors_value,) * 6,
+    ".pth": (checkpoint_value,) * 4,
+}
 
 
-def one_input(door: Door, bundle: Path, rng: random.Random, folder: Path) -> Path:
-    """Write one changed file, within a copy of the bundle where it is one of its files."""
+def _in_folder(
+    whole: Path, name: str, read: Callable[[Path], object], sign: Sign | None = None
+) -> Door:
+    content, changes = (whole / name).read_bytes(), CHANGES.get(Path(name).suffix, TEXT)
+    return Door(name, (content,), read, changes, whole, sign)
+
+
+def _largest(folder: Path) -> str:
+    """The path of the largest file below a folder, from the folder that holds this."""
+    files = [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".json"]
+    return max(files, key=lambda file: file.stat().st_size).relative_to(folder.parent).as_posix()
+
+
+def folder_with(file: Path, name: str) -> Path:
+    """The folder around a file that holds another."""
+    return next(place for place in file.parents if (place / name).exists() or place.name == "input")
+
+
+def one_input(door: Door, rng: random.Random, folder: Path) -> tuple[Path, list[str]]:
+    """Write one changed file, within a copy of its folder where it has one; and its changes."""
     content = rng.choice(door.seeds)
+    kinds = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        change = rng.choice((*BYTES, *door.changes))
         try:
-            content = rng.choice((*BYTES, *door.changes))(rng, content) or b"\0"
+            content = change(rng, content) or b"\0"
         except MALFORMED:
             break  # a change before has made this no structure to change
+        kinds.append(change.__name__)
+    return write_input(door, content, folder), kinds
+
+
+def write_input(door: Door, content: bytes, folder: Path) -> Path:
+    """Write the file of a door, within a copy of its folder where it has one."""
     place = folder / "input"
     shutil.rmtree(place, ignore_errors=True)
-    if (bundle / door.file).is_file():
-        shutil.copytree(bundle, place)
-    else:
+    if door.whole is None:
         place.mkdir()
+    else:
+        shutil.copytree(door.whole, place, copy_function=os.link)
+    (place / door.file).unlink(missing_ok=True)
     (place / door.file).write_bytes(content)
-    if (bundle / door.file).is_file():
-        signed(place, door.file)
+    if door.sign is not None:
+        door.sign(place, door.file)
     return place / door.file
 
 
@@ -380,12 +456,25 @@ def tried(door: Door, file: Path) -> tuple[str, str | None]:
         where = f"{Path(last.filename).name}:{last.lineno}"
         complaint = f"{type(error).__name__} at {where}: {error!s:.200}"
     seconds = time.monotonic() - started
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory = most_memory()
     if complaint is None and seconds > SLOWEST:
         complaint = f"{seconds:.0f} seconds"
     if complaint is None and memory > MOST_MEMORY:
-        complaint = f"{memory >> 10} MB of memory"
+        complaint = f"{memory} MB of memory"
     return how, complaint
+
+
+def in_turn(every: Mapping[str, Door]) -> Iterator[str]:
+    """Yield the doors in turn; those of folders, which take longer, once in FOLDERS rounds."""
+    for number in count():
+        for place, (name, door) in enumerate(every.items()):
+            if door.whole is None or (number + place) % FOLDERS == 0:
+                yield name
+
+
+def most_memory() -> int:
+    """The most megabytes that the process has had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def main() -> int:
@@ -396,22 +485,37 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--bundle", type=Path, required=True, help="a small bundle")
     options.add_argument("--finds", type=Path, default=Path("fuzz-finds"))
+    options.add_argument("--door", help="doors whose names contain this alone")
     given = options.parse_args()
     rng = random.Random(given.seed)
     warnings.simplefilter("ignore")
     ends: Counter[tuple[str, str]] = Counter()
+    changes: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
     finds: dict[str, Path] = {}
-    until = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as name:
-        every = doors(given.bundle)
-        for number in range(given.count):
+        bundle = read_bundle(given.bundle)
+        every = doors(bundle, make_folders(bundle, Path(name)))
+        every = {key: one for key, one in every.items() if (given.door or "") in key}
+        for key, door in every.items():
+            tries = [tried(door, write_input(door, seed, Path(name))) for seed in door.seeds]
+            if ("read", None) not in tries:
+                raise SystemExit(f"{key}: none of its seeds is read as it is")
+        turns = in_turn(every)
+        until = time.monotonic() + 60 * given.minutes
+        for _ in range(given.count):
             if time.monotonic() > until:
                 break
-            door_name = list(every)[number % len(every)]
-            file = one_input(every[door_name], given.bundle, rng, Path(name))
+            door_name = next(turns)
+            file, kinds = one_input(every[door_name], rng, Path(name))
+            changes.update(kinds)
+            began, before = time.monotonic(), most_memory()
             faulthandler.dump_traceback_later(6 * SLOWEST, exit=True)
             how, complaint = tried(every[door_name], file)
             faulthandler.cancel_dump_traceback_later()
+            seconds[door_name] += time.monotonic() - began
+            memory[door_name] += most_memory() - before
             ends[door_name, how if complaint is None else "found"] += 1
             if complaint is not None and complaint not in finds:
                 kept = given.finds / f"{len(finds)}-{file.name}"
@@ -421,8 +525,12 @@ def main() -> int:
                 print(f"{door_name}: {complaint}\n  kept as {kept}", flush=True)
     for door_name in every:
         counts = {how: ends[door_name, how] for how in ("read", "refused", "found")}
-        print(f"{door_name:24}", *(f"{count:8,} {how}" for how, count in counts.items()))
-    print(f"{sum(ends.values()):,} inputs, {len(finds)} kinds of finds")
+        told = [f"{count:8,} {how}" for how, count in counts.items()]
+        print(f"{door_name:32}", *told, f"{seconds[door_name]:8.1f} s {memory[door_name]:+6} MB")
+    print("changes:", ", ".join(f"{count:,} {kind}" for kind, count in changes.most_common()))
+    print(
+        f"{sum(ends.values()):,} inputs, {len(finds)} kinds of finds, {most_memory():,} MB at most"
+    )
     return 1 if finds else 0
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.loading.npy import read_npy, read_npz
+from cimtool.loading.npy import MOST_MEMBERS, read_npy, read_npz
 
 ARRAYS = {
     "rows": np.arange(12.0, dtype=np.float32).reshape(3, 4),
@@ -84,6 +84,10 @@ HOSTILE = {
     "a call": (raw(FIELDS % ("__import__('os')", "(1,)")), "is no array of numbers"),
     "a structure": (raw(FIELDS % ("[('a', '<i8')]", "(1,)")), "is no array of numbers"),
     "bytes": (raw(FIELDS % ("'V1000000000'", "(0, 1)")), "holds |V1000000000; expected numbers"),
+    "extents that no array has": (
+        raw(FIELDS % ("'<f4'", f"(0, {10**17}, {10**17})")),
+        "which no array has",
+    ),
     "an unknown type": (raw(FIELDS % ("'<q9'", "(1,)")), "is of the unknown type '<q9'"),
     "objects": (raw(FIELDS % ("'|O'", "(1,)")), "holds Python objects, which are never loaded"),
 }
@@ -139,3 +143,11 @@ def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
     file = archive_of(tmp_path / "a.npz", zipfile.ZIP_STORED, *members)
     with pytest.raises(CimError, match="holds text twice; expected it once"):
         read_npz(file)
+
+
+def test_an_archive_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
+    empty = npy(np.zeros(0))
+    members = ((f"{number}.npy", empty) for number in range(MOST_MEMBERS + 1))
+    file = archive_of(tmp_path / "a.npz", zipfile.ZIP_STORED, *members)
+    with pytest.raises(CimError, match="holds 10,001 files; expected 10,000 at most"):
+        read_npz(file, ())

@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from cimtool.base.errors import CimError
-from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.inspect import inspect
+from cimtool.loading.onnx_graph import MOST_NODES, read_onnx_graph
 
 WIDTH = 6
 WriteOnnx = Callable[..., Path]
@@ -121,3 +122,35 @@ def test_files_of_another_kind(tmp_path: Path) -> None:
     for name in ("no.onnx", "no.pth", "no"):
         with pytest.raises(CimError, match=f"{name}: there is no such file"):
             read_onnx_graph(tmp_path / name)
+
+
+def test_a_file_of_very_many_parts_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    file = tmp_path / "p.onnx"
+    size = 2 * 1_000_000  # an empty node takes two bytes
+    file.write_bytes(b"\x08\x08\x3a" + varint(size) + b"\x0a\x00" * (size // 2))
+    for reader in (read_onnx_graph, inspect):
+        with pytest.raises(CimError, match="has more than 200,000 nodes, attributes and names"):
+            reader(file)
+
+
+def varint(number: int) -> bytes:
+    parts = []
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def test_a_graph_of_very_many_nodes_is_refused(write_onnx: WriteOnnx) -> None:
+    chain = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(MOST_NODES)]
+    first = helper.make_node("MatMul", ["x", "Wm"], ["v0"])
+    file = write_onnx([first, *chain], WEIGHTS, outputs=(f"v{MOST_NODES}",))
+    with pytest.raises(CimError, match=r"has 10,001 nodes; expected at most 10,000"):
+        read_onnx_graph(file)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"MatMul", b"Mat\xfful", 1))
+    for reader in (read_onnx_graph, inspect):
+        with pytest.raises(CimError, match="not an ONNX file: 'utf-8' codec can't decode"):
+            reader(file)

@@ -95,6 +95,8 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     data = embeddings_in(files.eval)
     references = SweepReferences.from_bytes("exact", data.truth, content)
     assert references is not None
+    changed = content[:-1] + bytes([content[-1] ^ 1])
+    assert SweepReferences.from_bytes("exact", data.truth, changed) is None
     scores, head = api.simulate(programmed.folder, files.eval)["scores"], programmed.model.head
     means = real_means(programmed.program, encode(Simulator(programmed.program), data))
     assert memory.metrics == references.metrics(references.measured(scores, *means, head))

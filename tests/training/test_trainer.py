@@ -259,7 +259,22 @@ def change_history(resume: dict[str, Any]) -> None:
     resume["history"][0] = {"number": 0}
 
 
-@pytest.mark.parametrize("change", [change_state, change_history])
+def change_recalls(resume: dict[str, Any]) -> None:
+    resume["history"][0]["recalls"] = {}
+
+
+def change_recall(resume: dict[str, Any]) -> None:
+    recalls = resume["history"][0]["recalls"]
+    recalls[next(iter(recalls))] = [0.5]
+
+
+def change_settings(resume: dict[str, Any]) -> None:
+    resume["settings"]["batch"] = torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    "change", [change_state, change_history, change_recalls, change_recall, change_settings]
+)
 def test_a_run_whose_file_was_changed(
     tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:

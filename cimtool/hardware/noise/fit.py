@@ -157,7 +157,13 @@ def fit_noise(file: Path) -> NoiseFit:
     of a target, and devices that were not all read at the same times.
     """
     names = header_of(file)
-    return _fit_sums(file) if "deviation" in names else _fit_devices(file)
+    try:
+        return _fit_sums(file) if "deviation" in names else _fit_devices(file)
+    except np.linalg.LinAlgError:
+        raise CimError(
+            f"{file}: its targets or deviations are too far apart to be fitted together; expected "
+            "measurements of one kind of device"
+        ) from None
 
 
 def _columns(file: Path, columns: dict[str, CsvColumn]) -> list[FloatArray]:

@@ -10,12 +10,19 @@ from pathlib import Path
 
 from cimtool import __version__
 from cimtool.base.files import replace_texts
-from cimtool.base.folders import POINTS, KindOfWork, WorkIdentity, read_object
+from cimtool.base.folders import (
+    POINTS,
+    KindOfWork,
+    WorkIdentity,
+    read_object,
+    read_sealed,
+    sealed_text,
+)
 from cimtool.training.grid.point import TrainedPoint
 from cimtool.training.job import TrainingJob
 from cimtool.training.trainer import LAST
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 GRID_OF_TRAININGS = KindOfWork(
     "grid of trainings",
     "grid.json",
@@ -68,7 +75,7 @@ class PointFolder:
 
     def read(self) -> TrainedPoint | None:
         """The point as an earlier run kept it; None where the point did not finish."""
-        values = read_object(self.path / POINT) or {}
+        values = read_sealed(self.path / POINT)
         found = None
         with suppress(KeyError, TypeError, ValueError):
             found = TrainedPoint.from_json(values)
@@ -82,7 +89,7 @@ class PointFolder:
 
     def keep(self, point: TrainedPoint, seconds: float | None) -> None:
         """Write what was measured, and drop what only an unfinished run goes on from."""
-        texts = {POINT: json.dumps(point.to_json(), indent=1) + "\n"}
+        texts = {POINT: sealed_text(point.to_json())}
         if seconds is not None:
             texts[SECONDS] = json.dumps({"seconds": round(seconds, 1)}) + "\n"
         replace_texts(self.path, texts, "the point")

@@ -170,6 +170,10 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "no time": (DEVICES + "0,1,0,1\n", "line 2: seconds is 0; expected a number from 1e-09"),
     "no target": (DEVICES + "0,0,1,1\n" * 20, "has no target above 0; expected one"),
     "two targets": (DEVICES + "0,1,1,1\n0,2,2,1\n0,2,3,1\n", "gives a device two targets"),
+    "no error of one target": (
+        SUMS + "5,64,100,320,2\n10,64,100,640,0\n",
+        "its targets or deviations are too far apart",
+    ),
     "few columns": (SUMS + "1,64,9,64,1\n", "line 2: columns is 9; expected at least 10"),
 }
 

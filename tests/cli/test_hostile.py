@@ -1,0 +1,170 @@
+"""Files that once ended in a fault of the tool: each is one sentence of `compile`, status 2."""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from cimtool.training.demo_data import DemoFiles
+
+WEIGHT = "text_proj.mu.weight"
+
+
+def quantized(weight: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings(action="ignore"):
+        return torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8)
+
+
+def nested(weight: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings(action="ignore"):
+        return torch.nested.nested_tensor([weight, weight[:2]])
+
+
+TENSORS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "of no axis": (
+        lambda w: torch.tensor(3.0),
+        "which Linear under text_proj is mu cannot be",
+    ),
+    "nested": (nested, "is a nested tensor; expected plain real ones"),
+    "quantized": (quantized, "is a tensor of torch.qint8; expected plain real numbers"),
+    "sparse": (lambda w: w.to_sparse(), "is a tensor of torch.sparse_coo; expected plain real"),
+    "complex": (lambda w: w.to(torch.complex64), "is a tensor of torch.complex64; expected plain"),
+    "integers": (lambda w: w.to(torch.int8), "holds int8"),
+    "truths": (lambda w: w > 0, "holds bool"),
+    "a long integer": (lambda w: 10**600, "is an integer of 1994 bits"),
+    "a text": (lambda w: "w" * 5000, WEIGHT),
+    "a list of itself": (lambda w: endless(), "nests containers more than 64 deep"),
+}
+
+
+def endless() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@pytest.fixture
+def refused(
+    cimtool: Callable[..., Any], compiling: Callable[..., list[object]], tmp_path: Path
+) -> Callable[..., str]:
+    """Compile; returns the sentence, after checking that there is nothing else."""
+
+    def run(files: DemoFiles, *more: object, **options: object) -> str:
+        ran = cimtool(*compiling(files, tmp_path / "made" / "bundle", **options), *more)
+        assert (ran.status, ran.out) == (2, ""), ran.err
+        assert not (tmp_path / "made").exists()
+        sentence: str = ran.sentence
+        return sentence
+
+    return run
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors(
+    name: str, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    change, said = TENSORS[name]
+    state = torch.load(small_trunk.projectors, weights_only=True)
+    state[WEIGHT] = change(state[WEIGHT])
+    file = tmp_path / "m.pth"
+    torch.save(state, file)
+    sentence = refused(replace(small_trunk, projectors=file))
+    assert sentence.startswith(f"{file}: ")
+    assert said in sentence
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e300])
+def test_coefficients_at_the_end_of_the_numbers(
+    value: float, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    values = json.loads(small_trunk.poly.read_text())
+    values["coeff"] = [value] * len(values["coeff"])
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(values))
+    assert "expected" in refused(replace(small_trunk, poly=file))
+
+
+JSON_TEXTS = {
+    "digits": '{"degree": 1, "coeff": [' + "9" * 5000 + ', 1], "bias": 0}',
+    "infinite": '{"degree": 1, "coeff": [1e999, 1], "bias": 0}',
+    "no number": '{"degree": 1, "coeff": [NaN, 1], "bias": 0}',
+    "deep": "[" * 100_000,
+    "surrogate": '{"degree": "\\ud800", "coeff": [1, 1], "bias": 0}',
+    "not UTF-8": '{"degree": 1, "coeff": "\udcff"}',
+}
+
+
+@pytest.mark.parametrize("name", JSON_TEXTS)
+def test_polynomials(
+    name: str, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.json"
+    file.write_bytes(JSON_TEXTS[name].encode("utf-8", "surrogateescape"))
+    assert refused(replace(small_trunk, poly=file)).startswith(f"{file}: ")
+
+
+TOML_TEXTS = {
+    "digits": "weight_bits = " + "9" * 4000,
+    "deep": "a = " + "[" * 4000,
+    "not UTF-8": 'a = "\udcff"',
+    "an infinite number": "weight_bits = inf",
+}
+
+
+@pytest.mark.parametrize("name", TOML_TEXTS)
+def test_settings(
+    name: str, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_bytes(TOML_TEXTS[name].encode("utf-8", "surrogateescape"))
+    assert refused(small_trunk, settings=file).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("which", ["projectors", "calibration"])
+def test_archives_of_other_compressions(
+    which: str, method: int, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    whole: Path = getattr(small_trunk, which)
+    file = tmp_path / whole.name
+    with zipfile.ZipFile(whole) as read, zipfile.ZipFile(file, "w", method) as written:
+        for member in read.infolist():
+            written.writestr(member.filename, read.read(member))
+    assert "compressed" in refused(replace(small_trunk, **{which: file}))
+
+
+ELEMENTS = [
+    *(TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.BOOL, TensorProto.UINT4),
+    *(TensorProto.INT8, TensorProto.FLOAT8E4M3FN, TensorProto.UNDEFINED, 99),
+]
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("where", ["weight", "input"])
+def test_elements_of_onnx(
+    where: str, element: int, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    weight = numpy_helper.from_array(np.ones((24, 3), np.float32), "w")
+    ends = [helper.make_tensor_value_info(name, 1, ["n", n]) for name, n in (("x", 24), ("mu", 3))]
+    if where == "weight":
+        weight.data_type = element
+    else:
+        ends[0].type.tensor_type.elem_type = element
+    node = helper.make_node("MatMul", ["x", "w"], ["mu"])
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    file = tmp_path / "p.onnx"
+    onnx.save_model(model, file)
+    options = {"projectors": file, "poly": None, "head": "cosine"}
+    assert refused(small_trunk, "--projectors", file, **options).startswith(f"{file}: ")
