@@ -85,6 +85,9 @@ def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray)
     behind = len(view.axes) - 2
     if behind < 1 or view.items_axis != 0:
         t.fail(f"is over {view.text}; expected channels of several numbers, behind the items")
+    if gamma.shape != beta.shape or gamma.shape not in ((1,), view.extents[1:2]):
+        shapes = f"{list(gamma.shape)} and {list(beta.shape)}"
+        t.fail(f"its constants have shapes {shapes}; expected [{view.extents[1]}]")
     rows = t.in_rows(view, behind)
     width, eps = t.width(rows.name), t.number("epsilon", 1e-5, least=0.0)
     same = np.ptp(gamma) == np.ptp(beta) == 0

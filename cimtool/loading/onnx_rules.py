@@ -5,6 +5,7 @@ The operators' definitions: https://onnx.ai/onnx/operators/.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -33,6 +34,7 @@ from cimtool.loading.onnx_quantized import (
 )
 from cimtool.loading.onnx_shapes import SHAPES
 from cimtool.loading.onnx_translation import (
+    LARGEST_ITEM,
     CentredRows,
     Codes,
     Norms,
@@ -127,11 +129,13 @@ def _product(t: Translation) -> Translated:
         or a.extents[-1] != b.extents[-2]
     ):
         t.fail(f"multiplies {a.text} by {b.text}; expected [..., r, k] by [..., k, c] of each item")
+    made = math.prod(a.extents[:-1]) * b.extents[-1]
+    if made > LARGEST_ITEM:
+        t.fail(f"makes {made:,} numbers of an item; expected at most {LARGEST_ITEM:,}")
     rows = t.in_order(a)
     columns = t.in_order(b.reordered([*range(batch), batch + 1, batch]))
     op = BatchMatMul(a.extents[-2], b.extents[-1])
-    made = t.add(op, rows.name, columns.name)
-    return replace(t.narrowed(rows, op.columns), name=made.name)
+    return replace(t.narrowed(rows, op.columns), name=t.add(op, rows.name, columns.name).name)
 
 
 def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray, axis: int) -> Rows:

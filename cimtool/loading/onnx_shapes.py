@@ -70,7 +70,10 @@ def transpose(t: Translation) -> Translated:
     """Axes in another order."""
     view = t.view()
     backwards = range(len(view.axes) - 1, -1, -1)
-    return view.reordered([int(axis) for axis in t.node.attributes.get("perm", backwards)])
+    order = [int(axis) for axis in t.node.attributes.get("perm", backwards)]
+    if sorted(order) != sorted(backwards):
+        t.fail(f"perm is {order} of {view.text}; expected each of its axes once")
+    return view.reordered(order)
 
 
 def shape(t: Translation) -> Translated:
@@ -127,6 +130,8 @@ def gather(t: Translation) -> Translated:
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
     given, width = t.weights(1), extent(view.axes[axis])
     places = given.reshape(-1).astype(np.int64)
+    if given.ndim > 1:
+        t.fail(f"takes places of shape {list(given.shape)}; expected one, or a list of them")
     if not len(places) or places.min() < -width or places.max() >= width:
         t.fail(f"takes channels beyond the {width} that there are")
     found = _taken(t, view, axis, places % width)

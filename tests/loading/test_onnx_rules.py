@@ -267,6 +267,7 @@ NEWEST = {"Swish", "RMSNormalization"}
 """Operators of newer sets than the runtime that tests use has for certain."""
 
 NEWER = {
+    "unequal groups": 21,
     "group normalization": 21,
     "norms of groups with constants of channels": 21,
     "gelu": 20,
@@ -523,6 +524,27 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [linear(), node("Transpose", ["h0"], ["t"]), node("Softmax", ["t"], ["h"], "s")],
         r"s \(Softmax\): is over the items of \[5, n\]; expected an axis of each item's numbers",
     ),
+    "axes twice": (
+        [*TOKENS, node("Transpose", ["t"], ["h"], "t", perm=[0, 1, 1])],
+        r"t \(Transpose\): perm is \[0, 1, 1\] of \[n, 5, 2\]; expected each of its axes once",
+    ),
+    "table of places": (
+        [linear(), node("Gather", ["h0", "row_places"], ["h"], "g", axis=1)],
+        r"g \(Gather\): takes places of shape \[1, 2\]; expected one, or a list of them",
+    ),
+    "product of too many": (
+        [
+            node("Gemm", ["x", "many"], ["m"]),
+            node("Unsqueeze", ["m", "last"], ["k"]),
+            node("Unsqueeze", ["m", "one"], ["r"]),
+            node("MatMul", ["k", "r"], ["h"], "p"),
+        ],
+        r"p \(MatMul\): makes 9,000,000 numbers of an item; expected at most 4,194,304",
+    ),
+    "constants of other groups": (
+        [*TOKENS, node("InstanceNormalization", ["t", "six", "six"], ["h"], "i")],
+        r"i \(InstanceNormalization\): its constants have shapes \[6\] and \[6\]; expected \[5\]",
+    ),
     "product of other items": (
         [*TOKENS, node("MatMul", ["t", "h0"], ["h"], "m")],
         r"m \(MatMul\): multiplies \[n, 5, 2\] by \[n, 5\]; expected \[\.\.\., r, k\] by",
@@ -595,6 +617,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
            "small": np.full(HIDDEN, 1e-4), "ones": np.ones(HIDDEN)}  # fmt: skip
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
     weights |= {"g0": np.ones(1, np.float32)}
+    weights |= {"many": np.ones((WIDTH, 3000), np.float32), "row_places": np.array([[0, 1]])}
     weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
     file = write_onnx([*nodes, *HEADS], weights, opset=NEWER.get(what, 17))
     with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
