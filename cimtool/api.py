@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from cimtool.base.extras import needing
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
@@ -203,7 +204,8 @@ def train(
     Diverged (a CheckFailed) where the loss stops being finite, with the epochs before it kept, and
     CimError for a folder with another run.
     """
-    from cimtool.training.projectors import train_projectors
+    with needing("training"):
+        from cimtool.training.projectors import train_projectors
 
     _refuse_strange("train", chosen)
     return train_projectors(data, Path(output), validation, resume, chosen, say)
@@ -237,7 +239,8 @@ def train_grid(
     runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
     points failed.
     """
-    from cimtool.training.grid.run import train_points
+    with needing("training"):
+        from cimtool.training.grid.run import train_points
 
     _refuse_strange("train_grid", chosen)
     return train_points(data, Path(output), validation, grid, chosen, say)
@@ -269,7 +272,8 @@ def fine_tune(
     CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
     mistake.
     """
-    from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
+    with needing("training"):
+        from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
 
     source, flags = ModelSource.of(projectors, poly, options)
     configuration = Configuration.of(target, settings, flags)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError, kind_of
+from cimtool.base.errors import Argument, CimError, kind_of
+from cimtool.base.extras import needing
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
 from cimtool.ir.types import Type
@@ -97,7 +98,8 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
     is not whole or the device is not there.
     """
     if device is not None:
-        from cimtool.simulation.torch_device import device_of
+        with needing(Argument("device")):
+            from cimtool.simulation.torch_device import device_of
 
         device_of(device)
     return Matcher(open_bundle(bundle), device)

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import click
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.extras import needing
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
@@ -54,10 +55,14 @@ class LazyGroup(Group):
         return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; None for a name that is none of the group's."""
+        """Import the command's module; None for a name that is none of the group's.
+
+        Raises CimError where it needs an extra that is not installed.
+        """
         if cmd_name not in self.modules:
             return None
-        found = importlib.import_module(f"{__package__}.{cmd_name}").command
+        with needing(f"cimtool {cmd_name}"):
+            found = importlib.import_module(f"{__package__}.{cmd_name}").command
         if not isinstance(found, click.Command):
             raise TypeError(f"{__package__}.{cmd_name}.command is not a click command")
         return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cimtool import __version__
-from cimtool.base.errors import ArgumentError
+from cimtool.base.extras import needing
 from cimtool.base.grids import GridKey
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.dies import SPREAD, Yield, when_read, yields_of
@@ -216,13 +216,8 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def check_format(table: TableFormat) -> None:
     """Raise CimError for Parquet without the extra that writes it."""
     if table == "parquet":
-        try:
+        with needing("a table as parquet", "one as csv"):
             import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise ArgumentError(
-                "{table} parquet needs the package pyarrow; expected `pip install "
-                "'cimtool[parquet]'`, or {table} csv"
-            ) from None
 
 
 def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
