@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.extras import needing
 from cimtool.base.progress import Say, silent
+from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
+from cimtool.costs import render as _costs_render  # noqa: F401
+from cimtool.deployment import render as _deployment_render  # noqa: F401
 from cimtool.deployment.cams import program_cam as program_cam
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
@@ -35,6 +38,7 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.sweeps.run import sweep as sweep
 from cimtool.training.fit_page import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
+from cimtool.tuning import render as _tuning_render  # noqa: F401
 from cimtool.tuning.run import tune as tune
 
 if TYPE_CHECKING:
@@ -171,6 +175,7 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
+    from cimtool.evaluation import render as _render  # noqa: F401  (the view of its result)
     from cimtool.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
     from cimtool.evaluation.subjects import sources_of, subjects_of
 

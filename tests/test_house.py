@@ -51,6 +51,8 @@ LIBRARIES = {
     "joblib": ("cimtool/sweeps/workers.py",),
     "distributed": ("cimtool/base/cluster.py", "cimtool/sweeps/workers.py"),
     "pyarrow": ("cimtool/sweeps/results.py",),
+    "pandas": ("cimtool/report/frames.py",),
+    "polars": ("cimtool/report/frames.py",),
 }
 HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")
 
@@ -119,7 +121,8 @@ def test_a_library_stays_in_its_rooms(name: str) -> None:
 def test_every_library_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["train"], *extras["dask"], *extras["parquet"]]
+    users = [one for name, of in extras.items() if name != "dev" for one in of]
+    wanted = [*project["dependencies"], *users]
     declared = {re.split(r"[^A-Za-z0-9-]", one)[0] for one in wanted}
     called = {"scikit-learn": "sklearn", "protobuf": "google", "ml-dtypes": "ml_dtypes"}
     known = {called.get(one, one) for one in declared}

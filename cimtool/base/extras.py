@@ -13,6 +13,8 @@ EXTRAS = {
     "sklearn": ("scikit-learn", "train"),
     "distributed": ("distributed", "dask"),
     "pyarrow": ("pyarrow", "parquet"),
+    "pandas": ("pandas", "report"),
+    "polars": ("polars", "polars"),
 }
 """The package and the extra of each library, by the name under which it is imported."""
 

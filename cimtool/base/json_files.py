@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,18 @@ def read_table(file: Path, again: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CimError(f"{file}: holds no table; {again} again")
     return values
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON takes them: NumPy numbers as numbers, paths as text, NaN and infinity None."""
+    from pydantic_core import to_jsonable_python  # at the start of a command it would take long
+
+    plain: dict[str, Any] = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
+    return plain
+
+
+def _as_python(value: Any) -> Any:
+    """A NumPy number or array as Python's own; TypeError for anything else."""
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return value.tolist()

@@ -53,6 +53,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
 from cimtool.passes.shortlist import ShortlistBits
+from cimtool.report.result import Result
 
 FORMAT_VERSION = 7
 MANIFEST = "manifest.json"
@@ -117,8 +118,8 @@ class Gallery:
         return asdict(replace(self, cam=None)) | {"cam": cam}
 
 
-@dataclass(frozen=True)
-class Bundle:
+@dataclass(frozen=True, repr=False)
+class Bundle(Result):
     """A bundle on disk, verified: every file is the one that its manifest names."""
 
     folder: Path

@@ -23,11 +23,12 @@ from cimtool.loading.embeddings import (
     read_data,
     read_rows,
 )
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 
-@dataclass(frozen=True)
-class Matcher:
+@dataclass(frozen=True, repr=False)
+class Matcher(Result):
     """A bundle made ready to run on the bit-accurate simulator.
 
     `device` is torch's name of the device that computes (`cpu`, `cuda`, `cuda:1`); None is the

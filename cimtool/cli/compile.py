@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from cimtool import api
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
-from cimtool.cli.output import Output, converters_text
+from cimtool.cli.output import Output
 from cimtool.costs.render import floorplan_text
-from cimtool.hardware.placement import Placement, floorplan, placements
-from cimtool.report.formats import whole
+from cimtool.deployment.render import tiling_table
+from cimtool.hardware.placement import floorplan, placements
 from cimtool.report.page import render_text
-from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
 FEW_NOTES = 5
@@ -90,20 +89,3 @@ def first_notes(notes: Sequence[str]) -> list[str]:
     more = len(others) - FEW_NOTES
     told = [f"{more} more with --verbose"] if more > 0 else []
     return [*warnings, *others[:FEW_NOTES], *told]
-
-
-def tiling_table(layers: Sequence[Placement]) -> Table:
-    """Each layer: its matrix, how it is cut, and what its converters do."""
-    columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
-        (Column("layer"), lambda p: p.layer),
-        (Column("rows x cols", str), lambda p: f"{p.rows} x {p.columns}"),
-        (Column("weights"), lambda p: f"{p.weight_bits} {p.encoding}"),
-        (Column("inputs"), lambda p: f"{p.input_bits} {p.input_encoding}"),
-        (Column("groups", whole), lambda p: p.row_groups),
-        (Column("slices", whole), lambda p: p.slices),
-        (Column("cycles", whole), lambda p: p.cycles),
-        (Column("arrays", whole), lambda p: p.arrays),
-        (Column("used", "{:.1%}".format), lambda p: p.utilisation),
-        (Column("converters"), lambda p: converters_text(p.adc_bits, p.steps)),
-    )
-    return item_table("Layers", layers, columns)

@@ -24,13 +24,14 @@ from cimtool.hardware.placement import Floorplan, Placement, floorplan, placemen
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
+from cimtool.report.result import Result
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
     """The cost of a compiled program on a target, at one operating point.
 
     `gallery` is the number of items that a query is scored against (None: no query is estimated),

@@ -39,6 +39,7 @@ from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 CALIBRATION_ROWS = 4096
@@ -54,8 +55,8 @@ MOST_QUERIES = 512
 """Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
 
 
-@dataclass(frozen=True)
-class Compilation:
+@dataclass(frozen=True, repr=False)
+class Compilation(Result):
     """A compiled model before it is written: its stages, and what a user must know of them.
 
     `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of

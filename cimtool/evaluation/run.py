@@ -35,6 +35,7 @@ from cimtool.reference.queries import (
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth, retrieved
 from cimtool.report.formats import numbered
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.notes import all_equal, few_queries, judged_by, unused_labels
@@ -97,8 +98,8 @@ class Score:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
     """Scores of one or several subjects on the same data, in the order given.
 
     `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of

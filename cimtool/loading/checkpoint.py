@@ -175,7 +175,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
     try:
         with reading(path):
-            tensors = dict(deserialize(path.read_bytes()))
+            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
     return {name: _stored(tensors[name], path, name) for name in sorted(tensors, key=natural)}

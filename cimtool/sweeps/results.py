@@ -14,6 +14,7 @@ from typing import Any, Literal
 from cimtool import __version__
 from cimtool.base.extras import needing
 from cimtool.base.grids import GridKey
+from cimtool.report.result import Result
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.dies import SPREAD, Yield, when_read, yields_of
 from cimtool.sweeps.evaluator import DieRequest, Outcome
@@ -27,8 +28,8 @@ JSON_FILE = "results.json"
 TABLES = ("results.csv", "results.parquet")
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
     """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores that no hardware has touched, with their intervals;

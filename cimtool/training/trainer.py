@@ -21,6 +21,7 @@ from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.base.progress import Say
 from cimtool.loading.checkpoint import BROKEN
+from cimtool.report.result import Result
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation
@@ -267,8 +268,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Run(Generic[EpochT]):
+@dataclass(frozen=True, repr=False)
+class Run(Result, Generic[EpochT]):
     """A run that has ended: its folder, what was written there, and every epoch, start first."""
 
     folder: Path

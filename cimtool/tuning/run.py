@@ -32,6 +32,7 @@ from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.result import Result
 from cimtool.sweeps.choice import keeps_budget, limits_text
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
@@ -68,8 +69,8 @@ class TunedStart:
     chosen: bool = False
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Result):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings, each tuned; what follows is of the one that
