@@ -44,7 +44,7 @@ def call(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def checked(*command: str | Path, cwd: Path) -> str:
-    """What a command prints; SystemExit with its errors where it fails."""
+    """The output of a command; SystemExit with its errors where it fails."""
     done = call(*command, cwd=cwd)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")

@@ -183,5 +183,6 @@ def retrieval_picture(found: Evaluation) -> str:
         )
         for one in found.scores
     ]
-    label = f"{RANKINGS_BY_KEY[f'{name}_t2v'].label} of each, both ways with its interval"
+    title = led(found.by_class)[0].label
+    label = f"{title} of {len(rows)}, both ways with intervals"
     return whiskers(rows, [said for _, said in _ways(found)], label, percent_tick)

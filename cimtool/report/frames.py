@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import Any, Literal
 
 from cimtool.base.extras import needing
@@ -33,8 +34,9 @@ def data_frame(table: Table, library: Library | None = None) -> Any:
 def frame_columns(table: Table) -> dict[str, list[Any]]:
     """The values of each column by its title, and the notes of its cells where it has any.
 
-    A column of numbers has them as they are, in the unit of its heading; one of words has texts.
-    The first column names the rows. Of what is not there the value is None.
+    Numbers are those that the table writes, in the unit of the heading; with a unit of its own a
+    cell is a text, and so are all of a column of words and of the first, which names the rows. Of
+    what is not there the value is None.
     """
     found: dict[str, list[Any]] = {}
     titles = numbered([column.title or "row" for column in table.columns])
@@ -49,6 +51,8 @@ def frame_columns(table: Table) -> dict[str, list[Any]]:
 def _value(column: Column, cell: Cell, first: bool) -> float | str | None:
     if first or not column.numeric:
         return cell.text
-    if cell.value is None:
-        return cell.text or None
-    return None if cell.value != cell.value else cell.value
+    try:
+        return float(cell.text.replace(",", ""))
+    except ValueError:
+        nothing = cell.value is not None and math.isnan(cell.value)
+        return None if nothing or not cell.text else cell.text

@@ -115,8 +115,9 @@ class Result:
     ) -> Any:
         """A table (default: the first) as a data frame of pandas, or of polars.
 
-        Numbers are numbers in the unit of their heading, an interval is a text in a column of its
-        own. CimError for a table that there is not, and where no such library is installed.
+        Numbers are those of the table, in the unit of their heading, and an interval is a text in
+        a column of its own; `to_dict` has all digits. CimError for a table that there
+        is not, and where no such library is installed.
         """
         return data_frame(_chosen(view(self).tables, "table", table)(), library)
 

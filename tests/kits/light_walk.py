@@ -1,10 +1,11 @@
 """The command line without the libraries of the extras, in a process of its own.
 
-    python light_walk.py FOLDER [--without torch,sklearn]
+    python light_walk.py FOLDER [--without torch,sklearn] [--short]
 
 makes small models in FOLDER, a checkpoint and a pair of ONNX files, runs each command of the core,
 and then those that need an extra; status 1 where one ends otherwise than it should. It needs
-cimtool and what cimtool itself is installed with. `--without` hides libraries that are there.
+cimtool and what cimtool itself is installed with. `--without` hides libraries that are there, and
+`--short` leaves out commands that take long.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 WIDTH, HIDDEN, D = 12, 16, 8
+SHORT = ("inspect", "teacher", "fit", "compile", "compile of ONNX", "simulate", "verify", "cost")
+
 SENTENCE = r'cimtool: error: .*needs the package (\S+); expected `pip install "cimtool\[(\w+)\]"`'
 """The one line of a command whose extra is missing."""
 
@@ -74,7 +77,7 @@ def write_onnx(file: Path, weight: np.ndarray) -> None:
 
 
 def core_commands(folder: Path) -> dict[str, list[str]]:
-    """What runs without any extra, in this order."""
+    """Commands that run without any extra, in this order."""
     model, rows, data = (
         str(folder / name) for name in ("model.safetensors", "calibration.npz", "eval.npz")
     )
@@ -116,7 +119,7 @@ def core_commands(folder: Path) -> dict[str, list[str]]:
 
 
 def extra_commands(folder: Path) -> dict[str, tuple[list[str], tuple[str, str]]]:
-    """What needs an extra, and the package and extra that its sentence names."""
+    """Commands that need an extra, and the package and extra that the sentence of each names."""
     data, bundle = str(folder / "eval.npz"), str(folder / "bundle")
     checkpoint = folder / "model.pth"
     checkpoint.write_bytes(b"PK\x03\x04")
@@ -171,11 +174,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--without", default="")
+    parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
     sys.meta_path.insert(0, Hidden(options.without.split(",")))
     make_inputs(options.folder)
     failed = 0
-    for name, arguments in core_commands(options.folder).items():
+    commands = core_commands(options.folder)
+    for name in SHORT if options.short else commands:
+        arguments = commands[name]
         status, err = told(arguments)
         failed += status != 0
         print(f"{'ok' if status == 0 else 'FAILED'}  {name}{f': {err}' if status else ''}")
