@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from contextlib import suppress
 from typing import Any, Literal
 
 from cimtool.base.extras import needing
@@ -51,8 +52,8 @@ def frame_columns(table: Table) -> dict[str, list[Any]]:
 def _value(column: Column, cell: Cell, first: bool) -> float | str | None:
     if first or not column.numeric:
         return cell.text
-    try:
-        return float(cell.text.replace(",", ""))
-    except ValueError:
-        nothing = cell.value is not None and math.isnan(cell.value)
-        return None if nothing or not cell.text else cell.text
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(cell.text.replace(",", ""))
+    nothing = cell.value is not None and math.isnan(cell.value)
+    return None if nothing or not cell.text else cell.text
