@@ -35,10 +35,20 @@ FEW_NOTES = 5
 )
 @click.option("--settings", type=FILE, help="Settings, also of single layers (TOML).")
 @settings_options
+@click.option(
+    "--stages/--no-stages", default=True,
+    help="Keep what verify, compare and evaluate alone read: more than half of the bundle.",
+)  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Print all notes, not the first few.")
 @click.pass_obj
 def command(
-    out: Output, /, output: Path | None, dry_run: bool, verbose: bool, **options: Any
+    out: Output,
+    /,
+    output: Path | None,
+    dry_run: bool,
+    verbose: bool,
+    stages: bool,
+    **options: Any,
 ) -> None:
     """Compile trained projectors and their polynomial for a target.
 
@@ -52,7 +62,7 @@ def command(
     plan = floorplan(layers, compiled.target)
     place = output or compiled.folder
     moved = previous_of(place) if not dry_run and place.exists() else None
-    bundle = None if dry_run else compiled.write(place, out.say)
+    bundle = None if dry_run else compiled.write(place, out.say, stages)
     out.result(
         {
             "bundle": None if bundle is None else bundle.folder,
