@@ -34,13 +34,12 @@ class ConstantTable:
     def __init__(self, shared: Mapping[str, str] | None = None):
         self.arrays: dict[str, Array] = {}
         self.names: dict[str, str] = dict(shared or {})
-        self._bases: set[str] = set()
+        self._scaled_by: dict[str, tuple[str, str]] = {}  # base and factors, by digest
 
     def add(self, name: str, array: Array) -> str:
         """Keep an array; returns the name under which an equal one is already known, or `name`."""
         packed = np.ascontiguousarray(narrowed(array))
-        header = f"{packed.dtype.str}{packed.shape}".encode()
-        digest = hashlib.sha256(header + packed.tobytes()).hexdigest()
+        digest = _digest(packed)
         if digest not in self.names:
             self.names[digest] = name
             self.arrays[name] = packed
@@ -51,25 +50,31 @@ class ConstantTable:
 
         Batch normalisation folded into a layer multiplies each column of its weights.
         """
-        found = self._scaled(np.ascontiguousarray(narrowed(array)))
-        if found is None:
-            return {"constant": self.add(name, array)}
-        base, factors = found
-        return {"constant": base, "factors": self.add(f"{name}.factors", factors)}
+        packed = np.ascontiguousarray(narrowed(array))
+        digest = _digest(packed)
+        if digest not in self._scaled_by:
+            found = None if digest in self.names else self._scaled(packed)
+            if found is None:
+                return {"constant": self.add(name, array)}
+            self._scaled_by[digest] = found[0], self.add(f"{name}.factors", found[1])
+        return dict(zip(("constant", "factors"), self._scaled_by[digest], strict=True))
 
     def _scaled(self, packed: Array) -> tuple[str, FloatArray] | None:
         """The name of a kept array and the factors of its columns that make another one, if any."""
         if packed.dtype != np.float32 or packed.ndim != 2 or packed.size < SMALLEST_SCALED:
             return None
+        taken = {base for base, _ in self._scaled_by.values()}  # a reader makes one of each
         for name, base in self.arrays.items():
-            if base.dtype == np.float32 and base.shape == packed.shape:
-                if np.array_equal(base, packed):
-                    return None
-                free = name not in self._bases  # a reader makes one array of each, no more
-                if free and (factors := column_factors(base, packed)) is not None:
-                    self._bases.add(name)
-                    return name, factors
+            if name in taken or base.dtype != np.float32 or base.shape != packed.shape:
+                continue
+            if (factors := column_factors(base, packed)) is not None:
+                return name, factors
         return None
+
+
+def _digest(packed: Array) -> str:
+    header = f"{packed.dtype.str}{packed.shape}".encode()
+    return hashlib.sha256(header + packed.tobytes()).hexdigest()
 
 
 SMALLEST_SCALED = 64

@@ -44,6 +44,8 @@ from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
 
+IMAGES: Modalities = ("text", "image")
+
 MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
 
@@ -215,7 +217,7 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
     notes += [*judged_by(data), *data.notes]
-    notes += few_queries(*counts.values(), names=item_names(data.modalities))
+    notes += few_queries(*counts.values(), names=item_names(data.called))
     by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
@@ -352,10 +354,10 @@ def _moved_back(
     return text + offset, video + offset
 
 
-def item_names(modalities: Modalities | None) -> tuple[str, str]:
-    """The words for items of both sides: texts and videos, or rows of other modalities."""
-    if modalities in (None, MODALITIES):
-        return "texts", "videos"
+def item_names(modalities: Modalities) -> tuple[str, str]:
+    """The words for items of both sides: texts and videos or images, or rows of other kinds."""
+    if modalities in (MODALITIES, IMAGES):
+        return f"{modalities[0]}s", f"{modalities[1]}s"
     one, other = (f"{name} rows" for name in modalities)
     return one, other
 
@@ -368,7 +370,7 @@ def _score(
         metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
-    pair = subject.data.modalities or MODALITIES
+    pair = subject.data.called
     intervals, warnings = found.intervals, subject.warnings
     return Score(name, kind, head, pair, counts, metrics, intervals, differences, warnings)
 

@@ -232,6 +232,7 @@ def test_an_array_is_the_base_of_one_other_alone() -> None:
     kept = [table.encoded(name, scaled_columns(base, np.full(8, by))) for name, by in
             (("b", 3.0), ("c", 5.0))]  # fmt: skip
     assert kept == [{"constant": "a", "factors": "b.factors"}, {"constant": "c"}]
+    assert table.encoded("later", scaled_columns(base, np.full(8, 3.0))) == kept[0]
     constants = Constants(table.arrays)
     np.testing.assert_array_equal(
         constants.scaled("a", "b.factors"), scaled_columns(base, np.full(8, 3.0))
