@@ -50,7 +50,10 @@ def scored(folder: Path, d: int, items: int) -> tuple[float, float]:
     features = {
         graph.name: {
             name: rng.integers(
-                int(known.lo.max()), int(known.hi.min()), (count, *known.shape[1:]), endpoint=True
+                int(known.lo.max()),
+                int(known.hi.min()),
+                (count, *map(int, known.shape[1:])),
+                endpoint=True,
             )
             for name, known in features_of(graph, program.score.inputs).items()
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,7 +78,8 @@ def main() -> None:
         matcher = cimtool.load(folder)
         text, video = matcher.encode_text(text_rows), matcher.encode_video(video_rows)
         features = folder.parent / "features.npz"
-        np.savez(features, **as_inputs("text", text), **as_inputs("video", video))
+        arrays: dict[str, Any] = {**as_inputs("text", text), **as_inputs("video", video)}
+        np.savez(features, **arrays)
         output, risen = in_child(growth, folder, features)
         session = Session(folder / "score.onnx", threads=2)
         # What the slow ways score: any Gaussians of this width will do.

@@ -50,7 +50,7 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
 def trained(name: str, folder: Path, data: Path, seed: int, epochs: int) -> Path:
     """Train a system into a folder of its own, with the polynomial of the first; its checkpoint."""
     poly = folder / "poly.json"
-    given = {"poly": poly} if name == "polynomial" else {}
+    given: dict[str, Any] = {"poly": poly} if name == "polynomial" else {}
     place = folder / name.strip("-").replace(" ", "-")
     cimtool.train(
         data, place, seed=seed, epochs=epochs, learning_rate=RATE, resume=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness import in_child, peak_bytes, report, seconds, use_threads
 
 import cimtool
 from cimtool.base.arrays import Array
+from cimtool.training.teacher_file import LabelKind
 
 D, ITEMS, PAIRS = 1024, 1500, 300_000
 SECONDS = {"Monte Carlo K=10": 120}
@@ -33,9 +35,9 @@ def measured(what: str, pairs: int, file: Path) -> tuple[float, float, int]:
     """Wall and CPU seconds and peak memory of one of the three in a process of its own."""
     use_threads()
     if what == "fit of degree 4":
-        call = partial(cimtool.fit, file, output=file.with_suffix(".json"))
+        call: Callable[[], object] = partial(cimtool.fit, file, output=file.with_suffix(".json"))
     else:
-        kind = "exact" if what == "exact" else "mc"
+        kind: LabelKind = "exact" if what == "exact" else "mc"
         call = partial(
             cimtool.teacher, gaussians=gaussians(), pairs=pairs, labels=kind, output=file
         )

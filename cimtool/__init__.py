@@ -1,4 +1,10 @@
-"""Deploys cross-modal matchers on compute-in-memory hardware, bit for bit."""
+"""Deploys cross-modal matchers on compute-in-memory hardware, bit for bit.
+
+`compile` makes a bundle of a trained model, `verify` measures what each step cost and checks every
+bit, `cost` estimates what the target needs, `simulate` scores; `help(cimtool.verify)` has the
+arguments. What they return shows itself in a notebook, and has `to_dict`, `to_markdown`,
+`to_dataframe` and `plot`. A mistake raises CimError, a check that failed CheckFailed.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +32,8 @@ API = (
     *("teacher", "fit", "train", "train_grid", "fine_tune", "evaluate", "ModelSource"),
 )
 """The public names of `cimtool.api`, loaded on first use: importing the package costs nothing."""
+
+__all__ = ["CheckFailed", "CimError", *API]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,12 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from cimtool.base.extras import needing
 from cimtool.base.files import check_not_input
 from cimtool.base.progress import Say, silent
+from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
+from cimtool.costs import render as _costs_render  # noqa: F401
+from cimtool.deployment import render as _deployment_render  # noqa: F401
 from cimtool.deployment.cams import program_cam as program_cam
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
@@ -35,6 +39,7 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.sweeps.run import sweep as sweep
 from cimtool.training.fit_page import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
+from cimtool.tuning import render as _tuning_render  # noqa: F401
 from cimtool.tuning.run import tune as tune
 
 if TYPE_CHECKING:
@@ -171,6 +176,7 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
+    from cimtool.evaluation import render as _render  # noqa: F401  (the view of its result)
     from cimtool.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
     from cimtool.evaluation.subjects import sources_of, subjects_of
     from cimtool.evaluation.trec import QRELS
@@ -208,7 +214,8 @@ def train(
     Diverged (a CheckFailed) where the loss stops being finite, with the epochs before it kept, and
     CimError for a folder with another run.
     """
-    from cimtool.training.projectors import train_projectors
+    with needing("training"):
+        from cimtool.training.projectors import train_projectors
 
     _refuse_strange("train", chosen)
     return train_projectors(data, Path(output), validation, resume, chosen, say)
@@ -242,7 +249,8 @@ def train_grid(
     runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
     points failed.
     """
-    from cimtool.training.grid.run import train_points
+    with needing("training"):
+        from cimtool.training.grid.run import train_points
 
     _refuse_strange("train_grid", chosen)
     return train_points(data, Path(output), validation, grid, chosen, say)
@@ -274,7 +282,8 @@ def fine_tune(
     CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
     mistake.
     """
-    from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
+    with needing("training"):
+        from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
 
     source, flags = ModelSource.of(projectors, poly, options)
     configuration = Configuration.of(target, settings, flags)

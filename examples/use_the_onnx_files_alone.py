@@ -28,7 +28,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     with np.load(arguments.embeddings) as data:
-        text, video = data["text"].astype(np.float32), data["video"].astype(np.float32)
+        items = data["image" if "image" in data else "video"]
+        text, video = data["text"].astype(np.float32), items.astype(np.float32)
 
     # Items first: each is encoded once, to integers that are small enough to keep. A gallery is
     # encoded beforehand and stored.

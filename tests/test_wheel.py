@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import cimtool
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,3 +63,62 @@ def test_the_wheel_has_the_command_and_the_licence(installed: Path, tmp_path: Pa
     assert list(installed.glob("cimtool-*.dist-info/licenses/LICENSE"))
     said = python("-m", "cimtool", "targets", "list", cwd=tmp_path, path=installed)
     assert "isaac-rram-128" in said
+
+
+USER = """
+from pathlib import Path
+
+import cimtool
+from cimtool import CimError
+
+
+def worst(folder: Path, data: Path) -> float:
+    bundle = cimtool.compile("m.safetensors", "p.json", calibration=data, target="ideal")
+    report = cimtool.verify(bundle.folder, data, max_drift={"r1_loss": 0.01})
+    print(report.to_markdown(), report.plot("survival").save(folder / "a.svg"))
+    estimate = cimtool.cost(bundle.folder, gallery=100)
+    try:
+        scores = cimtool.simulate(bundle.folder, data)["scores"]
+    except CimError as error:
+        raise SystemExit(error.exit_status) from error
+    reveal_type(scores)
+    reveal_type(estimate)
+    return max(report.checks.metrics.values())
+
+
+cimtool.verify("bundle", 3)
+cimtool.evaluate("data.npz").scores[0].nothing
+"""
+
+
+def test_a_users_program_is_typed_by_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """The library's types are known, its two mistakes are found, and there are no other ones."""
+    (tmp_path / "user.py").write_text(USER)
+    python("-m", "venv", "--without-pip", "env", cwd=tmp_path)
+    (site,) = tmp_path.glob("env/lib/python*/site-packages")
+    (site / "wheel.pth").write_text(f"{installed}\n{Path(np.__file__).parents[1]}\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "user.py"]
+    done = subprocess.run(
+        [*command, "--python-executable", str(tmp_path / "env" / "bin" / "python")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    first, second, third, fourth, last = done.stdout.splitlines()
+    assert 'Revealed type is "numpy.ndarray' in first
+    assert 'Revealed type is "cimtool.costs.estimate.Estimate"' in second
+    assert "[arg-type]" in third
+    assert 'has no attribute "nothing"' in fourth
+    assert last.startswith("Found 2 errors")
+
+
+def test_help_lists_the_functions_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    said = python("-m", "pydoc", "cimtool", cwd=tmp_path, path=installed)
+    names = python("-c", "import cimtool; print(*cimtool.API)", cwd=tmp_path, path=installed)
+    for name in names.split():
+        assert f"\n    {name}(" in said or f"class {name}(" in said, name
+    assert "Measure what each stage of a bundle cost" in said
+
+
+def test_the_stub_has_the_public_names() -> None:
+    lines = (ROOT / "cimtool" / "__init__.pyi").read_text().splitlines()
+    stubbed = {line.split(" as ")[1] for line in lines if " as " in line}
+    assert stubbed == {*cimtool.API, "CimError", "CheckFailed"}

@@ -14,7 +14,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from cimtool import __version__
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.extras import needing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -47,12 +48,8 @@ def connected(address: str) -> Iterator[Client]:
 
     Raises CimError without the extra `dask`, and where no scheduler or worker answers.
     """
-    try:
+    with needing(Argument("dask")):
         from distributed import Client
-    except ImportError:
-        raise ArgumentError(
-            "{dask} needs the package distributed; expected `pip install 'cimtool[dask]'`"
-        ) from None
     # Before there is a client: one that cannot connect tells of it for long, in many lines.
     workers = _workers(address, CONNECT_SECONDS)
     if workers is None:

@@ -72,3 +72,18 @@ def values_digest(values: Mapping[str, Any]) -> str:
     """The SHA-256 of all that the object of a file says, beside its own `sha256`."""
     said = {key: value for key, value in values.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON takes them: NumPy numbers as numbers, paths as text, NaN and infinity None."""
+    from pydantic_core import to_jsonable_python  # at the start of a command it would take long
+
+    plain: dict[str, Any] = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
+    return plain
+
+
+def _as_python(value: Any) -> Any:
+    """A NumPy number or array as Python's own; TypeError for anything else."""
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return value.tolist()

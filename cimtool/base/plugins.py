@@ -98,7 +98,7 @@ def check_plugins(origins: Iterable[str]) -> None:
 
 
 def _plugin_of(module: str) -> Plugin | None:
-    package = _package(module)
+    package = package_of(module)
     return next((one for one in _loaded or () if package in one.packages), None)
 
 
@@ -130,7 +130,7 @@ def _contract(frame: FrameType) -> tuple[str, str]:
     kind = first if isinstance(first, type) else type(first)
     for base in kind.__mro__ if hasattr(kind, code.co_name) else ():
         explained = getattr(vars(base).get(code.co_name), "__doc__", None)
-        if _package(base.__module__) == OWN and isinstance(explained, str):
+        if package_of(base.__module__) == OWN and isinstance(explained, str):
             said = " ".join(explained.partition(".")[0].split())
             return f"{kind.__name__}.{code.co_name}", said[:1].lower() + said[1:]
     return code.co_qualname, ""
@@ -175,11 +175,11 @@ def _files(folder: str) -> dict[str, tuple[Path, str]]:
 
 def registered(module: str, undo: Callable[[], object]) -> None:
     """Note what a module registered, for the case that the plug-in it belongs to is broken."""
-    if _undo is not None and _package(module) != "cimtool":
+    if _undo is not None and package_of(module) != "cimtool":
         _undo.append((module, undo))
 
 
-def _package(module: str) -> str:
+def package_of(module: str) -> str:
     """The name of the package that a module is in."""
     return module.partition(".")[0]
 
@@ -211,7 +211,7 @@ def _imported(point: EntryPoint) -> Plugin:
 
 def _packages(point: EntryPoint) -> frozenset[str]:
     """The package of an entry point, and those whose modules registered something meanwhile."""
-    return frozenset({_package(point.module), *(_package(module) for module, _ in _undo or ())})
+    return frozenset({package_of(point.module), *(package_of(module) for module, _ in _undo or ())})
 
 
 def _reason(error: BaseException) -> str:
@@ -223,7 +223,7 @@ def _reason(error: BaseException) -> str:
 def _forget(packages: frozenset[str], before: set[str]) -> None:
     """Forget modules of packages that were imported since, so that the next import runs them."""
     for name in set(sys.modules) - before:
-        if _package(name) in packages:
+        if package_of(name) in packages:
             del sys.modules[name]
             above, _, last = name.rpartition(".")
             if above in sys.modules:

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
     """Tell nothing: the progress of a call that nobody watches."""
+
+
+SHORTEST = 1.0
+"""Seconds below which no time left is told."""
+
+
+@dataclass
+class Countdown:
+    """Tells parts of a long work, and the time that the rest takes at the pace so far.
+
+    It is made before the first of them begins.
+    """
+
+    say: Say
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def tell(self, text: str, done: int, total: int) -> None:
+        """Tell a line after `done` parts of `total`, counted from where this work began."""
+        left = (self.clock() - self.started) / done * (total - done)
+        self.say(text if left < SHORTEST else f"{text}; about {duration(left)} left")
+
+
+def duration(seconds: float) -> str:
+    """A time in its unit: `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -47,6 +47,8 @@ def fits(value: Any, hint: Any) -> bool:
     project's classes use.
     """
     origin, inner = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # NumPy's NDArray, an alias of a statement from 3.12 on
+        return fits(value, origin.__value__[inner])
     if hint is Any:
         return True
     if hint in (None, NoneType):

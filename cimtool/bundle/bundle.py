@@ -52,8 +52,9 @@ from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
 from cimtool.passes.shortlist import ShortlistBits
+from cimtool.report.result import Result
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
@@ -74,7 +75,10 @@ GALLERY = "gallery.safetensors"
 SHORTLIST = "shortlist.onnx"
 FLOAT_FILE = "float.onnx"
 ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", FLOAT_FILE)
-WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
+OF_STAGES = (STAGES, STAGE_CONSTANTS, FLOAT_FILE)
+"""The files that measuring alone reads; a bundle has all of them, or none."""
+
+WHOLE = (PROGRAM, CONSTANTS, CALIBRATION, *(one for one in ONNX_FILES if one != FLOAT_FILE))
 """The files that every bundle has."""
 
 REPORT_FILES = ("report.json", "report.md", "report.html")
@@ -116,8 +120,8 @@ class Gallery:
         return asdict(replace(self, cam=None)) | {"cam": cam}
 
 
-@dataclass(frozen=True)
-class Bundle:
+@dataclass(frozen=True, repr=False)
+class Bundle(Result):
     """A bundle on disk, verified: every file is the one that its manifest names."""
 
     folder: Path
@@ -160,9 +164,15 @@ class Bundle:
     def stages(self) -> tuple[Stage, ...]:
         """The program after each pass, from the trained model to the compiled program.
 
-        Those are kept that a pass declares so, for `verify` to say which pass cost what.
+        Those are kept that a pass declares so, for `verify` to say which pass cost what. CimError
+        for a bundle that was compiled without them.
         """
         file = self.folder / STAGES
+        if STAGES not in self.manifest["files"]:
+            raise CimError(
+                f"{self.folder}: was compiled without its stages, which verify, compare and "
+                "evaluate read; compile again with them"
+            )
         constants = self._constants.joined(_constants(self.folder / STAGE_CONSTANTS))
         programs = read_table(file, "compile")
         stages = [
@@ -312,18 +322,22 @@ def write_bundle(
     notes: Iterable[str],
     files: Mapping[str, bytes],
     gallery: Gallery | None = None,
+    with_stages: bool = True,
 ) -> Bundle:
     """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
 
     `inputs` are the names of all files read, with the SHA-256 of each; `files` the bytes of the
-    ONNX files and of all others beside the program, by name. Raises CimError where the place holds
-    something else or cannot be written.
+    ONNX files and of all others beside the program, by name; without stages those of OF_STAGES are
+    left out. Raises CimError where the place holds something else or cannot be written.
     """
     check_place(folder)
     with replaced_folder(folder) as partial:
         _write_program(partial, stages)
         for name, content in files.items():
             (partial / name).write_bytes(content)
+        if not with_stages:
+            for name in OF_STAGES:
+                (partial / name).unlink()
         manifest = {
             "format_version": FORMAT_VERSION,
             "cimtool_version": __version__,
@@ -488,7 +502,8 @@ def read_bundle(folder: Path) -> Bundle:
     except (TypeError, ValueError, AttributeError) as error:
         raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
-    for name in (*WHOLE, *hybrid):
+    staged = OF_STAGES if any(name in files for name in OF_STAGES) else ()
+    for name in (*WHOLE, *staged, *hybrid):
         if name not in files:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():

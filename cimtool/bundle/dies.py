@@ -15,7 +15,8 @@ from cimtool.simulation.die_program import Conditions, DieProgram, on_die
 
 MOST_TRIALS = 100_000
 
-MEDIAN, WORST = 50.0, 5.0
+MEDIAN: float = 50.0
+WORST: float = 5.0
 """Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
 
 

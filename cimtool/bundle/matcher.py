@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError, kind_of
+from cimtool.base.errors import Argument, CimError, kind_of
+from cimtool.base.extras import needing
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
 from cimtool.ir.types import Type
@@ -22,11 +23,12 @@ from cimtool.loading.embeddings import (
     read_data,
     read_rows,
 )
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 
-@dataclass(frozen=True)
-class Matcher:
+@dataclass(frozen=True, repr=False)
+class Matcher(Result):
     """A bundle made ready to run on the bit-accurate simulator.
 
     `device` is torch's name of the device that computes (`cpu`, `cuda`, `cuda:1`); None is the
@@ -97,7 +99,8 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
     is not whole or the device is not there.
     """
     if device is not None:
-        from cimtool.simulation.torch_device import device_of
+        with needing(Argument("device")):
+            from cimtool.simulation.torch_device import device_of
 
         device_of(device)
     return Matcher(open_bundle(bundle), device)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, narrow
+from cimtool.base.arrays import Array, FloatArray, narrow
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
 from cimtool.base.typed_fields import made_of
@@ -34,16 +34,73 @@ class ConstantTable:
     def __init__(self, shared: Mapping[str, str] | None = None):
         self.arrays: dict[str, Array] = {}
         self.names: dict[str, str] = dict(shared or {})
+        self._scaled_by: dict[str, tuple[str, str]] = {}  # base and factors, by digest
 
     def add(self, name: str, array: Array) -> str:
         """Keep an array; returns the name under which an equal one is already known, or `name`."""
         packed = np.ascontiguousarray(narrowed(array))
-        header = f"{packed.dtype.str}{packed.shape}".encode()
-        digest = hashlib.sha256(header + packed.tobytes()).hexdigest()
+        digest = _digest(packed)
         if digest not in self.names:
             self.names[digest] = name
             self.arrays[name] = packed
         return self.names[digest]
+
+    def encoded(self, name: str, array: Array) -> dict[str, str]:
+        """Keep an array as `add` does, or as another one's columns times `factors`, bit for bit.
+
+        Batch normalisation folded into a layer multiplies each column of its weights.
+        """
+        packed = np.ascontiguousarray(narrowed(array))
+        digest = _digest(packed)
+        if digest not in self._scaled_by:
+            found = None if digest in self.names else self._scaled(packed)
+            if found is None:
+                return {"constant": self.add(name, array)}
+            self._scaled_by[digest] = found[0], self.add(f"{name}.factors", found[1])
+        return dict(zip(("constant", "factors"), self._scaled_by[digest], strict=True))
+
+    def _scaled(self, packed: Array) -> tuple[str, FloatArray] | None:
+        """The name of a kept array and the factors of its columns that make another one, if any."""
+        if packed.dtype != np.float32 or packed.ndim != 2 or packed.size < SMALLEST_SCALED:
+            return None
+        taken = {base for base, _ in self._scaled_by.values()}  # a reader makes one of each
+        for name, base in self.arrays.items():
+            if name in taken or base.dtype != np.float32 or base.shape != packed.shape:
+                continue
+            if (factors := column_factors(base, packed)) is not None:
+                return name, factors
+        return None
+
+
+def _digest(packed: Array) -> str:
+    header = f"{packed.dtype.str}{packed.shape}".encode()
+    return hashlib.sha256(header + packed.tobytes()).hexdigest()
+
+
+SMALLEST_SCALED = 64
+"""Elements of an array below which its own copy is as small as factors."""
+
+
+def column_factors(base: Array, wanted: Array) -> FloatArray | None:
+    """Factors f [c] with `scaled_columns(base, f)` the float32 `wanted` [r, c], to the last bit.
+
+    None where there are none. Each element allows the factors that round to it, an interval; a
+    column's is in all of its own, and here their middle.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        half = np.spacing(np.abs(wanted)).astype(np.float64) / 2
+        ends = [(wanted + sign * half) / base for sign in (-1, 1)]
+        here = (base != 0) & (wanted != 0)
+        low = np.where(here, np.minimum(*ends), -np.inf).max(axis=0)
+        high = np.where(here, np.maximum(*ends), np.inf).min(axis=0)
+        factors = np.where(np.isfinite(low), (low + high) / 2, 0.0)
+        same = np.array_equal(scaled_columns(base, factors), wanted)
+    return factors if same else None
+
+
+def scaled_columns(base: Array, factors: Array) -> Array:
+    """`base` [r, c] times `factors` [c], computed in float64 and rounded to float32."""
+    return (base.astype(np.float64) * factors).astype(np.float32)
 
 
 def narrowed(array: Array) -> Array:
@@ -70,16 +127,32 @@ class Constants:
     arrays: Mapping[str, Array]
     _made: dict[str, Array] = field(default_factory=dict)
     _stored: dict[tuple[str, str], StoredWeights] = field(default_factory=dict)
+    _scaled: dict[str, str] = field(default_factory=dict)
 
     def joined(self, others: Mapping[str, Array]) -> Constants:
         """These and others, with what was made of these already."""
-        return Constants({**self.arrays, **others}, self._made, self._stored)
+        return Constants({**self.arrays, **others}, self._made, self._stored, self._scaled)
 
     def array(self, name: str) -> Array:
         """The array as it is computed with; KeyError where there is none."""
         if name not in self._made:
             self._made[name] = as_computed(self.arrays[name])
         return self._made[name]
+
+    def scaled(self, name: str, factors: str) -> Array:
+        """Another array's columns times factors, as it is computed with; KeyError without them.
+
+        ValueError for other extents, and for a second set of factors of the same array.
+        """
+        base, by = self.arrays[name], self.array(factors)
+        if self._scaled.setdefault(name, factors) != factors:
+            raise ValueError(f"{name} has two sets of factors")
+        if base.ndim != 2 or by.shape != base.shape[1:]:
+            raise ValueError(f"{factors} are not factors of the columns of {name}")
+        key = f"{name} times {factors}"
+        if key not in self._made:
+            self._made[key] = as_computed(scaled_columns(base, by))
+        return self._made[key]
 
     def stored(self, name: str, crossbar: Mapping[str, Any]) -> StoredWeights:
         """Weights in the cells of a crossbar; KeyError where there are none."""
@@ -244,7 +317,7 @@ def _fields(values: Mapping[str, Any], constants: Constants) -> dict[str, Any]:
 def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         if value.ndim:
-            return {"constant": constants.add(name, np.asarray(value))}
+            return constants.encoded(name, np.asarray(value))
         return {"number": _number(value.item())}
     if isinstance(value, StoredWeights):
         weight = _encoded(value.weight, constants, name)
@@ -274,6 +347,8 @@ def _decoded(value: Any, constants: Constants) -> Any:
         return tuple(_decoded(item, constants) for item in value)
     if not isinstance(value, dict):
         return value
+    if "factors" in value:
+        return constants.scaled(value["constant"], value["factors"])
     if "constant" in value:
         return constants.array(value["constant"])
     if "number" in value:

@@ -14,7 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_not_input, check_output, unwritable
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
@@ -84,11 +84,12 @@ def _on_drawn(
     conditions = conditions_of(matcher.bundle, options)
 
     def drawn() -> Iterator[DieProgram]:
-        for index, die in enumerate(dies(matcher.bundle, conditions, options.trials)):
-            say(f"die {index + 1} of {options.trials}: encoding and scoring")
-            if index == 0 and die.readout.products:
+        countdown = Countdown(say)
+        for index, die in enumerate(dies(matcher.bundle, conditions, options.trials), 1):
+            if index == 1 and die.readout.products:
                 say(readout_sentence(conditions.compensation, die.readout))
             yield die
+            countdown.tell(f"die {index} of {options.trials}: scored", index, options.trials)
 
     return _on_dies(matcher, data, drawn(), options.trials, top)
 

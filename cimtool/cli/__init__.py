@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
-    except Refusal as error:
+    except (Refusal, CimError) as error:
         return _complain(str(error), error.exit_status)
     except click.ClickException as error:
         return _complain(_usage_text(error), error.exit_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from cimtool import api
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
-from cimtool.cli.output import Output, converters_text
+from cimtool.cli.output import Output
 from cimtool.costs.render import floorplan_text
-from cimtool.hardware.placement import Placement, floorplan, placements
-from cimtool.report.formats import whole
+from cimtool.deployment.render import tiling_table
+from cimtool.hardware.placement import floorplan, placements
 from cimtool.report.page import render_text
-from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
 FEW_NOTES = 5
@@ -36,10 +35,20 @@ FEW_NOTES = 5
 )
 @click.option("--settings", type=FILE, help="Settings, also of single layers (TOML).")
 @settings_options
+@click.option(
+    "--stages/--no-stages", default=True,
+    help="Keep what verify, compare and evaluate alone read: more than half of the bundle.",
+)  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Print all notes, not the first few.")
 @click.pass_obj
 def command(
-    out: Output, /, output: Path | None, dry_run: bool, verbose: bool, **options: Any
+    out: Output,
+    /,
+    output: Path | None,
+    dry_run: bool,
+    verbose: bool,
+    stages: bool,
+    **options: Any,
 ) -> None:
     """Compile trained projectors and their polynomial for a target.
 
@@ -53,7 +62,7 @@ def command(
     plan = floorplan(layers, compiled.target)
     place = output or compiled.folder
     moved = previous_of(place) if not dry_run and place.exists() else None
-    bundle = None if dry_run else compiled.write(place, out.say)
+    bundle = None if dry_run else compiled.write(place, out.say, stages)
     out.result(
         {
             "bundle": None if bundle is None else bundle.folder,
@@ -90,20 +99,3 @@ def first_notes(notes: Sequence[str]) -> list[str]:
     more = len(others) - FEW_NOTES
     told = [f"{more} more with --verbose"] if more > 0 else []
     return [*warnings, *others[:FEW_NOTES], *told]
-
-
-def tiling_table(layers: Sequence[Placement]) -> Table:
-    """Each layer: its matrix, how it is cut, and what its converters do."""
-    columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
-        (Column("layer"), lambda p: p.layer),
-        (Column("rows x cols", str), lambda p: f"{p.rows} x {p.columns}"),
-        (Column("weights"), lambda p: f"{p.weight_bits} {p.encoding}"),
-        (Column("inputs"), lambda p: f"{p.input_bits} {p.input_encoding}"),
-        (Column("groups", whole), lambda p: p.row_groups),
-        (Column("slices", whole), lambda p: p.slices),
-        (Column("cycles", whole), lambda p: p.cycles),
-        (Column("arrays", whole), lambda p: p.arrays),
-        (Column("used", "{:.1%}".format), lambda p: p.utilisation),
-        (Column("converters"), lambda p: converters_text(p.adc_bits, p.steps)),
-    )
-    return item_table("Layers", layers, columns)

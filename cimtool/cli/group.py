@@ -6,7 +6,7 @@ import importlib
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import click
 
 from cimtool.base.errors import CimError
+from cimtool.base.extras import needing
 from cimtool.base.files import check_not_input
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
@@ -54,10 +55,14 @@ class LazyGroup(Group):
         return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; None for a name that is none of the group's."""
+        """Import the command's module; None for a name that is none of the group's.
+
+        Raises CimError where it needs an extra that is not installed.
+        """
         if cmd_name not in self.modules:
             return None
-        found = importlib.import_module(f"{__package__}.{cmd_name}").command
+        with needing(f"cimtool {cmd_name}"):
+            found = importlib.import_module(f"{__package__}.{cmd_name}").command
         if not isinstance(found, click.Command):
             raise TypeError(f"{__package__}.{cmd_name}.command is not a click command")
         return found
@@ -80,11 +85,14 @@ class Command(click.Command):
     """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An `--output` that is also one of its inputs
-    is refused.
+    is refused. `groups` are titles of its help, each with the names of its options.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, groups: Mapping[str, Collection[str]] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.groups = groups or {}
         self.context_settings["show_default"] = True
         self.params += [
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
@@ -95,6 +103,15 @@ class Command(click.Command):
                 help="Memory of reading one file, as 4G; else 8 times its size and 256 MB.",
             ),
         ]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by their `groups`, in whose order they come; others are the last."""
+        left = [one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None]
+        for title, names in self.groups.items():
+            own = [one for one in left if one.name in names]
+            left = [one for one in left if one not in own]
+            _write_options(ctx, formatter, title, own)
+        _write_options(ctx, formatter, "Other options" if self.groups else "Options", left)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; UsageError for an option given twice of which one value would be lost."""
@@ -140,6 +157,16 @@ class Command(click.Command):
             if one.name == argument
         ]
         return named[0] if named else f"--{argument.replace('_', '-')}"
+
+
+def _write_options(
+    ctx: click.Context, formatter: click.HelpFormatter, title: str, of: Sequence[click.Parameter]
+) -> None:
+    """One section of a help."""
+    records = [record for one in of if (record := one.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
 
 
 def _long_name(one: click.Parameter) -> str:

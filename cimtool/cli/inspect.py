@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cimtool.bundle.render import sizes
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
@@ -24,4 +25,7 @@ def command(out: Output, file: Path) -> None:
     arrays.
     """
     facts = describe_gallery(file) if (file / INDEX).is_file() else inspect(file)
+    if facts["kind"] == "bundle":
+        held = [name for name in facts["files"] if (file / name).is_file()]
+        facts = {**facts, "bytes_by_purpose": sizes(file, held)}
     out.result(facts, "\n".join(format_facts(facts)))

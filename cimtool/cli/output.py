@@ -7,13 +7,14 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import click
 
+from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, silent
 from cimtool.loading.data_notes import DataNotes
 
@@ -78,31 +79,4 @@ def _timed(err: bool = False, dim: bool = False) -> Say:
 
 def json_text(values: Mapping[str, Any]) -> str:
     """Write one JSON object; NumPy numbers as numbers, paths as text, NaN and infinity as null."""
-    from pydantic_core import to_jsonable_python  # at the start of a command it would take long
-
-    plain = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
-    return json.dumps(plain, indent=2, allow_nan=False)
-
-
-def _as_python(value: Any) -> Any:
-    """A NumPy number or array as Python's own; TypeError for anything else."""
-    if not hasattr(value, "tolist"):
-        raise TypeError(f"a {type(value).__name__} has no JSON form")
-    return value.tolist()
-
-
-LISTED_STEPS = 16
-"""Steps of a layer that are written one by one."""
-
-
-def converters_text(adc_bits: int | None, steps: Sequence[float | None]) -> str:
-    """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
-    if adc_bits is None:
-        return "lossless"
-    if all(step is None for step in steps):
-        return f"{adc_bits} bits, lossless"
-    set_ = [step for step in steps if step is not None]
-    if len(steps) > LISTED_STEPS:
-        return f"{adc_bits} bits, {len(steps)} steps from {min(set_):g} to {max(set_):g}"
-    text = " ".join("=" if step is None else f"{step:g}" for step in steps)
-    return f"{adc_bits} bits, steps {text}"
+    return json.dumps(plain_values(values), indent=2, allow_nan=False)

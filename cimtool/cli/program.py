@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,14 +12,13 @@ from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import Command, Integers
 from cimtool.cli.options import DIR, FILE, Files, files_option
-from cimtool.cli.output import Output, converters_text
-from cimtool.costs.memory_use import StoredMatrix
+from cimtool.cli.output import Output
 from cimtool.deployment.cams import ProgrammedCam
 from cimtool.deployment.programming import ProgrammedBundle
-from cimtool.deployment.shortlists import Minimised, ShortlistOption, ShortlistSearch
-from cimtool.report.formats import ENERGIES, TIMES, four_digits, percent, whole
+from cimtool.deployment.render import front_table, matrices_table
+from cimtool.deployment.shortlists import Minimised
+from cimtool.report.formats import ENERGIES, TIMES
 from cimtool.report.page import render_text
-from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
 CHANGES = ("add", "remove", "replace")
@@ -165,46 +163,3 @@ def _print_cam(out: Output, found: ProgrammedCam) -> None:
         folder=shlex.quote(str(found.bundle.folder)),
     )
     out.result(found.to_json(), text)
-
-
-def front_table(search: ShortlistSearch) -> Table:
-    """The settings that reach a recall and of which none is better in all, the taken one marked."""
-    columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
-        (Column("taken"), lambda o: "*" if o == search.chosen else ""),
-        (Column("of mu", whole), lambda o: o.bits.dimensions or "all"),
-        (Column("bits of\nitems"), lambda o: o.bits.item),
-        (Column("bits of\nqueries"), lambda o: o.bits.query),
-        (Column("shortlist", whole), lambda o: o.length),
-        (Column("cells\nan item", whole), lambda o: o.cells),
-        (Column("conversions\nan item", four_digits), lambda o: o.conversions),
-        (Column("energy\na query"), lambda o: o.energy_pj.cell(ENERGIES)),
-        (Column("latency\na query"), lambda o: o.latency_ns.cell(TIMES)),
-        (Column("items\na chip", whole), lambda o: o.items_per_chip),
-        (Column("recall\n%", percent), lambda o: o.checked.best.value),
-        (Column("of best\nten %", percent), lambda o: o.checked.best_ten),
-        (
-            Column("R@1\n%", percent),
-            lambda o: None if o.checked.found is None else o.checked.found.value,
-        ),
-    )
-    return item_table("Shortlists", search.front, columns)
-
-
-def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
-    """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
-    columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
-        (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),
-        (Column("rows x items", str), lambda m: f"{m.rows} x {m.items}"),
-        (Column("values"), lambda m: f"{m.weight_bits} {m.encoding}"),
-        (Column("cells", whole), lambda m: m.cells_per_value),
-        (Column("arrays", whole), lambda m: m.arrays),
-        (
-            Column("query bits in cycles"),
-            lambda m: ", ".join(f"{drive.input_bits} in {drive.cycles}" for drive in m.drives),
-        ),
-        (
-            Column("converters"),
-            lambda m: "; ".join(converters_text(d.adc_bits, d.steps) for d in m.drives),
-        ),
-    )
-    return item_table("Stored matrices", matrices, columns)

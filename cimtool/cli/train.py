@@ -26,6 +26,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_options
+from cimtool.hardware.settings import setting_keys
 from cimtool.training.grid.render import grid_summary
 from cimtool.training.grid.results import TrainingGrid
 from cimtool.training.grid.run import TrainingsFailed
@@ -48,6 +49,21 @@ TRAINING = (
     "grid",
 )
 """Options of `train` that mean nothing with --hardware."""
+
+DIES = ("noise", "noise_model", "time")
+GROUPS = {
+    "Data": ("data", "modalities", "validation", "held_out", "test"),
+    "Model and loss": ("model", "loss", "poly", "start", "options"),
+    "Optimisation": (
+        *("epochs", "batch", "learning_rate", "weight_decay", "optimizer", "seed", "device"),
+    ),
+    "The run": ("output", "resume", "grid"),
+    "Fine-tuning for a target (with --hardware)": (
+        *("hardware", "calibration", "head", "layer_map", "a", "b", "settings", *DIES),
+    ),
+    "Settings of that build (with --hardware)": tuple(setting_keys()),
+}
+"""The options of the help by what they are for."""
 
 COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
 
@@ -76,7 +92,7 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     return [Argument(name) for name, value in options.items() if value not in (None, False, ())]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, groups=GROUPS)
 @embeddings_option("--data", "Pairs to train on")
 @modalities_option("Arrays of --data that are taken as text and video, such as text,audio.")
 @click.option("--validation", type=NPZ, help="Pairs that choose the best epoch.")

@@ -25,13 +25,14 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
+from cimtool.report.result import Result
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Result):
     """The cost of a compiled program on a target, at one operating point.
 
     `gallery` is the number of items that a query is scored against (None: no query is estimated),

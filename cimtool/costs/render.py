@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
+from cimtool.costs.picture import placement_svg
 from cimtool.costs.prices import kind_of
 from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
 from cimtool.costs.totals import PARTS, Cost, PartShare
@@ -24,6 +26,7 @@ from cimtool.report.formats import (
     whole,
 )
 from cimtool.report.page import render_text
+from cimtool.report.result import View, view
 from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.report.terminal import table_text
 
@@ -398,3 +401,37 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "montecarlo": None if sampled is None else sampled.to_json(),
         "assumptions": assumptions(estimate),
     }
+
+
+@view.register
+def _(estimate: Estimate) -> View:
+    tables: dict[str, Callable[[], Table]] = {
+        "totals": lambda: total_table(estimate),
+        "layers": lambda: layer_cost_table(estimate),
+        "parts": lambda: part_table(estimate),
+        "prices": lambda: price_table(estimate),
+    }
+    optional = {"sampling": montecarlo_table(estimate), "bounds": bound_table(estimate)}
+    tables |= {name: partial(_same, one) for name, one in optional.items() if one is not None}
+    title = f"on {estimate.target.name}"
+    shown = partial(placement_svg, estimate.placements, estimate.floorplan, title)
+    queries = dict(zip(("time", "energy"), query_pictures(estimate), strict=False))
+    pictures = {name: partial(_same, picture) for name, (picture, _) in queries.items()}
+    costs = totals(estimate).items()
+    energies = (f"{name}: {energy_headline(cost)}" for name, cost in costs)
+    values = estimate_json(estimate, "")
+    del values["bundle"]
+    return View(
+        f"the cost {title}; {fit_sentence(estimate.floorplan)}",
+        [*energies, *_missing_lines(estimate), *bound_sentences(estimate), *assumptions(estimate)],
+        lambda: values,
+        tables,
+        {"placement": shown, **pictures},
+    )
+
+
+Held = TypeVar("Held")
+
+
+def _same(made: Held) -> Held:
+    return made

@@ -34,11 +34,12 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
 from cimtool.passes.gallery import SHORTLIST, distance_graph
 from cimtool.passes.shortlist import Examples, ShortlistBits
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 
-@dataclass(frozen=True)
-class ProgrammedCam:
+@dataclass(frozen=True, repr=False)
+class ProgrammedCam(Result):
     """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score.
 
     `cells_written` are those of this call.

@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -40,6 +40,7 @@ from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 CALIBRATION_ROWS = 4096
@@ -55,8 +56,8 @@ MOST_QUERIES = 512
 """Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
 
 
-@dataclass(frozen=True)
-class Compilation:
+@dataclass(frozen=True, repr=False)
+class Compilation(Result):
     """A compiled model before it is written: its stages, and what a user must know of them.
 
     `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of
@@ -78,10 +79,22 @@ class Compilation:
         """The place of the bundle where no other is said."""
         return Path("exports") / f"{self.model.name}@{self.target.name}"
 
-    def write(self, output: Path | str | None = None, say: Say = silent) -> Bundle:
-        """Emit the ONNX files and write the bundle to `output` or `folder`, all or nothing."""
+    def write(
+        self, output: Path | str | None = None, say: Say = silent, stages: bool = True
+    ) -> Bundle:
+        """Emit the ONNX files and write the bundle to `output` or `folder`, all or nothing.
+
+        Without `stages` it has no files that measuring alone reads. Raises CimError where the score
+        is one in the memory, for programming a gallery reads them too.
+        """
         from cimtool.emit.onnx import onnx_files
 
+        if not stages and (mapping := self.settings.score_mapping) != "digital":
+            raise ArgumentError(
+                "{stages} is off and score_mapping {}, whose gallery is programmed by them; "
+                "expected them, or a digital score",
+                mapping,
+            )
         folder = Path(output or self.folder)
         say("emitting ONNX")
         calibrated = stage_of(self.stages, CalibratePass).program
@@ -101,6 +114,7 @@ class Compilation:
             self.inputs,
             self.notes,
             files,
+            with_stages=stages,
         )
 
 
@@ -113,6 +127,7 @@ def compile(
     output: File | None = None,
     settings: File | None = None,
     check: File | Mapping[str, Array] | None = None,
+    stages: bool = True,
     say: Say = silent,
     **options: Any,
 ) -> Bundle:
@@ -122,7 +137,8 @@ def compile(
     those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
     override the `settings` file, which overrides the target. The bundle goes to `output`, by
     default `exports/<model>@<target>`. `check` are rows with the outputs that the projectors should
-    give (`check_outputs`). Raises CimError for any mistake.
+    give (`check_outputs`). Without `stages` the bundle is less than half as large, and `verify`,
+    `compare` and `evaluate` refuse it. Raises CimError for any mistake.
     """
     compiled = prepare(
         projectors,
@@ -134,7 +150,7 @@ def compile(
         say=say,
         **options,
     )
-    return compiled.write(output, say)
+    return compiled.write(output, say, stages)
 
 
 def prepare(

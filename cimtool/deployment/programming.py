@@ -54,6 +54,7 @@ from cimtool.passes.gallery import score_layers
 from cimtool.passes.pipeline import Stage
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
 
 DEFAULT_SHORTLIST = 100
@@ -82,8 +83,8 @@ class Accuracy:
     shortlist_top10: float | None = None
 
 
-@dataclass(frozen=True)
-class ProgrammedBundle:
+@dataclass(frozen=True, repr=False)
+class ProgrammedBundle(Result):
     """A programmed bundle and what a user must know of it; `cells_written` are this call's."""
 
     bundle: Bundle

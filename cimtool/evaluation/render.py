@@ -5,6 +5,9 @@ from __future__ import annotations
 from cimtool.evaluation.run import Evaluation, Score, item_names
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
+from cimtool.report.charts import Whisker, whiskers
+from cimtool.report.result import View, view
+from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 ERROR = "logit_rmse"
@@ -154,3 +157,32 @@ def sentences(found: Evaluation) -> list[str]:
         )
     first = warnings(found)
     return [*said, *(note for note in found.notes if note not in first)]
+
+
+@view.register
+def _(found: Evaluation) -> View:
+    return View(
+        f"retrieval on {found.data}",
+        [*warnings(found), *sentences(found)],
+        found.to_json,
+        {"retrieval": lambda: evaluation_table(found)},
+        {"retrieval": lambda: retrieval_picture(found)},
+    )
+
+
+def retrieval_picture(found: Evaluation) -> str:
+    """The metric that leads, of each subject both ways with its interval."""
+    name = "map" if found.by_class else "r1"
+    rows = [
+        Whisker(
+            one.name,
+            tuple(
+                Change(one.metrics[key], one.intervals[key].low, one.intervals[key].high)
+                for key in (f"{name}_{way}" for way in WAY_NAMES)
+            ),
+        )
+        for one in found.scores
+    ]
+    title = led(found.by_class)[0].label
+    label = f"{title} of {len(rows)}, both ways with intervals"
+    return whiskers(rows, [said for _, said in _ways(found)], label, percent_tick)

@@ -35,6 +35,7 @@ from cimtool.reference.queries import (
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth, retrieved
 from cimtool.report.formats import numbered
+from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.notes import all_equal, few_queries, judged_by, unused_labels
@@ -42,6 +43,8 @@ from cimtool.verification.references import gaussians, trained_features, within_
 from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
+
+IMAGES: Modalities = ("text", "image")
 
 MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
@@ -97,8 +100,8 @@ class Score:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
     """Scores of one or several subjects on the same data, in the order given.
 
     `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of
@@ -214,7 +217,7 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
     notes += [*judged_by(data), *data.notes]
-    notes += few_queries(*counts.values(), names=item_names(data.modalities))
+    notes += few_queries(*counts.values(), names=item_names(data.called))
     by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
@@ -351,10 +354,10 @@ def _moved_back(
     return text + offset, video + offset
 
 
-def item_names(modalities: Modalities | None) -> tuple[str, str]:
-    """The words for items of both sides: texts and videos, or rows of other modalities."""
-    if modalities in (None, MODALITIES):
-        return "texts", "videos"
+def item_names(modalities: Modalities) -> tuple[str, str]:
+    """The words for items of both sides: texts and videos or images, or rows of other kinds."""
+    if modalities in (MODALITIES, IMAGES):
+        return f"{modalities[0]}s", f"{modalities[1]}s"
     one, other = (f"{name} rows" for name in modalities)
     return one, other
 
@@ -367,7 +370,7 @@ def _score(
         metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
-    pair = subject.data.modalities or MODALITIES
+    pair = subject.data.called
     intervals, warnings = found.intervals, subject.warnings
     return Score(name, kind, head, pair, counts, metrics, intervals, differences, warnings)
 

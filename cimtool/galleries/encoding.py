@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import check_room, replace_files, replace_texts, sha256
 from cimtool.base.folders import KindOfWork
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.matcher import open_bundle
 from cimtool.galleries.shards import (
     BLOCK,
@@ -74,6 +74,7 @@ def encode(
         check_room(folder, len(rows) * size)
     with GALLERY.opened(folder, whose):
         written, digests = _written(folder, len(starts)), list[str]()
+        countdown, made_now = Countdown(say), 0
         for index, start in enumerate(starts):
             file = folder / shard_name(index)
             found = sha256(file) if file.is_file() else None
@@ -84,7 +85,10 @@ def encode(
             content = _shard(simulator, part, checked)
             replace_files(folder, {shard_name(index): content}, "the shard")
             digests.append(hashlib.sha256(content).hexdigest())
-            say(f"shard {index + 1} of {len(starts)}: {part.stop:,} of {len(rows):,} items encoded")
+            made_now += 1
+            said = f"{part.stop:,} of {len(rows):,} items encoded"
+            rest = len(starts) - index - 1
+            countdown.tell(f"shard {index + 1} of {len(starts)}: {said}", made_now, made_now + rest)
         made = GalleryIndex(
             format_version=1,
             bundle=opened.name,

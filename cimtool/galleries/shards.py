@@ -23,6 +23,7 @@ from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.hardware.image_file import Sha256
 from cimtool.ir.program import Program, features_of
+from cimtool.report.result import Result, View, view
 
 INDEX = "gallery.json"
 """The file that makes a folder of shards a gallery, written when all of them are there."""
@@ -126,8 +127,8 @@ class Shard:
             raise CimError(f"{self.file}: is no shard of such features ({error})") from None
 
 
-@dataclass(frozen=True)
-class GalleryShards:
+@dataclass(frozen=True, repr=False)
+class GalleryShards(Result):
     """A gallery that `cimtool encode` wrote: its folder and its index."""
 
     folder: Path
@@ -142,6 +143,13 @@ class GalleryShards:
             Shard(self.folder / shard_name(i), digest, first, min(height, index.items - first))
             for i, (first, digest) in enumerate(zip(firsts, index.shards, strict=True))
         ]
+
+
+@view.register
+def _(found: GalleryShards) -> View:
+    index = found.index
+    title = f"{index.items:,} items in {len(index.shards)} shards of {found.folder}"
+    return View(title, values=index.model_dump)
 
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.extras import needing
 from cimtool.base.files import reading, require_file
 from cimtool.base.untrusted import Budget, require_small_header
 from cimtool.loading.pickles import require_flat_tuples
@@ -105,9 +107,9 @@ def read_torch(path: Path) -> Any:
     Raises CimError where the file is broken, holds a class or function instead of numbers, or
     unfolds to more than its Budget.
     """
-    import torch
-
     budget = Budget.of(path)
+    with needing(f"{path}: what torch.save wrote", "weights as .safetensors or .onnx"):
+        import torch
     with reading(path), path.open("rb") as stream:
         try:
             _check_archive(path, stream)
@@ -169,17 +171,34 @@ def _torch_complaint(error: Exception) -> str:
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, deserialize
 
     require_small_header(path)
     try:
         with reading(path):
-            tensors = load_file(path, device="cpu")
+            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
-    names = sorted(tensors, key=natural)
-    return {name: tensor_array(tensors[name], str(path), name) for name in names}
+    return {name: _stored(tensors[name], path, name) for name in sorted(tensors, key=natural)}
+
+
+STORED = {
+    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_},
+    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
+    **{"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8},
+    **{"BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn},
+    **{"F8_E5M2": ml_dtypes.float8_e5m2},
+}
+"""Types of numbers in a `.safetensors` file, by their names there."""
+
+
+def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
+    """A tensor's array; fewer bits than those of a float32 become one, exactly."""
+    if tensor["dtype"] not in STORED:
+        raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
+    array = np.ndarray(tensor["shape"], STORED[tensor["dtype"]], bytes(tensor["data"]))
+    whole = array.dtype.kind in "biu"
+    return array if whole or array.dtype == np.float64 else array.astype(np.float32, copy=False)
 
 
 def natural(name: str) -> list[tuple[int, str]]:

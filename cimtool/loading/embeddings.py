@@ -56,7 +56,8 @@ class Embeddings:
     modality, that nothing is read from. `known_ids` are the ids of a modality's items, and the name
     of their array, where the data have them; `judged` says what is right, whatever else would.
     `compared` are pairs or triplets of items of one modality, which say it where no labels do.
-    `modalities` are the names of the arrays that are text and video here, None for these two.
+    `modalities` are the names of the arrays that are text and video here, None for these two;
+    `called` are those by which a table names them: images are images.
     """
 
     text: Array
@@ -70,6 +71,7 @@ class Embeddings:
     judged: Judgements | None = None
     compared: Comparisons | None = None
     modalities: Modalities | None = None
+    called: Modalities = MODALITIES
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, texts; their rows where the data have none."""
@@ -264,7 +266,7 @@ def embeddings_of(
         known_ids = {m: found for m, found in ids.items() if found is not None}
         return Embeddings(
             text, video, truth, labels, where, unread=others, known_ids=known_ids,
-            modalities=modalities,
+            modalities=modalities, called=(keys[0], keys[1]),
         )  # fmt: skip
 
 

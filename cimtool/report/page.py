@@ -40,6 +40,11 @@ def render(package: str, template: str, **values: object) -> str:
     return made.render(style=style, script=script, policy=_policy(style, script), **values)
 
 
+def render_fragment(package: str, template: str, **values: object) -> str:
+    """Fill a template of HTML that is a part of a page of others, names escaped."""
+    return _environment(package, True).get_template(template).render(values)
+
+
 def render_text(package: str, template: str, **values: object) -> str:
     """Fill a template of text or Markdown; it ends without a line break."""
     return _environment(package, False).get_template(template).render(values).rstrip("\n")

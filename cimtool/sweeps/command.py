@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,24 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         given = {} if settings is None else read_toml(settings)
         texts[SETTINGS_FILE] = toml_text(with_layers(given, layers))
         settings = folder / SETTINGS_FILE
-    model = sources.model
+    words = compile_words(sources.model, sources.calibration, target, settings)
+    for name, value in flags.items():
+        if isinstance(value, bool):
+            words.append(flag(name if value else f"no_{name}"))
+        else:
+            words += [flag(name), str(value)]
+    return shlex.join(words), texts
+
+
+def compile_words(
+    model: ModelSource, calibration: Iterable[Path], target: str, settings: Path | None
+) -> list[str]:
+    """The words of a command line that compiles a model from its files."""
     options: list[tuple[str, Any]] = [
         *(("--projectors", file) for file in model.files),
         ("--poly", model.poly),
         ("--head", model.head),
-        *(("--calibration", file) for file in sources.calibration),
+        *(("--calibration", file) for file in calibration),
         ("--map", model.layer_map),
         ("--a", model.a),
         ("--b", model.b),
@@ -65,12 +77,7 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         ("--settings", settings),
     ]
     words = [str(word) for option in options if option[1] is not None for word in option]
-    for name, value in flags.items():
-        if isinstance(value, bool):
-            words.append(flag(name if value else f"no_{name}"))
-        else:
-            words += [flag(name), str(value)]
-    return shlex.join(["cimtool", "compile", *words]), texts
+    return ["cimtool", "compile", *words]
 
 
 def _base(target: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cimtool.base.grids import value_text
 from cimtool.report.charts import ParetoPoint, pareto
-from cimtool.report.formats import ENERGIES, unit_of
+from cimtool.report.formats import ENERGIES, counted, unit_of
 from cimtool.report.page import render
+from cimtool.report.result import View, view
 from cimtool.sweeps.choice import DRIFT, ENERGY, comparable, drifting
 from cimtool.sweeps.render import (
     budget_lines,
@@ -92,3 +94,20 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
 
 def _is_wide(values: list[float]) -> bool:
     return bool(values) and 0 < WIDE * min(values) < max(values)
+
+
+@view.register
+def _(sweep: Sweep) -> View:
+    budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
+    pictures = {
+        cost: partial(_picture, sweep, cost, group)
+        for cost in sweep.costs
+        for group in _groups(sweep, cost)[:1]
+    }
+    return View(
+        f"{counted(len(sweep.points), 'point')} of {sweep.model}, {sweep.failed} failed",
+        [*sweep.first, *budget, *failures(sweep)],
+        sweep.to_json,
+        {"points": lambda: points_table(sweep)},
+        pictures,
+    )

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cimtool import __version__
-from cimtool.base.errors import ArgumentError
+from cimtool.base.extras import needing
 from cimtool.base.grids import GridKey
+from cimtool.report.result import Result
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.dies import SPREAD, Yield, when_read, yields_of
 from cimtool.sweeps.evaluator import DieRequest, Outcome
@@ -27,8 +28,8 @@ JSON_FILE = "results.json"
 TABLES = ("results.csv", "results.parquet")
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Result):
     """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores that no hardware has touched, with their intervals;
@@ -216,13 +217,8 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def check_format(table: TableFormat) -> None:
     """Raise CimError for Parquet without the extra that writes it."""
     if table == "parquet":
-        try:
+        with needing("a table as parquet", "one as csv"):
             import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise ArgumentError(
-                "{table} parquet needs the package pyarrow; expected `pip install "
-                "'cimtool[parquet]'`, or {table} csv"
-            ) from None
 
 
 def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:

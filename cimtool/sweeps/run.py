@@ -12,7 +12,7 @@ from cimtool.base.errors import Argument, ArgumentError, CheckFailed
 from cimtool.base.files import replace_files
 from cimtool.base.grids import Grid, GridKey
 from cimtool.base.named import nearest
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.dies import check_trials
 from cimtool.deployment.compilation import layer_names
 from cimtool.hardware.keys import ScoreMapping
@@ -202,9 +202,11 @@ def _computed(
 ) -> Outcomes:
     """Compute the points that are left; each is in the folder as soon as it is done."""
     say(f"{len(left)} points")
+    countdown = Countdown(say)
     for count, (digest, outcome) in enumerate(compute(evaluator, left), 1):
         folder.keep(digest, left[digest], outcome)
-        say(f"point {count} of {len(left)}: {outcome.error or 'done'}")
+        said = f"point {count} of {len(left)}: {outcome.error or 'done'}"
+        countdown.tell(said, count, len(left))
         yield digest, outcome
 
 

@@ -13,6 +13,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
 from cimtool.reference.surrogate import Extent, Polynomial
+from cimtool.report.result import Result
 from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
@@ -48,8 +49,8 @@ class FitErrors:
     noise: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit(Result):
     """A fitted polynomial, and how it does on held-out pairs.
 
     `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;

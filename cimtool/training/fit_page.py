@@ -21,6 +21,7 @@ from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
+from cimtool.report.result import View, view
 from cimtool.report.table import Column, Table, make_table
 from cimtool.training.degrees_table import (
     advice,
@@ -271,3 +272,28 @@ def _coefficients(fit: Fit) -> Table:
     rows = [("constant", polynomial.bias), *named]
     columns = (Column("term"), Column("coefficient", "{:.9g}".format))
     return make_table("Of the features in the file", columns, rows)
+
+
+@view.register
+def _(fit: Fit) -> View:
+    return View(
+        f"polynomial of {fit.form.name} for {Path(fit.teacher.file).name}",
+        [fit_headline(fit), advice(fit.comparison, fit.form, fit.asked), *fit.notes],
+        lambda: fit_values(fit),
+        {
+            "errors": lambda: error_table(fit),
+            "degrees": lambda: degree_table(fit.comparison, fit.form),
+            "coefficients": lambda: _coefficients(fit),
+        },
+        {"labels": lambda: _picture(fit)},
+    )
+
+
+@view.register
+def _(teacher: Teacher) -> View:
+    made = {"mc": f"Monte Carlo, K = {teacher.K}", "exact": "exact"}
+    names = ("kind", "a", "b", "K", "seed", "dimension", "clipped", "model", "file")
+    return View(
+        f"{len(teacher):,} labelled pairs, {made.get(teacher.kind or '', NOT_KNOWN)}",
+        values=lambda: {"pairs": len(teacher), **{one: getattr(teacher, one) for one in names}},
+    )

@@ -7,13 +7,14 @@ from typing import Any
 
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.charts import Points, curves
-from cimtool.report.formats import NumberFormat, four_digits, whole
+from cimtool.report.formats import NumberFormat, counted, four_digits, whole
 from cimtool.report.page import render
+from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick, tick_text
 from cimtool.report.table import Column, make_table
 from cimtool.training.baseline import leading, raw_sentence
 from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
-from cimtool.training.trainer import PAGE
+from cimtool.training.trainer import PAGE, Run
 
 PACKAGE = "cimtool.training"
 
@@ -164,3 +165,21 @@ def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str
     """A picture of values by epoch, which `form` writes at the ticks."""
     ends = "; ".join(f"{one.name} ends at {form(one.points[-1][1])}" for one in lines)
     return curves(lines, "epoch", title, f"{title}: {ends}", form, log_x=False)
+
+
+@view.register(Run)
+def _(run: Run[Any]) -> View:
+    """The losses of epochs of any kind, and each in words."""
+    columns = (Column("epoch", whole), Column("loss", four_digits), Column("measured"))
+    rows = [(one.number, one.loss, one.measured) for one in run.history]
+    best = ["result" if one is run.best else "" for one in run.history]
+    losses = [(one.number, one.loss) for one in run.history if one.loss is not None]
+    lines = [Points("loss", losses)]
+    curve = {"loss": lambda: epoch_curves(lines, "mean loss of the epoch", tick_text)}
+    return View(
+        f"{run.folder}, {counted(len(run.history) - 1, 'epoch')}",
+        [f"The best is epoch {run.best.number}: {run.best.measured}."],
+        lambda: {"epochs": [one.to_json() for one in run.history], "files": list(run.files)},
+        {"epochs": lambda: make_table("Epochs; the best is bold", columns, rows, best, absent="")},
+        curve if losses else {},
+    )

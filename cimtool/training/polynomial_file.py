@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
+from cimtool.base.extras import needing
 from cimtool.loading.polynomial import FITTED_TO
 from cimtool.reference.surrogate import Extent, Polynomial, exponents
 
@@ -45,7 +46,8 @@ def polynomial_pt(
     same polynomial to the last bit, as scales are powers of two. `c` and `b` are the coefficients
     and the constant of the derivation; the teacher's own a, b and K stand in `teacher_meta`.
     """
-    import torch  # takes a second, and a `.json` does not need it
+    with needing("a polynomial as .pt", "one as .json"):
+        import torch  # takes a second, and a `.json` does not need it
 
     plain = without_scales(polynomial)
     teacher = {name: getattr(plain, name) for name in ("a", "b", "K")}

@@ -61,7 +61,7 @@ BAND_TEXTS = 1024
 """Texts that a band is measured on, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProjectorRun(Run[RetrievalEpoch]):
     """A run that has trained projectors.
 

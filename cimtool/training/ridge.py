@@ -28,6 +28,10 @@ ROUNDING = 1e-9
 EXPORT_TOLERANCE = 1e-6
 
 
+NO_DIRECTION = 1e-15
+"""A singular value of standardised features up to which nothing is fitted along its direction."""
+
+
 @dataclass(frozen=True)
 class _Standard:
     """Mean and spread of a statistic over the teacher's pairs, and the scale of its export."""
@@ -67,16 +71,13 @@ def fit_logit(
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
     """
-    from sklearn.linear_model import Ridge  # slow to load, and every command imports this
-
     check_labels(labels, degree, alpha)
     ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)
     u, v = ed.standardised(labels.ed), vd.standardised(labels.vd)
     features, kept = _features(u, v, degree, ed_alone)
-    ridge = Ridge(alpha=alpha, solver="svd").fit(features, labels.logit, weights)
     coeff = np.zeros(len(exponents(degree)))
-    coeff[kept] = ridge.coef_
-    standard = Polynomial(degree, tuple(map(float, coeff)), float(ridge.intercept_))
+    coeff[kept], bias = ridge_regression(features, labels.logit, alpha, weights)
+    standard = Polynomial(degree, tuple(map(float, coeff)), bias)
     exported = _in_raw_features(standard, ed, vd)
     lost = float(np.abs(exported.evaluate(labels.ed, labels.vd) - standard.evaluate(u, v)).max())
     if lost > EXPORT_TOLERANCE:
@@ -85,6 +86,27 @@ def fit_logit(
             f"varies by {ed.spread:.3g} around {ed.mean:.3g}; try a lower degree"
         )
     return exported
+
+
+def ridge_regression(
+    features: FloatArray, wanted: FloatArray, alpha: float, weights: FloatArray | None
+) -> tuple[FloatArray, float]:
+    """Coefficients [f] and the constant, unpenalised, that fit `wanted` [n] by `features` [n, f].
+
+    They minimise sum(w (wanted - X c - b)^2) + alpha |c|^2, by the singular values of the features
+    less their weighted mean (Hastie, Tibshirani, Friedman, Elements of Statistical Learning,
+    eq. 3.47).
+    """
+    weight = np.ones(len(wanted)) if weights is None else weights
+    centre = np.average(features, axis=0, weights=weight)
+    mean = float(np.average(wanted, weights=weight))
+    root = np.sqrt(weight)
+    left, values, right = np.linalg.svd((features - centre) * root[:, None], full_matrices=False)
+    shrunk = np.zeros_like(values)
+    kept = values > NO_DIRECTION
+    shrunk[kept] = values[kept] / (values[kept] ** 2 + alpha)
+    coeff = right.T @ (shrunk * (left.T @ ((wanted - mean) * root)))
+    return coeff, mean - float(centre @ coeff)
 
 
 def check_degree(degree: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
 from cimtool.reference.montecarlo import draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
@@ -128,7 +128,7 @@ def _labelled(
     """Label blocks of `height` pairs in threads; no array is as long as all pairs times d."""
     i, j = pairs
     count = len(i)
-    out = np.empty((len(COLUMNS), count))
+    out, countdown = np.empty((len(COLUMNS), count)), Countdown(say)
     for start in range(0, count, REPORTED):
         stop = min(start + REPORTED, count)
 
@@ -143,7 +143,7 @@ def _labelled(
 
         map_rows(some, stop - start, height)
         if count > REPORTED:
-            say(f"labels: {stop:,} of {count:,} pairs")
+            countdown.tell(f"labels: {stop:,} of {count:,} pairs", stop, count)
     return Labels(*out)
 
 

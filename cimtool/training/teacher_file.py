@@ -20,6 +20,7 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource, Projectors
+from cimtool.report.result import Result
 from cimtool.training.items import Items, gaussian_items, model_items
 from cimtool.training.options import check_count
 from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
@@ -40,8 +41,8 @@ CLIP = 1.05e-6
 """A probability this near 0 or 1 counts as clipped: at 1e-6, as float32 may have rounded it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Teacher:
+@dataclass(frozen=True, eq=False, repr=False)
+class Teacher(Result):
     """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
 
     `kind` is how they were made, with `K` samples a side (None for exact ones). `scale_ed` and

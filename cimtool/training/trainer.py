@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
-from cimtool.base.progress import Say
+from cimtool.base.progress import Countdown, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN
+from cimtool.report.result import Result
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation
@@ -271,8 +272,8 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Run(Generic[EpochT]):
+@dataclass(frozen=True, repr=False)
+class Run(Result, Generic[EpochT]):
     """A run that has ended: its folder, what was written there, and every epoch, start first."""
 
     folder: Path
@@ -305,6 +306,7 @@ class Trainer(Generic[BatchT, EpochT]):
         self.schedule = self.trainable.schedule(self.optimizer)
         self.history: list[EpochT] = []
         self.stepped = False
+        self.countdown, self.trained = Countdown(self.say), 0
 
     def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
@@ -365,7 +367,13 @@ class Trainer(Generic[BatchT, EpochT]):
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
         took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        self.say(f"{epoch.line(self.optimisation.epochs)}{took}")
+        said = f"{epoch.line(self.optimisation.epochs)}{took}"
+        if began is None:
+            self.say(said)
+        else:
+            self.trained += 1
+            rest = self.optimisation.epochs - epoch.number
+            self.countdown.tell(said, self.trained, self.trained + rest)
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
             content = {BEST: checkpoint_bytes(checkpoint)}

@@ -8,6 +8,7 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import NumberFormat, four_digits, percent
 from cimtool.report.page import render_text
+from cimtool.report.result import View, view
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text
 from cimtool.tuning.run import Tuned
@@ -116,3 +117,18 @@ def bit_table(found: Tuned) -> Table:
         for layer, bits in found.bits.items()
     ]
     return make_table("Bits", columns, rows)
+
+
+@view.register
+def _(found: Tuned) -> View:
+    before, after = found.start_cost[found.cost], found.chosen_cost[found.cost]
+    held = (
+        f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
+        for name, most in found.budget.items()
+    )
+    return View(
+        f"{found.model} on {found.target}: {found.cost} {before:,.0f} to {after:,.0f}",
+        [*found.first, *held, f"The settings are in {found.written}."],
+        found.to_json,
+        {"bits": lambda: bit_table(found), "steps": lambda: step_table(found)},
+    )

@@ -10,6 +10,7 @@ the chosen bits are held to the budget on all queries too.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -27,14 +28,15 @@ from cimtool.base.toml_files import read_toml
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import seen_rows
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.result import Result
 from cimtool.sweeps.choice import keeps_budget, limits_text
-from cimtool.sweeps.command import toml_text, with_layers
+from cimtool.sweeps.command import compile_words, toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.grid import COMPILED
 from cimtool.sweeps.references import reference_name, references
@@ -69,8 +71,8 @@ class TunedStart:
     chosen: bool = False
 
 
-@dataclass(frozen=True)
-class Tuned:
+@dataclass(frozen=True, repr=False)
+class Tuned(Result):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings, each tuned; what follows is of the one that
@@ -80,6 +82,7 @@ class Tuned:
     with `intervals`, and `against_raw` their loss from raw embeddings where widths agree. The last
     `taken_back` kept steps were undone for these two. `baselines` are metrics, on all queries with
     intervals, of scores that no hardware has touched. With `by_class` metrics of classes lead.
+    `command` compiles it, None where it was not made from files.
     """
 
     model: str
@@ -104,6 +107,7 @@ class Tuned:
     by_class: bool
     remarks: Remarks
     written: Path
+    command: str | None
 
     @property
     def first(self) -> list[str]:
@@ -229,7 +233,20 @@ def tune(
         by_class=evaluated.truth.by_class,
         remarks=remarks,
         written=written,
+        command=_command(source, calibration, target, written),
     )
+
+
+def _command(
+    source: ModelSource, calibration: EmbeddingsLike, target: str | Target, settings: Path
+) -> str | None:
+    """The command line that compiles what was tuned; None where something of it is no file."""
+    rows = files_of(calibration)
+    if not (source.files and rows and isinstance(target, str)):
+        return None
+    if source.poly is not None and not isinstance(source.poly, Path):
+        return None
+    return shlex.join(compile_words(source, rows, target, settings))
 
 
 def _builds(

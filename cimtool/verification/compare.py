@@ -16,7 +16,8 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import four_digits, number, numbered, percent
-from cimtool.report.table import Column, Content, interval_cell, make_table
+from cimtool.report.result import Result, View, view
+from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.answers import setting_text, trained_clause
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
@@ -26,8 +27,8 @@ from cimtool.verification.report import FORMAT_VERSION, Report
 from cimtool.verification.run import verify_bundle
 
 
-@dataclass(frozen=True)
-class BundleComparison:
+@dataclass(frozen=True, repr=False)
+class BundleComparison(Result):
     """Reports of several bundles on the same data, in the order given; `scores` are in words."""
 
     reports: tuple[Report, ...]
@@ -110,15 +111,27 @@ def comparison_text(found: BundleComparison, width: int = WIDTH) -> str:
 
     Rows of raw embeddings stand below the metric that leads, where their widths agree.
     """
-    columns = [Column(""), *(Column(name, number) for name in found.names)]
-    apart = ("",) * len(columns)
-    settings = [(key, *row) for key, row in found.differing.items()]
-    metrics = _by_label([_metrics(report) for report in found.reports])
-    rows = [*settings, apart, *_steps(found), apart, *metrics]
-    table = table_text(make_table("Bundles side by side", columns, rows), width, gap=1)
+    table = table_text(comparison_table(found, apart=True), width, gap=1)
     notes = wrapped(dict.fromkeys(_notes(found)), width)
     first = wrapped(dict.fromkeys(_first(found)), width)
     return "\n\n".join(filter(None, [first, table, notes]))
+
+
+def comparison_table(found: BundleComparison, apart: bool = False) -> Table:
+    """Settings that differ, steps, and metrics, a column a bundle; `apart` with rows between."""
+    columns = [Column(""), *(Column(name, number) for name in found.names)]
+    between: TableRows = [("",) * len(columns)] * apart
+    settings = [(key, *row) for key, row in found.differing.items()]
+    metrics = _by_label([_metrics(report) for report in found.reports])
+    rows = [*settings, *between, *_steps(found), *between, *metrics]
+    return make_table("Bundles side by side", columns, rows)
+
+
+@view.register
+def _(found: BundleComparison) -> View:
+    said = dict.fromkeys([*_first(found), *_notes(found)])
+    tables = {"bundles": lambda: comparison_table(found)}
+    return View(" and ".join(found.names), list(said), found.to_json, tables)
 
 
 TableRows = list[Sequence[Content]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.progress import Say
+from cimtool.base.progress import Countdown, Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.chip import chip_die
 from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
@@ -162,10 +162,10 @@ def measure_dies(
     """Score dies of a bundle and hold them against the table's references and its last row."""
     found, listed, readout = [], [], ReadoutCost()
     best = _best_items(bundle, data)
-    when = conditions.when
+    when, countdown = conditions.when, Countdown(say)
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
-        say(f"die {index} of {trials}, {when}: encoding and scoring")
         found.append(_measured(bundle, die, data, table))
+        countdown.tell(f"die {index} of {trials}, {when}: scored", index, trials)
         listed += _listed(bundle, die, data, best)
         readout = die.readout
 

@@ -10,6 +10,7 @@ from cimtool.costs import render as costs
 from cimtool.costs.picture import placement_svg
 from cimtool.report import formats
 from cimtool.report.page import picture_url, render, render_text
+from cimtool.report.result import View, view
 from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification import answers, pictures, tables
 from cimtool.verification.bits import bit_sentences
@@ -99,3 +100,31 @@ def write_report(report: Report, folder: Path) -> tuple[Path, ...]:
     """
     texts = (report.json_text(), markdown(report), html(report))
     return replace_texts(folder, dict(zip(REPORT_FILES, texts, strict=True)), "the report")
+
+
+@view.register
+def _(report: Report) -> View:
+    drift, causes = report.drift, report.causes
+    sentences = [*report.headline.sentences, *report.failures, *report.notes]
+    return View(
+        f"{report.subject.bundle}, {answers.measured_on(report)}",
+        [*sentences, *(f"Next: {text}." for text in causes.advice), *_findings(report)],
+        report.to_json,
+        {
+            "survival": lambda: tables.survival_table(drift),
+            "drift": lambda: tables.drift_table(drift),
+            "retrieval": lambda: tables.retrieval_table(drift),
+            "layers": lambda: tables.crossbar_layer_table(causes),
+            "columns": lambda: tables.column_table(causes),
+            "sensitivity": lambda: tables.sensitivity_table(causes),
+            "margins": lambda: tables.margin_table(drift),
+            "domains": lambda: tables.domain_table(report.saturation),
+            "stored": lambda: tables.stored_table(report.saturation),
+            "target": lambda: tables.target_table(report.estimate.target),
+        },
+        {
+            "survival": lambda: pictures.survival_chart(drift),
+            "budget": lambda: pictures.budget_chart(drift),
+            "pairs": lambda: pictures.pairs_chart(drift),
+        },
+    )

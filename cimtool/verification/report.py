@@ -18,6 +18,7 @@ from cimtool.costs.render import estimate_json
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import TrainedRows
 from cimtool.reference.limits import DriftLimit, limit_changes
+from cimtool.report.result import Result
 from cimtool.verification.bits import BitCount, bit_failures
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
@@ -164,8 +165,8 @@ RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, CostCard)
 """The records whose fields make the JSON of a report, beside its notes."""
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Result):
     """The findings on one bundle; `notes` are sentences a reader should see, `warnings` of them."""
 
     subject: VerifiedBundle

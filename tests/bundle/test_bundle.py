@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from plugin_of import as_plugin
 
+from cimtool import api
 from cimtool.api import Compilation, load, prepare, verify
 from cimtool.base import plugins
 from cimtool.base.errors import CimError
@@ -20,6 +21,7 @@ from cimtool.base.json_files import values_digest
 from cimtool.bundle import bundle as bundle_module
 from cimtool.bundle.bundle import (
     MANIFEST,
+    OF_STAGES,
     PROGRAM,
     WHOLE,
     Bundle,
@@ -36,6 +38,8 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.pipeline import passes_for
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
+
+ALL = (*WHOLE, *OF_STAGES)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +100,8 @@ def test_the_manifest_names_every_file_and_where_it_came_from(
     written: Path, small_trunk: DemoFiles
 ) -> None:
     manifest = json.loads((written / MANIFEST).read_text())
-    assert manifest["files"] == {name: sha256(written / name) for name in WHOLE}
-    assert {file.name for file in written.iterdir()} == {*WHOLE, MANIFEST}
+    assert manifest["files"] == {name: sha256(written / name) for name in ALL}
+    assert {file.name for file in written.iterdir()} == {*ALL, MANIFEST}
     assert {"file": small_trunk.projectors.name, "sha256": sha256(small_trunk.projectors)} in (
         manifest["inputs"]
     )
@@ -116,7 +120,39 @@ def test_compiling_again_gives_the_same_bytes(
     assert contents(tmp_path / "again") == contents(written)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+def test_without_its_stages_a_bundle_scores_the_same_and_is_not_verified(
+    compilation: Compilation, written: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    lean, data = compilation.write(tmp_path / "lean", stages=False), small_trunk.eval
+    assert {file.name for file in lean.folder.iterdir()} == {*WHOLE, MANIFEST}
+    assert api.simulate(lean.folder, data)["scores"].tobytes() == (
+        api.simulate(written, data)["scores"].tobytes()
+    )
+    assert api.cost(lean.folder).to_dict() == api.cost(written).to_dict()
+    for measure in (api.verify, lambda bundle, data: api.evaluate(data, bundle)):
+        with pytest.raises(CimError, match="lean: was compiled without its stages, which verify"):
+            measure(lean.folder, data)
+    assert {file.name for file in lean.folder.iterdir()} == {*WHOLE, MANIFEST}
+
+
+def test_a_bundle_with_some_of_its_stages_is_not_whole(copied: Path) -> None:
+    change_manifest(copied, lambda manifest: manifest["files"].pop(OF_STAGES[0]) and None)
+    with pytest.raises(CimError, match=rf"names no {OF_STAGES[0]}; the bundle is not whole"):
+        read_bundle(copied)
+
+
+def test_a_score_in_the_memory_keeps_its_stages(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    files = small_trunk
+    made = prepare(
+        files.projectors, files.poly, calibration=files.calibration,
+        target="isaac-rram-128", score_mapping="in-memory",
+    )  # fmt: skip
+    with pytest.raises(CimError, match="stages is off and score_mapping in-memory"):
+        made.write(tmp_path / "memory", stages=False)
+    assert not (tmp_path / "memory").exists()
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_one_changed_byte_is_refused(copied: Path, name: str) -> None:
     data = bytearray((copied / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -125,7 +161,7 @@ def test_one_changed_byte_is_refused(copied: Path, name: str) -> None:
         read_bundle(copied)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", ALL)
 def test_a_missing_file_is_refused(copied: Path, name: str) -> None:
     (copied / name).unlink()
     with pytest.raises(CimError, match=rf"{name}: is missing from the bundle"):

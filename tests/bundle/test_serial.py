@@ -17,9 +17,11 @@ from cimtool.bundle.serial import (
     Constants,
     ConstantTable,
     as_computed,
+    column_factors,
     narrowed,
     program_text,
     read_program,
+    scaled_columns,
     type_text,
 )
 from cimtool.hardware.mvm import CrossbarMvm
@@ -207,3 +209,35 @@ def test_levels_that_are_none_are_refused(with_levels: Program, part, change, sa
     broken = arrays | {name: change(arrays[name].astype(np.int64))}
     with pytest.raises(CimError, match=rf"^here/program\.json: is no program .*{said}"):
         read_program(text, Constants(broken), "here/program.json")
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_folded_weights_are_factors_of_the_trained_ones_to_the_last_bit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=(16, 8)).astype(np.float32)
+    base[rng.random(base.shape) < 0.1] = 0
+    by = rng.lognormal(0, 3, 8) * rng.choice([-1, 1, 0], 8)
+    wanted = scaled_columns(base, by)
+    found = column_factors(base, wanted)
+    assert found is not None
+    np.testing.assert_array_equal(scaled_columns(base, found), wanted)
+    wanted[0, 0] += 1
+    assert column_factors(base, wanted) is None
+
+
+def test_an_array_is_the_base_of_one_other_alone() -> None:
+    rng = np.random.default_rng(0)
+    base, table = rng.normal(size=(16, 8)).astype(np.float32), ConstantTable()
+    table.encoded("a", base)
+    kept = [table.encoded(name, scaled_columns(base, np.full(8, by))) for name, by in
+            (("b", 3.0), ("c", 5.0))]  # fmt: skip
+    assert kept == [{"constant": "a", "factors": "b.factors"}, {"constant": "c"}]
+    assert table.encoded("later", scaled_columns(base, np.full(8, 3.0))) == kept[0]
+    constants = Constants(table.arrays)
+    np.testing.assert_array_equal(
+        constants.scaled("a", "b.factors"), scaled_columns(base, np.full(8, 3.0))
+    )
+    with pytest.raises(ValueError, match="a has two sets of factors"):
+        constants.scaled("a", "c")
+    with pytest.raises(ValueError, match="are not factors of the columns"):
+        Constants(table.arrays).scaled("a", "c")

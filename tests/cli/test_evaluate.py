@@ -23,6 +23,29 @@ def test_it_prints_a_table_of_the_raw_embeddings(cimtool: Run, small_trunk: Demo
     assert "95% of 20 resamples" in ran.out
 
 
+def test_images_are_called_images(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:
+    with np.load(small_trunk.eval) as held:
+        np.savez(tmp_path / "images.npz", text=held["text"], image=held["video"])
+    ran = cimtool("evaluate", "--data", tmp_path / "images.npz", "--resamples", 20)
+    assert ran.out.splitlines()[2].startswith(" text to image: R@1, %")
+    assert "40 texts and 40 images are queries" in ran.out
+    assert "video" not in ran.out
+    plain = cimtool("evaluate", "--data", small_trunk.eval, "--resamples", 20, "--json").json
+    same = cimtool("evaluate", "--data", tmp_path / "images.npz", "--resamples", 20, "--json").json
+    assert same["scores"][0]["figures"] == plain["scores"][0]["figures"]
+    assert same["scores"][0]["modalities"] == ["text", "image"]
+
+
+def test_without_a_polynomial_the_score_of_a_and_b_is_named(
+    cimtool: Run, small_trunk: DemoFiles
+) -> None:
+    evaluate = ("evaluate", small_trunk.projectors, "--data", small_trunk.eval, "--resamples", 20)
+    ran = cimtool(*evaluate, "--a", 1, "--b", 2)
+    assert "or take --head csd, b - a ed, whose a and b are known" in ran.sentence
+    assert "csd" not in cimtool(*evaluate).sentence
+    assert cimtool(*evaluate, "--a", 1, "--b", 2, "--head", "csd").status == 0
+
+
 def test_one_object_of_a_bundle_beside_its_model(
     cimtool: Run, small_trunk: DemoFiles, small_bundle: Path
 ) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cimtool.cli import run
+from cimtool.cli.train import GROUPS, command
 from cimtool.training.demo_data import DemoFiles
 
 Printed = pytest.CaptureFixture[str]
@@ -225,3 +226,15 @@ def test_options_of_the_hardware_belong_together(
     given = ["--data", str(small_trunk.calibration), "-o", str(tmp_path / "run")]
     assert run(["train", *given, *more]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_each_option_of_the_help_has_its_group(capsys: Printed) -> None:
+    named = [name for names in GROUPS.values() for name in names]
+    options = {one.name for one in command.params} - {"as_json", "debug", "max_memory"}
+    assert len(named) == len(set(named))
+    assert set(named) == options
+    assert run(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    places = [said.index(f"\n{title}:") for title in (*GROUPS, "Other options")]
+    assert places == sorted(places)
+    assert all(said.count(f"\n  {flag} ") == 1 for flag in ("--weight-bits", "--loss", "--json"))

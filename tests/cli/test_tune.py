@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +93,9 @@ def test_converters_and_rows_of_all_layers_are_varied_within_the_budget(
     assert more["metrics"]["logit_rmse"] < 12 < few["metrics"]["logit_rmse"]
     settings = tomllib.loads(written.read_text())
     assert more["values"].items() <= settings.items()
+    command = shlex.split(json.loads(ran.out)["command"])
+    assert command == [
+        *("cimtool", "compile", "--projectors", str(small_trunk.projectors)),
+        *("--poly", str(small_trunk.poly), "--calibration", str(small_trunk.calibration)),
+        *("--target", "isaac-rram-128", "--settings", str(written)),
+    ]

@@ -71,7 +71,7 @@ def test_parquet_without_its_package_is_told(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(CimError, match=r"pip install 'cimtool\[parquet\]'"):
+    with pytest.raises(CimError, match=r'pip install "cimtool\[parquet\]"'):
         sweep_small(tmp_path / "s", GRID, table="parquet")
     assert not (tmp_path / "s").exists()
 

@@ -119,7 +119,7 @@ def test_without_the_extra_its_name_is_told(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(CimError, match=r"pip install 'cimtool\[dask\]'"):
+    with pytest.raises(CimError, match=r'pip install "cimtool\[dask\]"'):
         sweep_small(tmp_path / "s", GRID, dask="tcp://127.0.0.1:1")
 
 

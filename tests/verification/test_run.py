@@ -194,8 +194,8 @@ RIDGE_ON_RAW_FEATURES = Polynomial(
 )
 """Degree 4 on raw monomials of ed and vd, as the seed's code fits them by `Ridge(alpha=1.0)`.
 
-They are collinear where ed varies by under 1%, so a BLAS decides their shares by its rounding: these
-numbers are those of one, and others' rank the right pairs first by chance.
+They are collinear where ed varies by under 1%: the rounding of a BLAS decides their shares. These
+are those of one; another's rank the right pairs first by chance.
 """
 
 

@@ -49,6 +49,12 @@ class PcmePoly(Head, name="pcme-poly"):
     def trained(cls, known: ScoreConstants) -> Self:
         """The head of the polynomial that is known; CimError naming `cimtool fit` where none is."""
         if known.polynomial is None:
+            if known.a is not None and known.b is not None:
+                raise ArgumentError(
+                    "{}: holds no polynomial; give one with {poly}, make one with `cimtool fit`, "
+                    "or take {head} csd, b - a ed, whose a and b are known",
+                    known.file,
+                )
             raise ArgumentError(
                 "{}: holds no polynomial; give one with {poly}, or make one with `cimtool fit`",
                 known.file,

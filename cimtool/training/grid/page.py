@@ -7,6 +7,7 @@ from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.page import render
+from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
 from cimtool.training.grid.render import failures, notes, row_name, rows_table, verdict
 from cimtool.training.grid.results import LEAD, TrainingGrid, TrainingRow
@@ -76,3 +77,14 @@ def _sizes(found: TrainingGrid) -> str | None:
 
 def _beats(one: tuple[int, float], other: tuple[int, float]) -> bool:
     return one[0] <= other[0] and one[1] <= other[1]
+
+
+@view.register
+def _(found: TrainingGrid) -> View:
+    return View(
+        f"{len(found.points)} trainings on {found.data}, {found.failed} failed",
+        [*verdict(found), *failures(found)],
+        found.to_json,
+        {"rows": lambda: rows_table(found)},
+        {"rows": lambda: _picture(found)} if found.rows else {},
+    )

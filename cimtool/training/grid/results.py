@@ -17,6 +17,7 @@ from cimtool.base.grids import GridKey, Value
 from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, Queries, metrics
 from cimtool.reference.students import students
+from cimtool.report.result import Result
 from cimtool.training.grid.folder import FORMAT_VERSION, PointFolder
 from cimtool.training.grid.keys import TrainingPoint
 from cimtool.training.grid.point import TrainedPoint, Unseen
@@ -63,8 +64,8 @@ class TrainingRow:
         return self.behind is not None and not self.behind.low > 0
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingGrid:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingGrid(Result):
     """A model trained for every point of a grid, in the order of the grid.
 
     `rows` are those of points that did not all fail, `best` the number of one of them, `raw` the

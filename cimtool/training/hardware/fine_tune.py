@@ -52,7 +52,7 @@ MOST_HELD_OUT = 512
 """Videos that are held out to judge by, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FineTuningRun(Run[CompiledEpoch]):
     """A run that has fine-tuned a model; `remarks` are on it and on the rows that judged epochs."""
 

@@ -1,0 +1,81 @@
+"""A bundle as it shows itself: its files by what they are for, and their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cimtool.bundle.bundle import (
+    CALIBRATION,
+    CONSTANTS,
+    GALLERY,
+    OF_STAGES,
+    PROGRAM,
+    QUERIES,
+    SHORTLIST,
+    TRAINING,
+    Bundle,
+)
+from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.bundle.matcher import Matcher
+from cimtool.report.formats import SIZES, percent, scaled
+from cimtool.report.result import View, view
+from cimtool.report.table import Column, Table, make_table
+
+
+@view.register
+def _(bundle: Bundle) -> View:
+    return _view(bundle)
+
+
+@view.register
+def _(matcher: Matcher) -> View:
+    return _view(matcher.bundle)
+
+
+PURPOSES = {
+    "the program": (PROGRAM, CONSTANTS),
+    "ONNX files, for use without cimtool": ("text.onnx", "video.onnx", "score.onnx", SHORTLIST),
+    "verify, compare and evaluate": OF_STAGES,
+    "the gallery": (GALLERY, QUERIES, LEDGER, LEDGER_ARRAYS),
+    "digests of rows seen before": (CALIBRATION, TRAINING),
+}
+"""The files of a bundle by what they are for."""
+
+
+def sizes(folder: Path, files: Iterable[str]) -> dict[str, int]:
+    """Bytes of the files of a bundle, by what they are for."""
+    present = {name: (folder / name).stat().st_size for name in files}
+    purposes = {name: purpose for purpose, names in PURPOSES.items() for name in names}
+    found: dict[str, int] = {}
+    for name, size in present.items():
+        purpose = purposes.get(name, "other files")
+        found[purpose] = found.get(purpose, 0) + size
+    return found
+
+
+def size_table(found: Mapping[str, int]) -> Table:
+    """The sizes, the largest first."""
+    columns = (
+        Column("files for"),
+        Column("MB", "{:.3f}".format),
+        Column("share", percent, unit="%"),
+    )
+    every = sum(found.values()) or 1
+    ordered = sorted(found.items(), key=lambda one: -one[1])
+    rows = [(purpose, size / 1e6, size / every) for purpose, size in ordered]
+    return make_table("Sizes of the files", columns, rows)
+
+
+def _view(bundle: Bundle) -> View:
+    """The model, the target, the size and the notes of a bundle."""
+    files = bundle.manifest["files"]
+    held_bytes = sizes(bundle.folder, files)
+    values: dict[str, Any] = {**bundle.manifest, "bytes": held_bytes}
+    model, held = bundle.model, bundle.gallery
+    gallery = [] if held is None else [f"It holds {held.items:,} items of {held.file}."]
+    title = f"{bundle.folder}, {model.name} on {bundle.target.name}, head {model.head.name}"
+    said = [f"{scaled(sum(held_bytes.values()), SIZES)} in {len(files)} files.", *gallery]
+    tables = {"sizes": lambda: size_table(held_bytes)}
+    return View(title, [*said, *bundle.manifest["notes"]], lambda: values, tables)

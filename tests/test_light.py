@@ -1,0 +1,22 @@
+"""The core without the libraries of the extras: each command runs, or names the extra."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = ("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars")
+
+
+def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_path: Path) -> None:
+    walk = ROOT / "tests" / "kits" / "light_walk.py"
+    done = subprocess.run(
+        [sys.executable, walk, tmp_path, "--short", "--without", ",".join(EXTRAS)],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok  ") == 16
