@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ DEEPEST = 64
 
 LARGEST_GIVEN = 1 << 20
 """Bytes that a file which a user writes may have: a polynomial, the parameters of a simulator."""
+
+DIGITS = 6
+"""Significant digits of the numbers in a report: what every machine agrees on."""
 
 
 def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
@@ -54,3 +58,13 @@ def read_table(file: Path, again: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CimError(f"{file}: holds no table; {again} again")
     return values
+
+
+def six_digits(number: float) -> float | None:
+    """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
+    return significant(number) if math.isfinite(number) else None
+
+
+def significant(number: float) -> float:
+    """A number at 6 significant digits, 0.0 for -0.0."""
+    return float(f"{number:.{DIGITS}g}") + 0.0

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import click
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
@@ -76,11 +76,15 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
+WRITTEN = ("output", "junit")
+"""Arguments that name a file to write."""
+
+
 class Command(click.Command):
     """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
-    Its function gets an `Output` by `click.pass_obj`. An `--output` that is also one of its inputs
-    is refused.
+    Its function gets an `Output` by `click.pass_obj`. A file that an argument of WRITTEN names and
+    that is also one of its inputs is refused.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -114,7 +118,8 @@ class Command(click.Command):
         debug = ctx.params.pop("debug")
         limit = ctx.params.pop("max_memory")
         try:
-            self._check_output(ctx)
+            for argument in WRITTEN:
+                self._check_output(ctx, argument)
             with data_noted() as notes, memory_limited(limit), _warnings_in(notes, debug):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
@@ -125,17 +130,18 @@ class Command(click.Command):
                 raise Refusal(error, self.option) from error
             raise
 
-    def _check_output(self, ctx: click.Context) -> None:
-        """Raise CimError where the file of `--output` is an input too, by whatever name."""
-        output = ctx.params.get("output")
+    def _check_output(self, ctx: click.Context, argument: str) -> None:
+        """Raise CimError where the file of `argument` is an input too, by whatever name."""
+        output = ctx.params.get(argument)
         if output is None or not output.is_file():
             return
         for one in self.params:
-            given = () if one.name == "output" else _texts(ctx.params.get(one.name or ""))
+            given = () if one.name == argument else _texts(ctx.params.get(one.name or ""))
             if any(os.path.isfile(text) and os.path.samefile(text, output) for text in given):
                 name = _long_name(one) if isinstance(one, click.Option) else one.metavar
                 raise ArgumentError(
-                    "{output} {}: is the file of {}, which would be lost; expected another one",
+                    "{} {}: is the file of {}, which would be lost; expected another one",
+                    Argument(argument),
                     output,
                     name,
                 )
