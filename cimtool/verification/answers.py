@@ -224,7 +224,11 @@ def earlier_sentences(report: Report) -> tuple[str, ...]:
     said = (
         f"WORSE than {found.file}: {', '.join(worse)}" if worse else f"no worse than {found.file}"
     )
-    return (said, *found.notes)
+    lead, power = found.figures[0], []
+    if lead.detectable is not None:
+        loss = f"{percent(lead.detectable)} points" if lead.share else f"{lead.detectable:.4g}"
+        power = [f"of {lead.label} a loss of {loss} would show in 80% of such draws of queries"]
+    return (said, *power, *found.notes)
 
 
 def _standing(limit: DriftLimit) -> str:

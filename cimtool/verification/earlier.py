@@ -135,14 +135,21 @@ def _queries(values: Mapping[str, Any], key: str) -> Queries:
 
 
 def _side(values: Mapping[str, Any], where: str) -> dict[str, FloatArray]:
-    return {name: _measured(values[name], f"{where}.{name}") for name in KEPT if name in values}
+    return {
+        name: _measured(values[name], f"{where}.{name}", -MOST_VALUE if name == SIGNED else 0.0)
+        for name in KEPT
+        if name in values
+    }
 
 
-def _measured(values: Any, where: str) -> FloatArray:
-    """Numbers of queries [n], NaN where one is null."""
+SIGNED = "cosine_gap"
+"""The one measurement that may be below 0."""
+
+
+def _measured(values: Any, where: str, least: float) -> FloatArray:
+    """Numbers of queries [n] from `least` on, NaN where one is null."""
     if not isinstance(values, list) or not 0 < len(values) <= MOST_QUERIES:
         raise CimError(f"queries.{where} is no list of 1 to {MOST_QUERIES:,} numbers")
-    least = -MOST_VALUE if where.endswith("cosine_gap") else 0.0
     for index, value in enumerate(values):
         if value is not None and not (fits(value, float) and least <= value <= MOST_VALUE):
             raise CimError(

@@ -161,9 +161,13 @@ class Comparison:
     notes: tuple[str, ...]
 
     @property
-    def failures(self) -> tuple[str, ...]:
-        """A sentence for each figure that is surely worse than is tolerated."""
-        return tuple(one.sentence(self.file) for one in self.figures if one.failed)
+    def decisive(self) -> tuple[tuple[PairedFigure, tuple[str, ...]], ...]:
+        """The figures with a tolerance, each with the sentence on its failure, if it has failed."""
+        return tuple(
+            (one, (one.sentence(self.file),) if one.failed else ())
+            for one in self.figures
+            if one.tolerance is not None
+        )
 
 
 def costs_of(estimate: Mapping[str, Any]) -> dict[str, float | None]:

@@ -127,18 +127,17 @@ class Checks:
         found = [
             Check("bits", f"{one.output}, {one.implementation}", one.failures) for one in self.bits
         ]
-        file = self.float_file
-        found.append(Check("finite", file.file, file.failures))
+        found.append(Check("finite", self.float_file.file, self.float_file.failures))
         for limit in self.limits:
             over = () if limit.kept else (limit.sentence(),)
             found.append(Check("limit", f"{limit.metric} at most {limit.limit:g}", over))
         if self.limits:
             found.append(Check("limit", "reference of the limits", self.reference_faults))
-        for one in () if self.earlier is None else self.earlier.figures:
-            if one.tolerance is not None:
-                said = (one.sentence(self.earlier.file),) if one.failed else ()
-                name = f"{one.label}, worse by at most {one.tolerance:g}"
-                found.append(Check("baseline", name, said))
+        if self.earlier is not None:
+            found += [
+                Check("baseline", f"{one.label}, worse by at most {one.tolerance:g}", failures)
+                for one, failures in self.earlier.decisive
+            ]
         return tuple(found)
 
     @property

@@ -328,12 +328,9 @@ def earlier_table(found: Comparison) -> Table:
     rows: list[Sequence[Content]] = [_paired_cells(one) for one in found.figures]
     rows += [_cost_cells(one) for one in found.costs]
     styles = ["cause" if one.failed else "" for one in found.figures] + [""] * len(found.costs)
-    title = f"Beside {found.bundle} of {found.file}, {_paired_queries(found)}"
+    paired = f"paired on {found.texts:,} texts and {found.videos:,} videos"
+    title = f"Beside {found.bundle} of {found.file}, {paired}"
     return make_table(title, columns, rows, styles, found.notes, sortable=False)
-
-
-def _paired_queries(found: Comparison) -> str:
-    return f"paired on {found.texts:,} texts and {found.videos:,} videos"
 
 
 def _paired_cells(one: PairedFigure) -> Sequence[Content]:
@@ -360,4 +357,6 @@ def _paired_cells(one: PairedFigure) -> Sequence[Content]:
 def _cost_cells(one: CostChange) -> Sequence[Content]:
     difference = None if one.now is None or one.before is None else one.now - one.before
     label = f"{one.label}, {one.unit}" if one.unit else one.label
-    return (label, one.now, one.before, difference, "", None, None)
+    numbers = (one.now, one.before, difference)
+    cells = [None if value is None else Cell(f"{value:,.6g}", value) for value in numbers]
+    return (label, *cells, "", None, None)
