@@ -22,10 +22,13 @@ from cimtool.reference.queries import (
     uncertainties,
 )
 from cimtool.reference.truth import Truth
-from cimtool.verification.kept import KEPT, RANKED, KeptRun, kept_rows
+from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
 
 AGREEMENT_TOLERANCE = 0.05
 """What top-1 agreement may lose where nothing else is said; equally good builds differ in it."""
+
+RMSE_TOLERANCE = 0.25
+"""The same of logit RMSE, as a share of what it was; a bit less doubles it."""
 
 RESOLUTION = 1e-5
 """The share of a figure that its 6 digits do not show: less is no difference."""
@@ -198,9 +201,9 @@ def compare_runs(
 ) -> Comparison:
     """Pair a run with one of the past; `tolerances` are by names of LIMITS.
 
-    What none is named for: R@1 (mAP where classes are known) may not be worse at all, and top-1
-    agreement by AGREEMENT_TOLERANCE; all else never fails. Raises CimError where the queries are
-    not the same, and for a tolerance of a figure that the runs do not have in common.
+    Those that are not named: 0 of R@1 (of mAP where classes are known), AGREEMENT_TOLERANCE and
+    RMSE_TOLERANCE; other figures are not compared, or never fail. Raises CimError where the queries
+    are not the same, and for a tolerance of a figure that the runs do not have in common.
     """
     alike = (run.score, run.reference) == (before.score, before.reference)
     notes = () if alike else (_unlike(run, before, tolerances),)
@@ -211,9 +214,13 @@ def compare_runs(
     require_alike(own, its, before.file)
     lead = led(run.truth.by_class)[0]
     told = dict.fromkeys((lead, RANKINGS[0], *(one for one in RANKINGS if one.loss in tolerances)))
+    needed = (*dict.fromkeys(metric.of for metric in told), *COMPARED)
+    now, past, own, its = (one.only(needed) for one in (now, past, own, its))
     kinds = [*(kind for metric in told for kind in _kinds(metric)), *OF_REFERENCE]
-    allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE, **tolerances}
-    figures = _paired(now, past, kinds, allowed, run.truth, seed)
+    allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
+    if alike:
+        allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
+    figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
     references = [replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead)]
     figures += _paired(own, its, references, {}, run.truth, seed)
     costs = tuple(
