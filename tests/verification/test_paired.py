@@ -24,7 +24,7 @@ from cimtool.verification.paired import (
     costs_of,
 )
 
-N = 150
+N = 64
 TRUTH = truth_of(np.arange(N), None, N)
 COSTLESS = dict.fromkeys((label for label, *_ in COSTS), None)
 SEEDS = range(100)
@@ -183,7 +183,7 @@ def test_other_references_are_not_compared() -> None:
 def test_other_measurements_are_refused() -> None:
     own = measured(*scores(0))
     fewer = Queries({name: values[:-1] for name, values in own.text.items()}, own.video)
-    said = r"^r\.json: queries\.text has rank \[149\], .*expected rank \[150\]"
+    said = r"^r\.json: queries\.text has rank \[63\], .*expected rank \[64\]"
     with pytest.raises(CimError, match=said):
         beside(own, fewer)
     with pytest.raises(CimError, match=r"^r\.json: queries\.video has nothing; expected rank"):
