@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.extras import needing
-from cimtool.base.files import check_not_input
+from cimtool.base.files import check_not_input, check_output
 from cimtool.base.progress import Say, silent
 from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
@@ -68,6 +68,9 @@ def verify(
     seed: int = 0,
     max_drift: Mapping[str, float] | None = None,
     report: File | None = None,
+    baseline: File | None = None,
+    tolerance: Mapping[str, float] | None = None,
+    junit: File | None = None,
     noise: NoiseOptions | None = None,
     chip: File | None = None,
     qrels: File | None = None,
@@ -83,24 +86,33 @@ def verify(
     for; with `chip`, the folder of a measured one, a row of that. Rows that the bundle was
     calibrated on are refused, or with `allow_calibration_rows` measured too, or with
     `drop_calibration_rows` left out. Writes `report.html`, `report.json` and `report.md` into
-    `report` (default: the bundle's folder).
-    Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
+    `report` (default: the bundle's folder), and the checks as JUnit XML into a file `junit`.
+    With `baseline`, the `report.json` of an earlier run on the same data, the runs are paired query
+    by query, and what is surely worse by more than its `tolerance` fails.
+    Raises CheckFailed where a bit differs, a metric is over its limit in `max_drift`, or worse than
+    in the baseline.
     """
+    from cimtool.verification.earlier import earlier_of
     from cimtool.verification.references import References
     from cimtool.verification.run import verify_bundle
 
-    references = References(reference, samples, seed)
+    references, folder = References(reference, samples, seed), Path(report or bundle)
+    earlier = earlier_of(baseline, tolerance, folder)
+    if junit is not None:
+        check_output(Path(junit), ".xml")
     opened = open_bundle(bundle)
     return verify_bundle(
         opened,
         read_data(judged_data(data, qrels, opened.model.modalities), opened.model),
         references,
         max_drift,
-        Path(report or bundle),
+        folder,
         say,
         noise,
         seen_rows(allow_calibration_rows, drop_calibration_rows),
         None if chip is None else Path(chip),
+        earlier,
+        None if junit is None else Path(junit),
     )
 
 

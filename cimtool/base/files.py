@@ -93,14 +93,15 @@ def check_output(file: Path, *suffixes: str) -> None:
         raise CimError(f"{file}: cannot be written ({place} is read-only)")
 
 
-def check_not_input(output: Path, **inputs: object) -> None:
-    """Raise ArgumentError where the file `output` is one that `inputs` name, by whatever path."""
+def check_not_input(output: Path, argument: str = "output", /, **inputs: object) -> None:
+    """Raise ArgumentError where the file of an argument is one that `inputs` name, by any path."""
     if not output.is_file():
         return
     for name, given in inputs.items():
         if any(os.path.isfile(text) and os.path.samefile(text, output) for text in _texts(given)):
             raise ArgumentError(
-                "{output} {}: is the file of {}, which would be lost; expected another one",
+                "{} {}: is the file of {}, which would be lost; expected another one",
+                Argument(argument),
                 output,
                 Argument(name),
             )

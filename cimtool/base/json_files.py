@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ DEEPEST = 64
 
 LARGEST_GIVEN = 1 << 20
 """Bytes that a file which a user writes may have: a polynomial, the parameters of a simulator."""
+
+DIGITS = 6
+"""Significant digits of the numbers in a report: what every machine agrees on."""
 
 
 MOST_VALUES = 10_000_000
@@ -87,3 +91,13 @@ def _as_python(value: Any) -> Any:
     if not hasattr(value, "tolist"):
         raise TypeError(f"a {type(value).__name__} has no JSON form")
     return value.tolist()
+
+
+def six_digits(number: float) -> float | None:
+    """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
+    return significant(number) if math.isfinite(number) else None
+
+
+def significant(number: float) -> float:
+    """A number at 6 significant digits, 0.0 for -0.0."""
+    return float(f"{number:.{DIGITS}g}") + 0.0

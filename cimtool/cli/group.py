@@ -81,11 +81,16 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
+WRITTEN = ("output", "junit")
+"""Arguments that name a file to write."""
+
+
 class Command(click.Command):
     """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
-    Its function gets an `Output` by `click.pass_obj`. An `--output` that is also one of its inputs
-    is refused. `groups` are titles of its help, each with the names of its options.
+    Its function gets an `Output` by `click.pass_obj`. A file that an argument of WRITTEN names and
+    that is also one of its inputs is refused. `groups` are titles of its help, each with the names
+    of its options.
     """
 
     def __init__(
@@ -131,7 +136,8 @@ class Command(click.Command):
         debug = ctx.params.pop("debug")
         limit = ctx.params.pop("max_memory")
         try:
-            self._check_output(ctx)
+            for argument in WRITTEN:
+                self._check_output(ctx, argument)
             with data_noted() as notes, memory_limited(limit), _warnings_in(notes, debug):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
@@ -142,12 +148,12 @@ class Command(click.Command):
                 raise Refusal(error, self.option) from error
             raise
 
-    def _check_output(self, ctx: click.Context) -> None:
-        """Raise CimError where the file of `--output` is an input too, by whatever name."""
+    def _check_output(self, ctx: click.Context, argument: str) -> None:
+        """Raise CimError where the file of `argument` is an input too, by whatever name."""
         others = dict(ctx.params)
-        output = others.pop("output", None)
+        output = others.pop(argument, None)
         if output is not None:
-            check_not_input(output, **others)
+            check_not_input(output, argument, **others)
 
     def option(self, argument: str) -> str:
         """The option that gives an argument of the library, of this command or by its name."""

@@ -35,6 +35,14 @@ from cimtool.verification.report import Report, VerificationFailed
 @qrels_option
 @reference_options
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this value.")
+@click.option("--baseline", type=FILE, help="An earlier report.json; fail where worse than it.")
+@click.option(
+    "--tolerance",
+    metavar="METRIC=VALUE",
+    multiple=True,
+    help="Fail only where surely worse than the baseline by more than this.",
+)
+@click.option("--junit", type=FILE, help="Write the checks as JUnit XML (.xml).")
 @click.option("--report", type=DIR, help="Folder of the report [default: the bundle].")
 @seen_rows_options
 @noise_options
@@ -46,6 +54,7 @@ def command(
     bundle: Path,
     max_drift: tuple[str, ...],
     report: Path | None,
+    tolerance: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Measure the drift of each stage, and check the bits of every implementation.
@@ -53,13 +62,26 @@ def command(
     Ends with status 1 where a bit differs or a metric is over its --max-drift: logit_rmse,
     top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
     r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
+
+    With --baseline also where a metric is worse than in an earlier report on the same data: the
+    95% interval of its loss, paired query by query, is above its --tolerance. Without any named
+    these are r1_loss=0 (map_loss=0 where classes are known), top1_agreement_loss=0.05, and of
+    logit_rmse a quarter of what it was.
     """
     limits = parse_limits("max_drift", max_drift)
+    tolerances = parse_limits("tolerance", tolerance)
     noise = take_noise(options, options["seed"])
     written = [(report or bundle) / name for name in REPORT_FILES]
+    written += [options["junit"]] if options["junit"] else []
     with failures_shown(out, written):
         found = api.verify(
-            bundle, max_drift=limits, report=report, noise=noise, say=out.say, **options
+            bundle,
+            max_drift=limits,
+            tolerance=tolerances,
+            report=report,
+            noise=noise,
+            say=out.say,
+            **options,
         )
     print_report(out, found, written)
 

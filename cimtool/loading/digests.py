@@ -35,3 +35,13 @@ def known_rows(known: Mapping[str, Digests], text: Array, video: Array) -> dict[
     """Masks [n] by modality of the rows whose digests are known."""
     rows = {"text": text, "video": video}
     return {name: np.isin(row_digests(own), known[name]) for name, own in rows.items()}
+
+
+def arrays_digest(arrays: Mapping[str, Array]) -> str:
+    """The SHA-256, in hexadecimal, of arrays: their names, types, shapes and bytes."""
+    found = hashlib.sha256()
+    for name, values in sorted(arrays.items()):
+        held = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        found.update(f"{name} {held.dtype.str} {held.shape} ".encode())
+        found.update(held.tobytes())
+    return found.hexdigest()

@@ -18,6 +18,7 @@ from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.data_notes import note_unread, unread
+from cimtool.loading.digests import arrays_digest
 from cimtool.loading.item_arrays import (
     ALONE,
     IDS,
@@ -82,6 +83,19 @@ class Embeddings:
     def named(self, modality: str) -> str | None:
         """The name of the array of a modality's ids; None where the data have none."""
         return self.known_ids[modality][0] if modality in self.known_ids else None
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all that figures depend on: the rows, and what is right for each."""
+        truth = self.truth
+        found: dict[str, Array] = {"text": self.text, "video": self.video}
+        found |= {"right": truth.text_to_video, "leave_one_out": np.array(truth.leave_one_out)}
+        if truth.labels is not None:
+            found["labels"] = truth.labels[0]
+        if truth.judged is not None:
+            judged = truth.judged
+            found["judged"] = np.stack([judged.text, judged.video, judged.grade])
+        return arrays_digest(found)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -64,6 +64,11 @@ class Queries:
         """Both together; of a name in both, the other's."""
         return Queries(self.text | other.text, self.video | other.video)
 
+    def only(self, names: Sequence[str]) -> Queries:
+        """The measurements of these names that are known, in this order."""
+        sides = (self.text, self.video)
+        return Queries(*({k: side[k] for k in names if k in side} for side in sides))
+
     def of(self, chosen: Selection) -> Queries:
         """The queries of a selection, each as it ranks in the whole gallery."""
         return Queries(

@@ -81,7 +81,7 @@ def verdict(report: Report) -> str:
     """The outcome of the checks in a few words; without limits only bits were checked."""
     if report.failures:
         return f"{counted(len(report.failures), 'check')} failed"
-    if not report.checks.limits:
+    if not report.checks.limits and report.checks.earlier is None:
         return "bits agree, no limit was set"
     return "all checks hold" + (", of the noise-free model" if report.drift.noisy else "")
 
@@ -213,6 +213,22 @@ def limit_sentences(report: Report) -> tuple[str, ...]:
         f"{_standing(one)}: {one.metric} {one.text}, limit {one.limit:g}"
         for one in report.checks.limits
     )
+
+
+def earlier_sentences(report: Report) -> tuple[str, ...]:
+    """The outcome of the comparison with an earlier run, and what is not compared."""
+    found = report.checks.earlier
+    if found is None:
+        return ()
+    worse = [one.label for one in found.figures if one.failed]
+    said = (
+        f"WORSE than {found.file}: {', '.join(worse)}" if worse else f"no worse than {found.file}"
+    )
+    lead, power = found.figures[0], []
+    if lead.detectable is not None:
+        loss = f"{percent(lead.detectable)} points" if lead.share else f"{lead.detectable:.4g}"
+        power = [f"of {lead.label} a loss of {loss} would show in 80% of such draws of queries"]
+    return (said, *power, *found.notes)
 
 
 def _standing(limit: DriftLimit) -> str:

@@ -44,6 +44,11 @@ class BitCount:
     simulator_value: float | None = None
     other_value: float | None = None
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence where some differ."""
+        return (self.sentence(),) if self.differing else ()
+
     def sentence(self) -> str:
         """The difference, for a message."""
         index = ", ".join(map(str, self.first_index or ()))
@@ -159,8 +164,3 @@ def bit_sentences(counts: Sequence[BitCount]) -> tuple[str, ...]:
         differing, compared = sum(one.differing for one in own), sum(one.compared for one in own)
         found.append(f"{differing} of {compared:,} values differ between the simulator and {name}")
     return tuple(found)
-
-
-def bit_failures(counts: Sequence[BitCount]) -> tuple[str, ...]:
-    """One sentence for each output that differs."""
-    return tuple(count.sentence() for count in counts if count.differing)

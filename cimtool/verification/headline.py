@@ -15,6 +15,7 @@ from cimtool.report.page import render_text
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, points_text
+from cimtool.verification.kept import KeptRun, kept_run
 from cimtool.verification.margins import (
     Margin,
     PairSample,
@@ -198,6 +199,7 @@ class DriftFindings:
     margins: tuple[Margin, ...]
     curves: tuple[RecallCurve, ...]
     pairs: PairSample
+    queries: KeptRun
 
     @property
     def shown(self) -> tuple[StageRow, ...]:
@@ -260,4 +262,5 @@ def find_drift(
         margins=margins(reference, runs.scores, truth) if known else (),
         curves=recall_curves(ranked, truth.rivals),
         pairs=pair_sample(reference, runs.scores, truth, seed),
+        queries=kept_run(runs.table),
     )

@@ -36,6 +36,9 @@ def terminal_text(report: Report, width: int = WIDTH) -> str:
     said += [f"not modelled: {text}" for text in report.estimate.target.unmodelled]
     heading = wrapped([f"{report.subject.bundle}: {answers.measured_on(report)}"], width)
     blocks = [table_text(table(report.drift), width, gap=1) for table in shown]
+    if report.checks.earlier is not None:
+        made = tables.earlier_table(report.checks.earlier)
+        blocks = [*blocks, wrapped([made.title], width), table_text(made, width, gap=1)]
     return "\n\n".join([heading, *blocks, wrapped(said, width)])
 
 
@@ -49,6 +52,7 @@ def _findings(report: Report) -> list[str]:
         *answers.domain_sentences(report),
         *bit_sentences(report.checks.bits),
         *answers.limit_sentences(report),
+        *answers.earlier_sentences(report),
     )
     return [sentence for sentence in said if sentence]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, make_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter
 
 from cimtool import __version__
 from cimtool.base.errors import CheckFailed
+from cimtool.base.json_files import six_digits
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.render import estimate_json
@@ -19,16 +19,15 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import TrainedRows
 from cimtool.reference.limits import DriftLimit, limit_changes
 from cimtool.report.result import Result
-from cimtool.verification.bits import BitCount, bit_failures
+from cimtool.verification.bits import BitCount
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
+from cimtool.verification.paired import Comparison, Verdict
 from cimtool.verification.saturation import Saturation
 from cimtool.verification.sensitivity import Causes
 from cimtool.verification.stages import FiniteCount
 
-FORMAT_VERSION = 4
-DIGITS = 6
-"""Significant digits of the numbers in `report.json`: what every machine agrees on."""
+FORMAT_VERSION = 5
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -38,6 +37,11 @@ NUMBER = {"type": ["number", "null"]}
 DERIVED: dict[str, dict[str, Any]] = {
     "Change": {"is_real": {"type": "boolean"}},
     "DriftLimit": {"kept": {"type": "boolean"}},
+    "PairedFigure": {
+        "verdict": {"enum": list(get_args(Verdict))},
+        "failed": {"type": "boolean"},
+        "detectable": NUMBER,
+    },
 }
 """Properties that the JSON has beside a class's own fields."""
 
@@ -53,10 +57,12 @@ JSON_NAMES: dict[str, dict[str, str | None]] = {
 class DataCard:
     """The data that was measured on; `trained` counts rows that the model was trained on.
 
-    It is None where the model's checkpoint keeps no provenance.
+    It is None where the model's checkpoint keeps no provenance. `digest` is the SHA-256 of the rows
+    as the model takes them, and of what is right for each.
     """
 
     file: str
+    digest: str
     texts: int
     videos: int
     labelled: bool
@@ -85,17 +91,28 @@ def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBund
     names = (bundle.name, bundle.model.name, bundle.target.name, bundle.target.class_)
     known = bundle.training
     trained = None if known is None else known.trained_rows(data.text, data.video)
-    card = DataCard(data.file, len(data.text), len(data.video), data.labels is not None, trained)
+    sizes = (len(data.text), len(data.video))
+    card = DataCard(data.file, data.digest, *sizes, data.labels is not None, trained)
     manifest = ("cimtool_version", "inputs", "files", "notes")
     origin = {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest}
     return VerifiedBundle(*names, card, seed, bundle.settings.to_json(), origin)
 
 
 @dataclass(frozen=True)
+class Check:
+    """One thing that is checked, what kind of thing it is, and a sentence for each failure."""
+
+    kind: str
+    name: str
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Checks:
     """The values that differ between implementations, those not finite, and limits on `metrics`.
 
-    `reference_faults` are those of the float score where it is what limits are held against.
+    `reference_faults` are those of the float score where it is what limits are held against;
+    `earlier` is an earlier run beside this one, None where none was given.
     """
 
     bits: tuple[BitCount, ...]
@@ -103,13 +120,31 @@ class Checks:
     metrics: Mapping[str, float]
     limits: tuple[DriftLimit, ...]
     reference_faults: tuple[str, ...]
+    earlier: Comparison | None = None
+
+    @property
+    def all(self) -> tuple[Check, ...]:
+        """Every check, in the order in which failures are told."""
+        found = [
+            Check("bits", f"{one.output}, {one.implementation}", one.failures) for one in self.bits
+        ]
+        found.append(Check("finite", self.float_file.file, self.float_file.failures))
+        for limit in self.limits:
+            over = () if limit.kept else (limit.sentence(),)
+            found.append(Check("limit", f"{limit.metric} at most {limit.limit:g}", over))
+        if self.limits:
+            found.append(Check("limit", "reference of the limits", self.reference_faults))
+        if self.earlier is not None:
+            found += [
+                Check("baseline", f"{one.label}, worse by at most {one.tolerance:g}", failures)
+                for one, failures in self.earlier.decisive
+            ]
+        return tuple(found)
 
     @property
     def failures(self) -> tuple[str, ...]:
         """One sentence for each check that did not hold."""
-        over = (one.sentence() for one in self.limits if not one.kept)
-        broken = self.reference_faults if self.limits else ()
-        return (*bit_failures(self.bits), *self.float_file.failures, *over, *broken)
+        return tuple(sentence for check in self.all for sentence in check.failures)
 
 
 def make_checks(
@@ -118,6 +153,7 @@ def make_checks(
     compiled: StageRow,
     limits: Mapping[str, float],
     reference_faults: tuple[str, ...] = (),
+    earlier: Comparison | None = None,
 ) -> Checks:
     """Hold the row of the compiled model against limits.
 
@@ -130,7 +166,7 @@ def make_checks(
         for metric, limit in limits.items()
     )
     values = {name: one.value for name, one in found.items()}
-    return Checks(bits, float_file, values, held, reference_faults)
+    return Checks(bits, float_file, values, held, reference_faults, earlier)
 
 
 @dataclass(frozen=True)
@@ -230,11 +266,6 @@ def json_values(value: Any) -> Any:
     if isinstance(value, float):
         return six_digits(value)
     return value
-
-
-def six_digits(number: float) -> float | None:
-    """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
-    return float(f"{number:.{DIGITS}g}") + 0.0 if math.isfinite(number) else None
 
 
 def report_schema() -> dict[str, Any]:

@@ -21,8 +21,10 @@ from cimtool.reference.metrics import RAW
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.baselines import DISTANCE, baseline_losses
 from cimtool.verification.bits import count_bits
+from cimtool.verification.earlier import Earlier
 from cimtool.verification.faults import surrogate_faults
 from cimtool.verification.headline import find_drift
+from cimtool.verification.junit import write_junit
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import notes_of, warnings_of
 from cimtool.verification.references import References
@@ -43,13 +45,16 @@ def verify_bundle(
     noise: NoiseOptions | None = None,
     seen_rows: SeenRows = "refuse",
     chip: Path | None = None,
+    earlier: Earlier | None = None,
+    junit: Path | None = None,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
     `data` has the widths (and unit rows) that the model takes; without `references` drift is
-    against the exact score. The report goes into `folder` where one is given, also where a check
-    fails: then VerificationFailed (a CheckFailed) is raised, for a bit that differs or a metric
-    over its limit in `limits`. Raises CimError for an unknown metric, fewer than two rows of a
+    against the exact score. The report goes into `folder` where one is given, its checks into the
+    JUnit file `junit`, also where one fails: then VerificationFailed (a CheckFailed) is raised, for
+    a bit that differs, a metric over its limit in `limits`, a figure that is worse than in an
+    `earlier` run. Raises CimError for an unknown metric, fewer than two rows of a
     modality and, where `seen_rows` says so, rows that the bundle was calibrated on. With `chip`,
     the folder of a measured one, it has a row of the drift table.
     """
@@ -70,6 +75,8 @@ def verify_bundle(
             )
         (data,) = without_seen([bundle.calibration], [data], bundle.name)
     check_measurable("max_drift", limits, data.truth, data.file)
+    if earlier is not None:
+        earlier.check(data)
     check_gallery(bundle, data)
 
     head, seed = bundle.model.head, references.seed
@@ -90,18 +97,22 @@ def verify_bundle(
     say("counting saturation")
     warnings = warnings_of(bundle, data, runs, faults)
     lowered = stage_of(bundle.stages, LowerPass).program
+    estimate = bundle.estimate(references.samples, len(data.video))
+    beside = None if earlier is None else earlier.beside(drift, estimate, data.truth, seed)
     report = Report(
         verified_bundle(bundle, data, seed),
         drift,
-        make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults),
+        make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
-        bundle.estimate(references.samples, len(data.video)),
+        estimate,
         notes_of(bundle, data, runs, warnings),
         warnings,
     )
     if folder is not None:
         write_report(report, folder)
+    if junit is not None:
+        write_junit(report, junit)
     if report.failures:
         raise VerificationFailed(report)
     return report

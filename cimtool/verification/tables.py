@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
+from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import (
     NOT_KNOWN,
+    NumberFormat,
     fine_percent,
     four_digits,
     number,
@@ -30,6 +32,7 @@ from cimtool.report.table import (
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
+from cimtool.verification.paired import Comparison, CostChange, PairedFigure
 from cimtool.verification.pictures import sums_picture
 from cimtool.verification.saturation import Domain, Saturation
 from cimtool.verification.sensitivity import Causes, Part
@@ -306,3 +309,54 @@ def target_table(target: Target) -> Table:
         value = Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value)
         rows.append((one.quantity, value, one.scope, one.status, Cell(one.source, style="long")))
     return make_table("Figures of the target", columns, rows)
+
+
+def earlier_table(found: Comparison) -> Table:
+    """Every figure now and before; the difference with its interval, then the costs."""
+    difference = "now less before, on the same queries, and 95% of other draws of them"
+    columns = (
+        Column("figure"),
+        Column("now", four_digits),
+        Column("before", four_digits, f"in {found.file}"),
+        Column("difference", four_digits, difference),
+        Column("verdict", help="worse or better where the interval leaves out 0"),
+        Column("tolerance", four_digits, "a failure where the whole interval is worse by more"),
+        Column(
+            "80% power", four_digits, "a loss that 80% of such draws would show", essential=False
+        ),
+    )
+    rows: list[Sequence[Content]] = [_paired_cells(one) for one in found.figures]
+    rows += [_cost_cells(one) for one in found.costs]
+    styles = ["cause" if one.failed else "" for one in found.figures] + [""] * len(found.costs)
+    paired = f"paired on {found.texts:,} texts and {found.videos:,} videos"
+    title = f"Beside {found.bundle} of {found.file}, {paired}"
+    return make_table(title, columns, rows, styles, found.notes, sortable=False)
+
+
+def _paired_cells(one: PairedFigure) -> Sequence[Content]:
+    form: NumberFormat = percent if one.share else four_digits
+    sign = 1 if one.lower_is_better else -1
+    ends = sorted((sign * one.loss.low, sign * one.loss.high))
+    difference = Change(sign * one.loss.value + 0.0, ends[0] + 0.0, ends[1] + 0.0)
+    label = f"{one.label}, %" if one.share else one.label
+
+    def cell(value: float | None) -> Content:
+        return None if value is None else Cell(form(value), value)
+
+    return (
+        label,
+        cell(one.now),
+        cell(one.before),
+        interval_cell(difference, form),
+        "WORSE" if one.failed else one.verdict,
+        cell(one.tolerance),
+        cell(one.detectable),
+    )
+
+
+def _cost_cells(one: CostChange) -> Sequence[Content]:
+    difference = None if one.now is None or one.before is None else one.now - one.before
+    label = f"{one.label}, {one.unit}" if one.unit else one.label
+    numbers = (one.now, one.before, difference)
+    cells = [None if value is None else Cell(f"{value:,.6g}", value) for value in numbers]
+    return (label, *cells, "", None, None)

@@ -5,7 +5,6 @@ import pytest
 
 from cimtool.base.errors import CheckFailed
 from cimtool.verification.bits import (
-    bit_failures,
     compare_outputs,
     count_differences,
     outputs_of,
@@ -15,7 +14,7 @@ from cimtool.verification.bits import (
 def test_equal_values_of_other_types_do_not_differ() -> None:
     found = count_differences("ONNX Runtime", "logit", np.array([[1.5]]), np.float32([[1.5]]))
     assert (found.compared, found.differing, found.first_index) == (1, 0, None)
-    assert bit_failures([found]) == ()
+    assert found.failures == ()
 
 
 def test_a_difference_names_output_count_place_and_both_values() -> None:
@@ -25,7 +24,7 @@ def test_a_difference_names_output_count_place_and_both_values() -> None:
     other[2, 0] = -7
     found = count_differences("ONNX Runtime", "text.mu", simulated, other)
     assert (found.differing, found.first_index) == (2, (1, 2))
-    assert bit_failures([found]) == (
+    assert found.failures == (
         "text.mu: 2 of 12 values differ between the simulator and ONNX Runtime, first at [1, 2]: "
         "6 and 7",
     )

@@ -8,10 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cimtool.base.errors import CimError
+from cimtool.base.json_files import six_digits
 from cimtool.bundle.bundle import REPORT_FILES, Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.verification.render import html, markdown, write_report
-from cimtool.verification.report import Report, json_values, report_schema, schema_text, six_digits
+from cimtool.verification.report import Report, json_values, report_schema, schema_text
 from cimtool.verification.run import verify_bundle
 
 from .conftest import changed

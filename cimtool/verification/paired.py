@@ -1,0 +1,318 @@
+"""A run paired with an earlier one on the same queries: which figures are worse, and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.json_files import significant
+from cimtool.reference.bootstrap import Change, Samples
+from cimtool.reference.queries import (
+    RANKINGS,
+    WAY_NAMES,
+    Metrics,
+    Queries,
+    RankingMetric,
+    led,
+    losses,
+    metrics,
+    once,
+    uncertainties,
+)
+from cimtool.reference.truth import Truth
+from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
+
+AGREEMENT_TOLERANCE = 0.05
+"""What top-1 agreement may lose where nothing else is said; equally good builds differ in it."""
+
+RMSE_TOLERANCE = 0.25
+"""The same of logit RMSE, as a share of what it was; a bit less doubles it."""
+
+RESOLUTION = 1e-5
+"""The share of a figure that its 6 digits do not show: less is no difference."""
+
+POWER = (1.959964 + 0.841621) / (2 * 1.959964)
+"""A loss of so many widths of its interval shows in 80% of such draws of queries.
+
+Normal quantiles of 97.5% and 80%, over the width of a 95% interval in standard errors.
+"""
+
+COSTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("arrays", "", ("layout", "arrays")),
+    ("chips", "", ("layout", "chips")),
+    ("cells written", "", ("programming", "cells_written")),
+    ("conversions of a query", "", ("query", "conversions")),
+    ("energy of a query", "pJ", ("query", "energy_pj", "value")),
+    ("latency of a query", "ns", ("query", "latency_ns", "value")),
+    ("conversions of an item", "", ("video", "conversions")),
+    ("energy of an item", "pJ", ("video", "energy_pj", "value")),
+)
+"""Costs that are told beside, by label and unit, and where the JSON of an estimate has them."""
+
+Verdict = Literal["worse", "no difference", "better"]
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """A figure of a run, and the name in LIMITS of its loss; a `share` is read in percent."""
+
+    name: str
+    label: str
+    limit: str
+    lower_is_better: bool
+    share: bool
+
+
+OF_REFERENCE = (
+    FigureKind("logit_rmse", "logit RMSE", "logit_rmse", True, False),
+    FigureKind("top1_agreement", "top-1 agreement", "top1_agreement_loss", False, True),
+)
+"""Figures of the difference from the reference, which runs against the same one have in common."""
+
+
+@dataclass(frozen=True)
+class PairedFigure(FigureKind):
+    """The figure of two runs and its `loss`, paired: positive where it is worse than before.
+
+    It fails where the whole interval is above `tolerance`; None is told, and never fails.
+    """
+
+    now: float
+    before: float
+    loss: Change
+    tolerance: float | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The direction of the difference, where its interval leaves out 0."""
+        least = RESOLUTION * max(abs(self.now), abs(self.before))
+        if self.loss.low > least:
+            return "worse"
+        return "better" if self.loss.high < -least else "no difference"
+
+    @property
+    def failed(self) -> bool:
+        """True where the figure is worse, and surely by more than its tolerance."""
+        return (
+            self.tolerance is not None
+            and self.verdict == "worse"
+            and self.loss.low > self.tolerance
+        )
+
+    @property
+    def detectable(self) -> float | None:
+        """The loss that 80% of such draws of queries would show; None where no query differs."""
+        width = self.loss.high - self.loss.low
+        return POWER * width if width > 0 else None
+
+    def sentence(self, file: str) -> str:
+        """The loss and its tolerance, for a message."""
+        loss = self.loss
+        return (
+            f"{self.label} is {self.now:.4g} and was {self.before:.4g} in {file}: worse by "
+            f"{loss.value:.4g} ({loss.low:.4g} to {loss.high:.4g}); the tolerance is "
+            f"{self.tolerance:g}"
+        )
+
+
+@dataclass(frozen=True)
+class CostChange:
+    """A figure of cost in two runs, None where it is not known; it never fails."""
+
+    label: str
+    unit: str
+    now: float | None
+    before: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierRun:
+    """A run by the file of its report; `digest` is that of its data, `costs` are by label."""
+
+    file: str
+    bundle: str
+    target: str
+    digest: str
+    score: str
+    reference: str
+    compiled: Queries
+    of_reference: Queries
+    costs: Mapping[str, float | None]
+
+    def require_data(self, digest: str, file: str) -> None:
+        """Raise CimError unless the run was on the data with this digest."""
+        if digest != self.digest:
+            raise CimError(
+                f"{self.file}: is of other data than {file}, or of other rows of it (SHA-256 "
+                f"{self.digest[:12]} and {digest[:12]}); expected a report on the same"
+            )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run beside an earlier one on the same data, `texts` and `videos` of which were paired."""
+
+    file: str
+    bundle: str
+    target: str
+    texts: int
+    videos: int
+    figures: tuple[PairedFigure, ...]
+    costs: tuple[CostChange, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def decisive(self) -> tuple[tuple[PairedFigure, tuple[str, ...]], ...]:
+        """The figures with a tolerance, each with the sentence on its failure, if it has failed."""
+        return tuple(
+            (one, (one.sentence(self.file),) if one.failed else ())
+            for one in self.figures
+            if one.tolerance is not None
+        )
+
+
+def costs_of(estimate: Mapping[str, Any]) -> dict[str, float | None]:
+    """The costs of COSTS by their labels, from the JSON of an estimate; None where not known."""
+    return {label: _number_at(estimate, path) for label, _, path in COSTS}
+
+
+def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
+    for key in path:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    known = isinstance(values, int | float) and not isinstance(values, bool)
+    return significant(values) if known else None
+
+
+@dataclass(frozen=True, eq=False)
+class ThisRun:
+    """What is compared with an earlier run: the queries, what is right, the score and reference."""
+
+    kept: KeptRun
+    truth: Truth
+    score: str
+    reference: str
+    costs: Mapping[str, float | None]
+
+
+def compare_runs(
+    run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float], seed: int
+) -> Comparison:
+    """Pair a run with one of the past; `tolerances` are by names of LIMITS.
+
+    Those that are not named: 0 of R@1 (of mAP where classes are known), AGREEMENT_TOLERANCE and
+    RMSE_TOLERANCE; other figures are not compared, or never fail. Raises CimError where the queries
+    are not the same, and for a tolerance of a figure that the runs do not have in common.
+    """
+    alike = (run.score, run.reference) == (before.score, before.reference)
+    notes = () if alike else (_unlike(run, before, tolerances),)
+    names = KEPT if alike else RANKED
+    now, past = (one.only(names) for one in (run.kept.compiled.queries, before.compiled))
+    own, its = (one.only(RANKED) for one in (run.kept.reference.queries, before.of_reference))
+    require_alike(now, past, before.file)
+    require_alike(own, its, before.file)
+    lead = led(run.truth.by_class)[0]
+    told = dict.fromkeys((lead, RANKINGS[0], *(one for one in RANKINGS if one.loss in tolerances)))
+    needed = (*dict.fromkeys(metric.of for metric in told), *COMPARED)
+    now, past, own, its = (one.only(needed) for one in (now, past, own, its))
+    kinds = [*(kind for metric in told for kind in _kinds(metric)), *OF_REFERENCE]
+    allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
+    if alike:
+        allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
+    figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
+    references = [replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead)]
+    figures += _paired(own, its, references, {}, run.truth, seed)
+    costs = tuple(
+        CostChange(label, unit, run.costs[label], before.costs[label]) for label, unit, _ in COSTS
+    )
+    names_ = (before.file, before.bundle, before.target)
+    rows = kept_rows(run.truth)
+    return Comparison(*names_, len(rows.texts), len(rows.videos), figures, costs, notes)
+
+
+def _unlike(run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float]) -> str:
+    """The note on runs against different references; ArgumentError where a tolerance needs one."""
+    told = (
+        f"of a {run.score} from {run.reference} here, and of a {before.score} from "
+        f"{before.reference} in {before.file}"
+    )
+    for kind in OF_REFERENCE:
+        if kind.limit in tolerances:
+            raise ArgumentError(
+                "{tolerance} {}: differences are {}; expected the same {reference}",
+                kind.limit,
+                told,
+            )
+    return f"logit RMSE and top-1 agreement are not compared: they are {told}"
+
+
+def _kinds(metric: RankingMetric) -> list[FigureKind]:
+    """A metric of rankings in each of its ways."""
+    return [
+        FigureKind(
+            name,
+            metric.label if metric.of_means else f"{metric.label} {WAY_NAMES[way]}",
+            metric.loss,
+            metric.lower_is_better,
+            metric.share,
+        )
+        for way, name in metric.keys.items()
+    ]
+
+
+def require_alike(now: Queries, before: Queries, file: str) -> None:
+    """Raise CimError unless an earlier run has the same measurements of as many queries."""
+    for side in ("text", "video"):
+        counts, others = (
+            {name: len(values) for name, values in getattr(one, side).items()}
+            for one in (now, before)
+        )
+        if counts != others:
+            raise CimError(
+                f"{file}: queries.{side} has {_counted(others)}; expected {_counted(counts)}"
+            )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} [{count}]" for name, count in counts.items()) or "nothing"
+
+
+def _paired(
+    now: Queries,
+    before: Queries,
+    kinds: Sequence[FigureKind],
+    allowed: Mapping[str, float],
+    truth: Truth,
+    seed: int,
+) -> tuple[PairedFigure, ...]:
+    """The figures of these kinds that the queries have, resampled together."""
+
+    def worse(samples: Samples) -> Metrics:
+        own, other = metrics(now, samples), metrics(before, samples)
+        found = losses(other, own)
+        for kind in OF_REFERENCE:
+            if kind.name in own:
+                sign = 1 if kind.lower_is_better else -1
+                found[kind.name] = sign * (own[kind.name] - other[kind.name])
+        return found
+
+    rows = kept_rows(truth)
+    right, videos = truth.text_to_video[rows.texts], len(rows.videos)
+    (found,) = uncertainties([worse], lambda _: {}, right, videos, seed)
+    values, others = once(now), once(before)
+    return tuple(
+        PairedFigure(
+            **vars(kind),
+            now=values[kind.name],
+            before=others[kind.name],
+            loss=Change(
+                found.metrics[kind.name],
+                found.intervals[kind.name].low,
+                found.intervals[kind.name].high,
+            ),
+            tolerance=allowed.get(kind.limit),
+        )
+        for kind in kinds
+        if kind.name in values
+    )

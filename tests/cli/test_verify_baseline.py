@@ -1,0 +1,117 @@
+"""`cimtool verify` beside an earlier report, and its checks as JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.training.demo_data import DemoFiles
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The same model with 8 and 3 bits a weight."""
+    folder = tmp_path_factory.mktemp("bundles")
+    return {
+        bits: api.compile(
+            small_trunk.projectors,
+            small_trunk.poly,
+            calibration=small_trunk.calibration,
+            output=folder / f"b{bits}",
+            weight_bits=bits,
+        ).folder
+        for bits in (8, 3)
+    }
+
+
+@pytest.fixture(scope="module")
+def before(
+    bundles: dict[int, Path], small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The report on 8 bits."""
+    folder = tmp_path_factory.mktemp("before")
+    api.verify(bundles[8], small_trunk.eval, report=folder)
+    return folder / "report.json"
+
+
+@pytest.fixture
+def verified(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> Run:
+    def verify(bundle: Path, *options: object) -> Any:
+        return cimtool("verify", bundle, "--data", small_trunk.eval, "--report", tmp_path, *options)
+
+    return verify
+
+
+def test_the_same_bundle_passes(
+    verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
+) -> None:
+    ran = verified(bundles[8], "--baseline", before, "--junit", tmp_path / "checks.xml")
+    assert (ran.status, ran.err) == (0, "")
+    assert f"no worse than {before}" in ran.out
+    assert ran.out.endswith(f"report.html, {tmp_path / 'checks.xml'}\n")
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert {one["loss"]["value"] for one in found["earlier"]["figures"]} == {0.0}
+    suite = ElementTree.parse(tmp_path / "checks.xml").getroot()[0]
+    names = [case.get("name") for case in suite]
+    assert "R@1 text to video, worse by at most 0" in names
+    assert suite.get("failures") == "0"
+
+
+def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
+    verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
+) -> None:
+    given = ("--baseline", before, "--junit", tmp_path / "checks.xml")
+    ran = verified(bundles[3], *given)
+    assert ran.status == 1
+    assert "top-1 agreement is " in ran.sentence
+    assert "; the tolerance is 0.05" in ran.sentence
+    assert "difference verdict" in ran.out
+    assert f"WORSE than {before}: " in ran.out
+    suite = ElementTree.parse(tmp_path / "checks.xml").getroot()[0]
+    assert "; ".join(one.get("message", "") for one in suite.iter("failure")) == ran.sentence
+    assert "WORSE" in (tmp_path / "report.md").read_text()
+    # Whoever says that all of it may be lost has no failure.
+    lenient = ("logit_rmse=99", "r1_loss=1", "top1_agreement_loss=1")
+    options = [part for one in lenient for part in ("--tolerance", one)]
+    assert verified(bundles[3], *given, *options).status == 0
+
+
+def test_mistakes_are_one_sentence(
+    verified: Run, cimtool: Run, bundles: dict[int, Path], small_trunk: DemoFiles, before: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    def refused(*options: object) -> str:
+        ran = verified(bundles[8], *options)
+        assert (ran.status, ran.out) == (2, "")
+        return str(ran.sentence)
+
+    assert "there is no such file" in refused("--baseline", tmp_path / "none.json")
+    assert "--tolerance is given without --baseline" in refused("--tolerance", "r1_loss=0")
+    assert "METRIC=VALUE" in refused("--baseline", before, "--tolerance", "r1_loss")
+    assert '"r1_los" is not known' in refused("--baseline", before, "--tolerance", "r1_los=0")
+    assert "is written as .xml" in refused("--junit", tmp_path / "checks.json")
+    copy = tmp_path / "report.json"
+    copy.write_bytes(before.read_bytes())
+    assert "the report is written over it; expected" in refused("--baseline", copy)
+    copy.unlink()
+    same = tmp_path / "before.xml"
+    same.write_bytes(before.read_bytes())
+    assert "is the file of --baseline, which would be lost" in refused(
+        "--baseline", same, "--junit", same
+    )
+    with np.load(small_trunk.eval) as held:
+        np.savez(tmp_path / "other.npz", text=held["text"][1:], video=held["video"][1:])
+    options = ("--data", tmp_path / "other.npz", "--report", tmp_path, "--baseline", before)
+    ran = cimtool("verify", bundles[8], *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert "is of other data than" in ran.sentence
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["before.xml", "other.npz"]
