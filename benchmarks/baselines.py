@@ -1,4 +1,4 @@
-"""How often `verify --baseline` fails: builds as good as each other, and degraded ones.
+"""False alarms and finds of `verify --baseline`, on equal builds and on degraded ones.
 
     python benchmarks/baselines.py [--seeds 100] [--json FILE]
 
@@ -56,7 +56,8 @@ class Builds:
 
     def __init__(self, folder: Path):
         self.folder, self.train, self.unseen = folder, pairs(TRAINED, 1), pairs(UNSEEN, 2)
-        np.savez(folder / "train.npz", text=self.train["text"], video=self.train["video"])
+        text, video = self.train["text"], self.train["video"]
+        np.savez(folder / "train.npz", text=text, video=video)
         options = {"model.hidden": HIDDEN, "model.width": D}
         run = cimtool.train(
             folder / "train.npz", folder / "run", epochs=12, batch=32, learning_rate=3e-3,
@@ -84,7 +85,7 @@ class Builds:
     def scores(self, program: Program) -> FloatArray:
         """Scores [n, n] of the unseen pairs."""
         simulator = Simulator(program)
-        text, video = (simulator.encode(name, self.unseen[name]) for name in ("text", "video"))
+        text, video = (simulator.encode(name, rows) for name, rows in self.unseen.items())
         return on_grid(simulator.score(text, video))
 
 
@@ -100,7 +101,7 @@ def swapped(one: Queries, other: Queries, coins: BoolArray) -> Queries:
 
 
 def beside(now: Queries, before: Queries, rows: IntArray, seed: int) -> Comparison:
-    """What `verify` finds of two runs on the pairs `rows`, without costs."""
+    """The comparison that `verify` makes of two runs on the pairs `rows`, without costs."""
     chosen = Selection(rows, rows)
     truth = truth_of(np.arange(len(rows)), None, len(rows))
     own, other = now.of(chosen).only(KEPT), before.of(chosen).only(KEPT)

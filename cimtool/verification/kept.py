@@ -1,4 +1,4 @@
-"""What a report keeps of its queries, so that a later run on the same data is paired with it."""
+"""Queries that a report keeps, so that a later run on the same data is paired with it."""
 
 from __future__ import annotations
 

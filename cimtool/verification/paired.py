@@ -25,7 +25,7 @@ from cimtool.reference.truth import Truth
 from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
 
 AGREEMENT_TOLERANCE = 0.05
-"""What top-1 agreement may lose where nothing else is said; equally good builds differ in it."""
+"""Top-1 agreement that may be lost where nothing else is said; equally good builds differ in it."""
 
 RMSE_TOLERANCE = 0.25
 """The same of logit RMSE, as a share of what it was; a bit less doubles it."""
@@ -187,7 +187,7 @@ def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class ThisRun:
-    """What is compared with an earlier run: the queries, what is right, the score and reference."""
+    """The side of a comparison that is new: queries, what is right, the score, its reference."""
 
     kept: KeptRun
     truth: Truth
