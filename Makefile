@@ -11,12 +11,13 @@ READY := .venv/.ready
 FUZZ_BUNDLE := exports/reference-small@isaac-rram-128
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test check fuzz clean
+.PHONY: help demo test check docs fuzz clean
 
 help:
 	@echo 'make demo    train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
 	@echo 'make test    run the tests (TEST_ARGS="tests/ir -k mvm")'
 	@echo 'make check   run ruff and mypy'
+	@echo 'make docs    build the documentation site into build/docs, warnings as errors'
 	@echo 'make fuzz    read changed files at every door of the tool (MINUTES=5)'
 	@echo 'make clean   remove the virtual environment, caches and build products'
 
@@ -32,6 +33,10 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
+	@echo 'build/docs/index.html'
 
 fuzz: $(READY)
 	$(ONE_THREAD) $(BIN)/python tests/fuzz/doors.py --minutes $(MINUTES) --bundle $(FUZZ_BUNDLE)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
 from cimtool import __version__
 from cimtool.base.errors import CimError
@@ -43,6 +44,9 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
 
+COMPLETE = "_CIMTOOL_COMPLETE"
+"""The variable in which a shell asks for its completion script, or for completions of a line."""
+
 
 @click.group(cls=LazyGroup, modules=COMMANDS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -51,7 +55,9 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line in `sys.argv` and exit with its status."""
+    """Run the command line in `sys.argv`, or complete one for a shell; exit with its status."""
+    if asked := os.environ.get(COMPLETE):
+        sys.exit(shell_complete(cli, {}, "cimtool", COMPLETE, asked))
     sys.exit(run(sys.argv[1:]))
 
 

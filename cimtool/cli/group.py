@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from cimtool.base.errors import CimError
 from cimtool.base.extras import needing
@@ -71,6 +72,15 @@ class LazyGroup(Group):
         """Write names and summaries without importing a command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.modules.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the group's options and the names of commands, without importing a command."""
+        commands = [
+            CompletionItem(name, help=summary)
+            for name, summary in self.modules.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
 
 class Refusal(Exception):

@@ -1,0 +1,48 @@
+"""Configuration of the documentation site; `make docs` builds it with Sphinx into `build/docs`.
+
+The pages are the Markdown files beside this one. What follows from the code is put into them as
+they are read, in place of lines `<!-- made from the code: NAME -->`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from cimtool import __version__
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+
+from made_from_code import filled_in  # noqa: E402
+
+project = "cimtool"
+author = "the cimtool contributors"
+project_copyright = author
+version = release = __version__
+
+extensions = ["myst_parser"]
+exclude_patterns = ["*.svg"]
+smartquotes = False  # "--target" must stay as it is typed
+highlight_language = "none"
+nitpicky = True
+suppress_warnings = ["epub.unknown_project_files"]
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_block"]
+
+html_theme = "furo"
+html_title = f"cimtool {__version__}"
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_search_summary = False  # it is fetched, which a page opened as a file cannot do
+html_theme_options = {"navigation_with_keys": False}
+pygments_style, pygments_dark_style = "friendly", "monokai"
+
+
+def setup(app: Any) -> None:
+    """Fill in what is made from the code; `app` is Sphinx's application."""
+    app.connect("source-read", lambda _, name, source: source.__setitem__(0, filled_in(source[0])))

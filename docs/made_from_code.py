@@ -1,0 +1,223 @@
+"""The parts of the site that follow from the code, in Markdown: commands, targets, report, API.
+
+A page takes one where it has a line `<!-- made from the code: NAME -->`, NAME a key of `PARTS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+import cimtool
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.matcher import Matcher
+from cimtool.cli import cli
+from cimtool.cli.group import Command
+from cimtool.costs.estimate import Estimate
+from cimtool.evaluation.run import Evaluation
+from cimtool.hardware.cam import cam_origins, load_cam
+from cimtool.hardware.describe import describe, describe_cam
+from cimtool.hardware.keys import flag
+from cimtool.hardware.settings import Overrides, setting_keys
+from cimtool.hardware.target import load_target, target_names
+from cimtool.verification.report import Report, report_schema
+
+SHARED = ("as_json", "debug", "max_memory", "help")
+"""Options of every command, which are told once."""
+
+RETURNED = (Bundle, Matcher, Report, Estimate, Evaluation)
+"""Classes of what functions of the library return, whose members readers ask for."""
+
+
+def filled_in(page: str) -> str:
+    """The text of a page with what is made from the code, and links that have a page's title.
+
+    A link `[noise.md](noise.md#corners)`, which a reader of the file can follow, has no text of
+    its own.
+    """
+    page = re.sub(r"\[([\w-]+\.md)\](?=\(\1)", "[]", page)
+    return re.sub(r"<!-- made from the code: (\S+) -->", lambda found: PARTS[found[1]](), page)
+
+
+def commands() -> str:
+    """Every command: usage, help, and a table of its options."""
+    context = click.Context(cli, info_name="cimtool")
+    shared = _table(("option", "what it does"), _options(Command("any"), context, SHARED))
+    parts = [f"Every command takes these beside its own:\n\n{shared}"]
+    for path, command in _walk(cli, context):
+        own = [one.name for one in command.params if one.name not in SHARED]
+        usage = " ".join(command.collect_usage_pieces(path))
+        text = [f"## `{path.command_path}`", f"```text\n{path.command_path} {usage}\n```"]
+        text += [
+            _prose(paragraph) for paragraph in inspect.cleandoc(command.help or "").split("\n\n")
+        ]
+        rows = _options(command, path, [name for name in own if name])
+        parts.append("\n\n".join([*text, _table(("option", "what it does"), rows) if rows else ""]))
+    return "\n\n".join(parts)
+
+
+def _walk(
+    group: click.Group, context: click.Context
+) -> Iterator[tuple[click.Context, click.Command]]:
+    """Every command below a group that does something itself, with its context."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None:
+            raise LookupError(name)
+        inner = click.Context(command, info_name=name, parent=context, show_default=True)
+        if isinstance(command, click.Group):
+            yield from _walk(command, inner)
+        else:
+            yield inner, command
+
+
+def _options(command: click.Command, context: click.Context, names: Any) -> list[tuple[str, str]]:
+    records = [
+        one.get_help_record(context) for one in command.get_params(context) if one.name in names
+    ]
+    return [(_code(record[0]), _prose(record[1])) for record in records if record]
+
+
+def settings() -> str:
+    """Every setting: its key in a settings file, its option, its place in a target's file."""
+    tables = Overrides.model_json_schema(by_alias=True)["$defs"]
+    layer = next(table for name, table in tables.items() if name.startswith("Layer"))["properties"]
+    rows = [
+        (_code(name), _code(_flags(name)), _code(key.place) if key.place else "",
+         "yes" if name in layer else "", _prose(key.help))
+        for name, key in setting_keys().items()
+    ]  # fmt: skip
+    head = ("key", "option", "in a target's file", "of a layer", "what it is")
+    return _table(head, rows)
+
+
+def _flags(name: str) -> str:
+    annotation = Overrides.model_fields[name].annotation
+    return (
+        f"{flag(name)} / --no-{name.replace('_', '-')}" if annotation == bool | None else flag(name)
+    )
+
+
+def targets() -> str:
+    """Every shipped target and memory, as `cimtool targets show` prints it."""
+    texts = {name: describe(load_target(name)) for name in target_names()}
+    texts |= {name: describe_cam(load_cam(name)) for name in cam_origins()}
+    return "\n\n".join(f"## `{name}`\n\n```text\n{text}\n```" for name, text in texts.items())
+
+
+def report() -> str:
+    """Every field of `report.json`: a table of the whole, and one of each record in it."""
+    schema = report_schema()
+    records = {"The report": schema} | schema["$defs"]
+    return "\n\n".join(_record(name, one) for name, one in records.items())
+
+
+def _record(name: str, schema: Mapping[str, Any]) -> str:
+    heading = f"## {name}" if " " in name else f"(report-{name.lower()})=\n## `{name}`"
+    required = schema.get("required", ())
+    rows = [
+        (_code(key), _type(value), "always" if key in required else "where it is known")
+        for key, value in schema.get("properties", {}).items()
+    ]
+    text = _markdown(schema.get("description", ""))
+    return "\n\n".join([heading, text, _table(("key", "value", "there"), rows)])
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """The type of a value in words, linked where it is a record."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#report-{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "const" in schema or "enum" in schema:
+        return ", ".join(
+            _code(json.dumps(one)) for one in schema.get("enum", [schema.get("const")])
+        )
+    if "prefixItems" in schema:
+        return f"list of {', '.join(map(_type, schema['prefixItems']))}"
+    kind = schema.get("type", "any value")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(inner := schema.get("additionalProperties"), Mapping):
+        return f"table of {_type(inner)}"
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def api() -> str:
+    """The functions of the library, and the classes of what they return."""
+    public = [_documented(name, getattr(cimtool, name), f"cimtool.{name}") for name in cimtool.API]
+    returned = [_documented(one.__name__, one, one.__name__) for one in RETURNED]
+    return "\n\n".join(["## Functions", *public, "## What they return", *returned])
+
+
+def _documented(name: str, value: Any, heading: str) -> str:
+    text = _markdown(inspect.getdoc(value) or "")
+    kind = "class" if isinstance(value, type) else "function"
+    signature = "" if kind == "class" and name != "ModelSource" else _signature(value)
+    parts = [f"### `{heading}`", f"```python\n{name}{signature}\n```" if signature else "", text]
+    if kind == "class" and not signature:
+        parts.append(_table(("member", "what it is"), _members(value)))
+    return "\n\n".join(parts)
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """The signature, an argument a line where one line would be too long."""
+    signature = inspect.signature(function)
+    texts = [re.sub(r": '([^']*)'", r": \1", str(one)) for one in signature.parameters.values()]
+    arguments = [re.sub(r"<function (\w+) at \w+>", r"\1", text) for text in texts]
+    kinds = [one.kind for one in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        arguments.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    returns = signature.return_annotation
+    end = "" if returns in (inspect.Signature.empty, "None") else f" -> {returns}"
+    return "(\n" + "".join(f"    {one},\n" for one in arguments) + ")" + end
+
+
+def _members(kind: type) -> list[tuple[str, str]]:
+    """Public methods and properties of a class that say what they are, and its fields."""
+    rows = []
+    for name, member in inspect.getmembers_static(kind):
+        text = None if name.startswith("_") else inspect.getdoc(member)
+        if text and name in vars(kind):
+            call = "()" if inspect.isfunction(member) else ""
+            rows.append((_code(name + call), _cell(" ".join(text.split()))))
+    return rows
+
+
+def _markdown(docstring: str) -> str:
+    """A docstring, whose backticks and paragraphs are Markdown's already."""
+    return re.sub(r"(`[^`]*`)|<", lambda one: one[1] or r"\<", docstring)
+
+
+def _prose(text: str) -> str:
+    """A sentence of the command line in a cell or paragraph: options and file names as code."""
+    plain = re.sub(r"([\\`*_\[\]<>|])", r"\\\1", " ".join(text.replace("\b", "").split()))
+    return re.sub(r"(?<![\w\\-])--?[a-z][a-z-]*(?:\\_[a-z]+)*", lambda one: _code(one[0]), plain)
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "targets": targets,
+    "report": report,
+    "api": api,
+}
