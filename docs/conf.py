@@ -23,14 +23,11 @@ project_copyright = author
 version = release = __version__
 
 extensions = ["myst_parser"]
-exclude_patterns = ["*.svg"]
 smartquotes = False  # "--target" must stay as it is typed
 highlight_language = "none"
 nitpicky = True
-suppress_warnings = ["epub.unknown_project_files"]
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_block"]
 
 html_theme = "furo"
 html_title = f"cimtool {__version__}"
@@ -39,7 +36,6 @@ html_css_files = ["style.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # it is fetched, which a page opened as a file cannot do
-html_theme_options = {"navigation_with_keys": False}
 pygments_style, pygments_dark_style = "friendly", "monokai"
 
 

@@ -35,6 +35,7 @@ LONGEST = (
     "sweeps/test_run.py",
     "verification/test_run.py",
     "test_trained_models.py",
+    "test_docs_commands.py",
     "cli/test_interrupted.py",
     "deployment/test_gallery_sequences.py",
     "test_examples.py",
@@ -47,6 +48,7 @@ LONGEST = (
     "test_heads.py",
     "hardware/noise/test_fresh.py",
     "verification/test_noisy.py",
+    "test_docs_site.py",
     "test_demo.py",
     "test_api.py",
 )
