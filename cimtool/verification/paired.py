@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.json_files import significant
+from cimtool.base.json_files import significant, six_digits
+from cimtool.base.typed_fields import fits
 from cimtool.reference.bootstrap import Change, Samples
 from cimtool.reference.queries import (
     RANKINGS,
@@ -181,8 +182,9 @@ def costs_of(estimate: Mapping[str, Any]) -> dict[str, float | None]:
 def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
     for key in path:
         values = values.get(key) if isinstance(values, Mapping) else None
-    known = isinstance(values, int | float) and not isinstance(values, bool)
-    return significant(values) if known else None
+    if isinstance(values, float):
+        return six_digits(values)
+    return float(values) if fits(values, int) else None
 
 
 @dataclass(frozen=True, eq=False)

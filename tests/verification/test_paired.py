@@ -206,3 +206,5 @@ def test_costs_are_numbers_or_not_known() -> None:
     found = costs_of(values | {"video": "none"})
     assert (found["arrays"], found["chips"]) == (8, None)
     assert (found["energy of a query"], found["conversions of an item"]) == (0.333333, None)
+    endless = {"layout": {"arrays": float("inf"), "chips": 10**30}}
+    assert {costs_of(endless)[label] for label in ("arrays", "chips")} == {None}
