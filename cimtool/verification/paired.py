@@ -224,7 +224,7 @@ def compare_runs(
         allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
     figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
     if not figures:
-        raise CimError(f"{before.file}: has no figure in common with this run: {notes[0]}")
+        raise CimError(f"{before.file}: has no figure in common with this run: {'; '.join(notes)}")
     references = [replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead)]
     figures += _paired(own, its, references, {}, run.truth, seed)
     costs = tuple(
