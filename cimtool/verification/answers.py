@@ -221,9 +221,8 @@ def earlier_sentences(report: Report) -> tuple[str, ...]:
     if found is None:
         return ()
     worse = [one.label for one in found.figures if one.failed]
-    said = (
-        f"WORSE than {found.file}: {', '.join(worse)}" if worse else f"no worse than {found.file}"
-    )
+    how = f"WORSE than {found.file}: {', '.join(worse)}"
+    said = how if worse else f"No worse than {found.file}"
     lead, power = found.figures[0], []
     if lead.detectable is not None:
         loss = f"{percent(lead.detectable)} points" if lead.share else f"{lead.detectable:.4g}"

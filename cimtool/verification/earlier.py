@@ -27,7 +27,7 @@ from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare
 from cimtool.verification.report import FORMAT_VERSION
 
 LARGEST_REPORT = 1 << 24
-"""Bytes of a report: MOST_QUERIES of either side take 4 MB."""
+"""Bytes of a report: MOST_QUERIES of either side take 5 MB."""
 
 MOST_VALUE = 1e30
 """A measurement of a query is less, in size: sums of them stay in float64's range."""

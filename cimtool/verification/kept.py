@@ -9,7 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.json_files import significant
-from cimtool.reference.queries import RANKINGS, Queries, Selection
+from cimtool.reference.queries import RANKINGS, Queries, Selection, led
 from cimtool.reference.truth import Truth
 from cimtool.verification.drift import DriftTable
 
@@ -21,6 +21,9 @@ COMPARED = ("logit_squares", "same_best")
 """Measurements against the reference, which its own row lacks."""
 
 KEPT = (*RANKED, *COMPARED)
+
+OF_REFERENCE = tuple(led(by_class)[0].of for by_class in (False, True))
+"""Measurements of the reference that are kept: those of the metrics that lead."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,12 @@ class KeptRun:
 def kept_run(table: DriftTable) -> KeptRun:
     """Keep the queries of a table's last row and of the row that its losses are from."""
     rows = kept_rows(table.truth)
-    return KeptRun(_kept(table.queries[-1].of(rows)), _kept(table.against.of(rows)))
+    compiled, reference = (one.of(rows) for one in (table.queries[-1], table.against))
+    return KeptRun(_kept(compiled.only(KEPT)), _kept(reference.only(OF_REFERENCE)))
 
 
 def _kept(queries: Queries) -> KeptQueries:
-    known = queries.only(KEPT)
-    sides = (known.text, known.video)
+    sides = (queries.text, queries.video)
     return KeptQueries(*({name: _rounded(one) for name, one in side.items()} for side in sides))
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.json_files import significant
+from cimtool.base.json_files import significant, six_digits
+from cimtool.base.typed_fields import fits
 from cimtool.reference.bootstrap import Change, Samples
 from cimtool.reference.queries import (
     RANKINGS,
@@ -181,8 +182,9 @@ def costs_of(estimate: Mapping[str, Any]) -> dict[str, float | None]:
 def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
     for key in path:
         values = values.get(key) if isinstance(values, Mapping) else None
-    known = isinstance(values, int | float) and not isinstance(values, bool)
-    return significant(values) if known else None
+    if isinstance(values, float):
+        return six_digits(values)
+    return float(values) if fits(values, int) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,18 +211,20 @@ def compare_runs(
     notes = () if alike else (_unlike(run, before, tolerances),)
     names = KEPT if alike else RANKED
     now, past = (one.only(names) for one in (run.kept.compiled.queries, before.compiled))
-    own, its = (one.only(RANKED) for one in (run.kept.reference.queries, before.of_reference))
+    lead = led(run.truth.by_class)[0]
+    own, its = (one.only([lead.of]) for one in (run.kept.reference.queries, before.of_reference))
     require_alike(now, past, before.file)
     require_alike(own, its, before.file)
-    lead = led(run.truth.by_class)[0]
     told = dict.fromkeys((lead, RANKINGS[0], *(one for one in RANKINGS if one.loss in tolerances)))
     needed = (*dict.fromkeys(metric.of for metric in told), *COMPARED)
-    now, past, own, its = (one.only(needed) for one in (now, past, own, its))
+    now, past = now.only(needed), past.only(needed)
     kinds = [*(kind for metric in told for kind in _kinds(metric)), *OF_REFERENCE]
     allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
     if alike:
         allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
     figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
+    if not figures:
+        raise CimError(f"{before.file}: has no figure in common with this run: {'; '.join(notes)}")
     references = [replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead)]
     figures += _paired(own, its, references, {}, run.truth, seed)
     costs = tuple(

@@ -357,6 +357,10 @@ def _paired_cells(one: PairedFigure) -> Sequence[Content]:
 def _cost_cells(one: CostChange) -> Sequence[Content]:
     difference = None if one.now is None or one.before is None else one.now - one.before
     label = f"{one.label}, {one.unit}" if one.unit else one.label
-    numbers = (one.now, one.before, difference)
-    cells = [None if value is None else Cell(f"{value:,.6g}", value) for value in numbers]
-    return (label, *cells, "", None, None)
+
+    def cell(value: float | None) -> Content:
+        if value is None:
+            return None
+        return Cell(f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}", value)
+
+    return (label, *map(cell, (one.now, one.before, difference)), "", None, None)

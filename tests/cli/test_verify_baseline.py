@@ -56,7 +56,7 @@ def test_the_same_bundle_passes(
 ) -> None:
     ran = verified(bundles[8], "--baseline", before, "--junit", tmp_path / "checks.xml")
     assert (ran.status, ran.err) == (0, "")
-    assert f"no worse than {before}" in ran.out
+    assert f"No worse than {before}" in ran.out
     assert ran.out.endswith(f"report.html, {tmp_path / 'checks.xml'}\n")
     found = json.loads((tmp_path / "report.json").read_text())
     assert {one["loss"]["value"] for one in found["earlier"]["figures"]} == {0.0}

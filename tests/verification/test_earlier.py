@@ -54,7 +54,7 @@ def test_the_same_bundle_is_no_worse(bundle: Bundle, data: Embeddings, written: 
     assert earlier is not None
     assert {one.loss.value for one in earlier.figures} == {0}
     assert all(one.now == one.before for one in earlier.costs)
-    assert f"no worse than {written}" in terminal_text(found)
+    assert f"No worse than {written}" in terminal_text(found)
     values = json.loads(found.json_text())
     assert list(Draft202012Validator(report_schema()).iter_errors(values)) == []
     assert {one["verdict"] for one in values["earlier"]["figures"]} == {"no difference"}

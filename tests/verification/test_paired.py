@@ -180,6 +180,13 @@ def test_other_references_are_not_compared() -> None:
         beside(own, own, {"logit_rmse": 0.1}, reference="polynomial")
 
 
+def test_nothing_in_common_is_no_pass() -> None:
+    own = measured(*scores(0)).only(["logit_squares", "same_best"])
+    assert {one.name for one in beside(own, own).figures} == {"logit_rmse", "top1_agreement"}
+    with pytest.raises(CimError, match=r"^r\.json: has no figure in common with this run: "):
+        beside(own, own, reference="polynomial")
+
+
 def test_other_measurements_are_refused() -> None:
     own = measured(*scores(0))
     fewer = Queries({name: values[:-1] for name, values in own.text.items()}, own.video)
@@ -206,3 +213,5 @@ def test_costs_are_numbers_or_not_known() -> None:
     found = costs_of(values | {"video": "none"})
     assert (found["arrays"], found["chips"]) == (8, None)
     assert (found["energy of a query"], found["conversions of an item"]) == (0.333333, None)
+    endless = {"layout": {"arrays": float("inf"), "chips": 10**30}}
+    assert {costs_of(endless)[label] for label in ("arrays", "chips")} == {None}
