@@ -66,7 +66,7 @@ def command(
     With --baseline also where a metric is worse than in an earlier report on the same data: the
     95% interval of its loss, paired query by query, is above its --tolerance. Without any named
     these are r1_loss=0 (map_loss=0 where classes are known), top1_agreement_loss=0.05, and of
-    logit_rmse a quarter of what it was.
+    logit_rmse half of what it was.
     """
     limits = parse_limits("max_drift", max_drift)
     tolerances = parse_limits("tolerance", tolerance)
