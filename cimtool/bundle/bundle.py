@@ -467,6 +467,31 @@ def _take_place_in_two_steps(partial: Path, folder: Path) -> None:
         raise
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The part of a manifest that says what a bundle is made of, and by what."""
+
+    cimtool_version: str
+    inputs: tuple[Mapping[str, str], ...]
+    notes: tuple[str, ...]
+    plugins: tuple[str, ...]
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> Origin:
+        """Read it; TypeError or KeyError where a value is of another kind, or is not there."""
+        lists = {"inputs": manifest["inputs"], "notes": manifest["notes"]}
+        lists["plugins"] = manifest.get("plugins", [])
+        for name, value in lists.items():
+            if not isinstance(value, list):
+                raise TypeError(f"{name} cannot be a {type(value).__name__}")
+        version, parts = manifest["cimtool_version"], {k: tuple(v) for k, v in lists.items()}
+        found = made_of(cls, {"cimtool_version": version, **parts})
+        for one in found.inputs:
+            if set(one) != {"file", "sha256"}:
+                raise TypeError("an input has a file and its sha256")
+        return found
+
+
 def read_bundle(folder: Path) -> Bundle:
     """Open a bundle after checking every file against its manifest.
 
@@ -492,8 +517,12 @@ def read_bundle(folder: Path) -> Bundle:
             f"{file}: changed since it was compiled (its SHA-256 is not the one in it), so the "
             "bundle is not run; compile again"
         )
+    try:
+        origin = Origin.of(manifest)
+    except (TypeError, KeyError) as error:
+        raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
     with naming(file):
-        check_plugins(manifest.get("plugins", ()))
+        check_plugins(origin.plugins)
     try:
         model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
         target, settings = manifest["target"], manifest["settings"]

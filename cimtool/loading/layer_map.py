@@ -84,8 +84,14 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
     eps = values.pop("eps", EPS)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < math.inf:
         raise CimError(f"{path}: {name}.eps = {eps!r}: must be a number above 0")
+    own = ("eps", *VALUES)
     said = {key: values.pop(key) for key in VALUES if key in values}
     for key, value in values.items():
         if not isinstance(value, str) or not value:
-            raise CimError(f"{path}: {name}.{key} = {value!r}: must be the name of a layer")
+            if key == "prefix":
+                raise CimError(f"{path}: {name}.prefix = {value!r}: must be a text")
+            raise CimError(
+                f"{path}: {name}.{key} = {value!r}: must be the name of a layer; the keys of other "
+                f"values are {', '.join(own)}{nearest(key, own)}"
+            )
     return ModalityMap(str(path), values.pop("prefix", None), float(eps), values, said)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import importlib.util
 import io
 import logging
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -166,12 +169,16 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters print graphs and advice; what matters of it is in their exceptions."""
+    """Exporters print graphs and advice; what matters of it is in their exceptions.
+
+    Those in C++ write to the file descriptor of standard output, past Python's.
+    """
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     sink = io.StringIO()
     try:
         with (
+            _native_output_dropped(),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(sink),
             contextlib.redirect_stderr(sink),
@@ -180,3 +187,21 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _native_output_dropped() -> Iterator[None]:
+    """Send what is written to file descriptor 1, by this process's C and C++ code too, nowhere."""
+    c_library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        c_library.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

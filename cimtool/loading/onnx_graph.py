@@ -115,7 +115,7 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
             else:
                 nodes.append(_node(node, number))
     wanted = tuple(outputs.values())
-    needed = _with_biases(_needed(nodes, wanted), constants, wanted)
+    needed = _with_biases(_needed(nodes, wanted), constants, wanted, x)
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     opset = max(versions, default=OLDEST_OPSET)
     return OnnxGraph(where, x, width, rows, needed, constants, outputs, opset)
@@ -250,11 +250,22 @@ def _needed(nodes: list[OnnxNode], wanted: Sequence[str]) -> tuple[OnnxNode, ...
 
 
 def _with_biases(
-    nodes: Sequence[OnnxNode], constants: Mapping[str, Array], wanted: Sequence[str]
+    nodes: Sequence[OnnxNode], constants: Mapping[str, Array], wanted: Sequence[str], x: str
 ) -> tuple[OnnxNode, ...]:
-    """The nodes with a MatMul and the Add of a constant to it alone as one Gemm."""
+    """The nodes with a MatMul by weights and the Add of a constant to it alone as one Gemm.
+
+    A product of two values that depend on the input `x` stays one: attention adds masks to it.
+    """
     uses = Counter([*(i for node in nodes for i in node.inputs), *wanted])
-    products = {n.outputs[0]: n for n in nodes if n.kind == "MatMul" and uses[n.outputs[0]] == 1}
+    depending = {x}
+    for node in nodes:
+        if depending.intersection(node.inputs):
+            depending.update(node.outputs)
+    products = {
+        node.outputs[0]: node
+        for node in nodes
+        if node.kind == "MatMul" and uses[node.outputs[0]] == 1 and node.inputs[1] not in depending
+    }
     merged: dict[str, OnnxNode] = {}
     for node in nodes:
         if node.kind == "Add" and len(node.inputs) == 2:

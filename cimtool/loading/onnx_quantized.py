@@ -355,6 +355,9 @@ OF_INTEGERS = refused(
 )
 DYNAMIC = refused("draws its scale from each row; expected constant scales (static quantization)")
 
+REFUSALS = (OF_INTEGERS, DYNAMIC)
+"""Rules of operators that are known and not supported."""
+
 QUANTIZERS: dict[str, QuantizerRule] = {
     "DequantizeLinear": dequantize_linear,
     "DynamicQuantizeLinear": DYNAMIC,

@@ -26,6 +26,7 @@ from cimtool.loading.onnx_quantized import (
     COMPUTING,
     DOMAINS,
     QUANTIZERS,
+    REFUSALS,
     constant_numbers,
     layer_of,
     limited_codes,
@@ -72,7 +73,8 @@ def translate(graph: OnnxGraph) -> Graph:
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
-            t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
+            supported = sorted(kind for kind, one in RULES.items() if one not in REFUSALS)
+            t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = rule(t)

@@ -190,6 +190,17 @@ CARD_CHANGES: dict[str, Change] = {
     "files that are a list": lambda m: m.update(files=[1]),
     "settings that are a number": lambda m: m.update(settings=3),
     "a target that is a text": lambda m: m.update(target="isaac"),
+    "plug-ins that are numbers": lambda m: m.update(plugins=[1]),
+    "plug-ins that are nothing": lambda m: m.update(plugins=None),
+    "plug-ins that are lists": lambda m: m.update(plugins=[["a"]]),
+    "inputs that are a number": lambda m: m.update(inputs=5),
+    "inputs without a digest": lambda m: m.update(inputs=[{"file": "a"}]),
+    "inputs that are not texts": lambda m: m.update(inputs=[{"file": 3, "sha256": "a"}]),
+    "no inputs": lambda m: m.pop("inputs"),
+    "notes that are a number": lambda m: m.update(notes=5),
+    "notes that are numbers": lambda m: m.update(notes=[5]),
+    "no notes": lambda m: m.pop("notes"),
+    "a version that is a number": lambda m: m.update(cimtool_version=5),
 }
 
 

@@ -152,6 +152,7 @@ class Attended(nn.Module):
         self.by_hand = by_hand
         self.query, self.key, self.value = (nn.Linear(WIDTH, HIDDEN) for _ in range(3))
         self.out = nn.Linear(HIDDEN if by_hand else TOKENS * HIDDEN, HIDDEN)
+        self.register_buffer("bias", torch.linspace(-1, 1, TOKENS**2).view(TOKENS, TOKENS))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.view(x.shape[0], TOKENS, WIDTH)
@@ -160,7 +161,7 @@ class Attended(nn.Module):
             weights = (q @ k.transpose(-1, -2) / HIDDEN**0.5).softmax(-1)
             return self.out((weights @ v)[:, 0])
         q, k, v = (one.view(-1, TOKENS, 2, HIDDEN // 2).transpose(1, 2) for one in (q, k, v))
-        heads = nn.functional.scaled_dot_product_attention(q, k, v)
+        heads = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=self.bias)
         return self.out(heads.transpose(1, 2).flatten(1))
 
 

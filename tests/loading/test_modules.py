@@ -148,3 +148,16 @@ def test_an_operator_of_the_newer_exporter_alone(monkeypatch: pytest.MonkeyPatch
         pytest.skip("there is no onnxscript")
     model = model_from_modules(module, module, COSINE)
     assert "rms_norm" in {node.op.name for node in model.towers[0].nodes}
+
+
+def test_exporters_write_nothing_to_standard_output(
+    polynomial: Polynomial, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The older exporter's C++ code prints the graph at an operator that it does not know."""
+
+    def tower() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 8), nn.RMSNorm(8), nn.Linear(8, 5))
+
+    model_from_modules(tower(), tower(), ScoreOptions(head="cosine"))
+    assert capfd.readouterr() == ("", "")
