@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from cimtool.base.errors import naming
 from cimtool.ir.arithmetic import (
     Add,
     Arrange,
@@ -358,7 +359,8 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
     seen = builder.calibration.squared_norms[name]
     lo, hi = widened_range(seen)
     lo = max(lo, float(seen.lo) / 2)
-    fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    with naming(f"{builder.name}.{name}"):
+        fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
     builder.note(
         f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
         f"by {fit.steps} Newton steps, worst relative error {fit.error:.1e}"
