@@ -96,11 +96,11 @@ def verify(
     from cimtool.verification.references import References
     from cimtool.verification.run import verify_bundle
 
-    references, folder = References(reference, samples, seed), Path(report or bundle)
+    references, opened = References(reference, samples, seed), open_bundle(bundle)
+    folder = opened.folder if report is None else Path(report)
     earlier = earlier_of(baseline, tolerance, folder)
     if junit is not None:
         check_output(Path(junit), ".xml")
-    opened = open_bundle(bundle)
     return verify_bundle(
         opened,
         read_data(judged_data(data, qrels, opened.model.modalities), opened.model),

@@ -79,9 +79,17 @@ def test_a_caller_with_a_loop_at_work_is_served(
         asyncio.run(notebook())
 
 
+class Future(SimpleNamespace):
+    """What a cluster gives for a call."""
+
+    __hash__ = object.__hash__
+
+
 def test_a_worker_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = SimpleNamespace(status="finished", result=lambda: ("0.0.1", ("digest", Outcome())))
-    client = SimpleNamespace(scatter=Mock(), submit=Mock(return_value=done), loop=None)
+    done = Future(status="finished", result=lambda: ("0.0.1", ("digest", Outcome())))
+    client = SimpleNamespace(
+        scatter=Mock(), submit=Mock(return_value=done), loop=None, status="running"
+    )
     monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
     with pytest.raises(CimError, match=r"a worker has cimtool 0\.0\.1; expected "):
         list(workers.by_cluster(None, {"digest": None}, client, "tcp://x:1"))  # type: ignore[arg-type,dict-item]
@@ -89,8 +97,10 @@ def test_a_worker_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_a_result_that_died_with_its_worker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = ("digest", Outcome())
-    lost = SimpleNamespace(status="lost", result=lambda: (__version__, outcome))
-    client = SimpleNamespace(scatter=Mock(), submit=Mock(return_value=lost), loop=None)
+    lost = Future(status="lost", result=lambda: (__version__, outcome))
+    client = SimpleNamespace(
+        scatter=Mock(), submit=Mock(return_value=lost), loop=None, status="running"
+    )
     monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
     found = workers.by_cluster(None, {"digest": None}, client, "tcp://x:1")  # type: ignore[arg-type,dict-item]
     assert list(found) == [outcome]
