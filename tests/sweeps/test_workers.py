@@ -80,7 +80,7 @@ def test_a_caller_with_a_loop_at_work_is_served(
 
 
 class Future(SimpleNamespace):
-    """What a cluster gives for a call."""
+    """The future of a call, as a cluster gives it."""
 
     __hash__ = object.__hash__
 
