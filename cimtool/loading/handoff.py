@@ -200,8 +200,11 @@ def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -
         )
 
 
-NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.+-]*")
-"""A name of a file or folder in a hand-off."""
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.+-]{0,199}")
+"""A name of a file or folder in a hand-off, no longer than a disk takes."""
+
+DEEPEST_FOLDER = 16
+"""Names in the path of a file of a hand-off."""
 
 
 def _check(folder: Path, name: str, digest: str | None) -> None:
@@ -209,7 +212,8 @@ def _check(folder: Path, name: str, digest: str | None) -> None:
     file = folder / name
     if digest is None:
         raise CimError(f"{file}: is not listed in {HANDOFF}; export again")
-    if not all(map(NAME.fullmatch, name.split("/"))):
+    names = name.split("/")
+    if len(names) > DEEPEST_FOLDER or not all(map(NAME.fullmatch, names)):
         raise CimError(f"{folder / HANDOFF}: files {name!r} is no file in the folder")
     if file.is_symlink() or not file.is_file():
         raise CimError(f"{file}: is missing from the hand-off; export again")

@@ -225,6 +225,8 @@ def test_what_is_no_hand_off_is_said_in_a_sentence(
         ({"files": {"../x": "0" * 64}}, r"files '\.\./x' is no file in the folder"),
         ({"files": {"/etc/passwd": "0" * 64}}, "is no file in the folder"),
         ({"files": {"": "0" * 64}}, "is no file in the folder"),
+        ({"files": {"9" * 5000: "0" * 64}}, "is no file in the folder"),
+        ({"files": {"a/" * 3000 + "a": "0" * 64}}, "is no file in the folder"),
     ],
 )
 def test_a_list_of_other_places_is_refused(
