@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 os.environ["NUMBA_NUM_THREADS"] = "1"
 
 import numpy as np
+from harness import peak_bytes
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.emit.exporters import export_bundle
@@ -93,7 +93,7 @@ def main() -> None:
     found = {
         "export, s": exported,
         "export, MB": size / 1e6,
-        "peak memory of the export, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak memory of the export, MB": peak_bytes() / 1e6,
         "C, ms an item": 1e3 * of_model,
         "C one at a time, ms an item": 1e3 * of_one,
         "simulator, ms an item": 1e3 * together,

@@ -8,7 +8,7 @@ import numpy as np
 from harness import (
     forget_peak,
     parser,
-    peak_bytes_since,
+    peak_bytes,
     report,
     seconds,
     side_by_side,
@@ -93,7 +93,7 @@ def all_pairs() -> list[dict[str, object]]:
             forget_peak()
             taken = seconds(function)
             arrays = 2 if way == "exact" else 3
-            found[way] = taken, peak_bytes_since() - before - arrays * 8 * ITEMS**2
+            found[way] = taken, peak_bytes() - before - arrays * 8 * ITEMS**2
         for way, (taken, beyond) in found.items():
             rows.append(
                 {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Row, arguments, forget_peak, in_child, peak_bytes_since, report, use_threads
+from harness import Row, arguments, forget_peak, in_child, peak_bytes, report, use_threads
 from harness import seconds as timed
 
 import cimtool
@@ -60,7 +60,7 @@ def scored(folder: Path, d: int, items: int) -> tuple[float, float]:
         for graph, count in ((program.text, QUERIES), (program.video, items))
     }
     taken = timed(lambda: best_scores(matcher.simulator, features["text"], features["video"], TOP))
-    return taken, peak_bytes_since() / 1e9
+    return taken, peak_bytes() / 1e9
 
 
 def main() -> None:

@@ -9,8 +9,6 @@ import json
 import multiprocessing
 import os
 import platform
-import resource
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -82,9 +80,11 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process has held so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    """Most memory that this process has held so far, or since `forget_peak`; Linux alone.
+
+    `ru_maxrss` would not do: it starts with the peak of the process that started this one.
+    """
+    return _status("VmHWM")
 
 
 def trimmed_bytes() -> int:
@@ -95,13 +95,8 @@ def trimmed_bytes() -> int:
 
 
 def forget_peak() -> None:
-    """Start `peak_bytes_since` anew."""
+    """Start `peak_bytes` anew; Linux alone."""
     Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_bytes_since() -> int:
-    """Most memory that this process has held since `forget_peak`."""
-    return _status("VmHWM")
 
 
 def _status(key: str) -> int:

@@ -24,7 +24,7 @@ from harness import (
     forget_peak,
     in_child,
     parser,
-    peak_bytes_since,
+    peak_bytes,
     report,
     side_by_side,
     trimmed_bytes,
@@ -276,7 +276,7 @@ def memory(build: Build) -> tuple[int, int]:
     run_all(run, [x])
     crossbar = layer.crossbar
     cells = 1.0 if build.step is None else crossbar.slices * crossbar.weights.cell_bits / 8
-    return int(layer.weight.size * cells), peak_bytes_since() - before
+    return int(layer.weight.size * cells), peak_bytes() - before
 
 
 def memory_rows(names: Sequence[str]) -> list[str]:

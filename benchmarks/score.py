@@ -11,7 +11,7 @@ from harness import (
     arguments,
     forget_peak,
     in_child,
-    peak_bytes_since,
+    peak_bytes,
     report,
     side_by_side,
     trimmed_bytes,
@@ -66,7 +66,7 @@ def growth(bundle: Path, features: Path) -> tuple[int, int]:
     before = trimmed_bytes()
     forget_peak()
     scores = matcher.score(text, video)
-    return scores.nbytes, peak_bytes_since() - before
+    return scores.nbytes, peak_bytes() - before
 
 
 def main() -> None:
