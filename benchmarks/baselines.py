@@ -29,6 +29,7 @@ import cimtool
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.ir.program import Program
 from cimtool.reference.metrics import ReferenceScores, on_grid
+from cimtool.reference.modality_names import TEXT_VIDEO
 from cimtool.reference.queries import Queries, Selection, compared
 from cimtool.reference.truth import retrieved, truth_of
 from cimtool.simulation.simulator import Simulator
@@ -109,7 +110,7 @@ def beside(now: Queries, before: Queries, rows: IntArray, seed: int) -> Comparis
     kept = KeptQueries(
         *({k: tuple(map(float, v)) for k, v in side.items()} for side in (own.text, own.video))
     )
-    run = ThisRun(KeptRun(kept, nothing), truth, "logit", "exact", NO_COSTS)
+    run = ThisRun(KeptRun(kept, nothing), truth, "logit", "exact", NO_COSTS, TEXT_VIDEO)
     names = ("report.json", "bundle", "target", "digest", "logit", "exact")
     return compare_runs(run, EarlierRun(*names, other, Queries(), NO_COSTS), {}, seed)
 

@@ -272,6 +272,7 @@ class Bundle(Result):
             shortlist=None if self.gallery is None else self.gallery.shortlist,
             cam=None if self.gallery is None else self.gallery.cam,
             operating_point=operating_point,
+            called=self.model.called,
         )
 
 

@@ -218,7 +218,7 @@ def _all_pairs(
     matcher: Matcher, inputs: EmbeddingsLike, top: int | None, say: Say
 ) -> dict[str, Array]:
     read = read_data(inputs, matcher.bundle.model)
-    say(f"encoding {len(read.text)} texts and {len(read.video)} videos")
+    say(f"encoding {read.counted}")
     text, video = (matcher.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
     say(f"scoring {len(read.text)} x {len(read.video)} pairs")
     if top is None:

@@ -25,6 +25,7 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.report.result import Result
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
@@ -38,7 +39,8 @@ class Estimate(Result):
     `gallery` is the number of items that a query is scored against (None: no query is estimated),
     all of them digitally or in the memory; of a hybrid score the best `shortlist` digitally, which
     a `cam` draws up where there is one.
-    `samples` and `dimension` are those of the Monte Carlo score beside it.
+    `samples` and `dimension` are those of the Monte Carlo score beside it. `called` names
+    the two modalities.
     """
 
     program: Program
@@ -50,6 +52,7 @@ class Estimate(Result):
     samples: int
     dimension: int
     cam: Cam | None = None
+    called: Modalities = TEXT_VIDEO
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
@@ -245,6 +248,7 @@ def estimate(
     shortlist: int | None = None,
     operating_point: str | None = None,
     cam: Cam | None = None,
+    called: Modalities = TEXT_VIDEO,
 ) -> Estimate:
     """Place a compiled program on its target and count what it costs.
 
@@ -261,4 +265,5 @@ def estimate(
             "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
         )
     items = gallery if held is None else held
-    return Estimate(program, settings, target, rates, items, shortlist, samples, dimension, cam)
+    sizes = items, shortlist, samples, dimension
+    return Estimate(program, settings, target, rates, *sizes, cam, called)

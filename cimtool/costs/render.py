@@ -138,15 +138,16 @@ def missing_sentences(query: Cost) -> Iterator[str]:
 
 
 def totals(estimate: Estimate) -> dict[str, Cost]:
-    """The totals by their headings: a text, a video, and a query where there is a gallery."""
-    costs = {"one text": estimate.text, "one video": estimate.video}
+    """The totals by their headings: an item of each side, and a query where there is a gallery."""
+    text, video = estimate.called
+    costs = {f"one {text}": estimate.text, f"one {video}": estimate.video}
     if estimate.query is not None:
         costs[f"query x {estimate.gallery:,}"] = estimate.query
     return costs
 
 
 def total_table(estimate: Estimate) -> Table:
-    """The operations, time and energy of a text, a video and a query."""
+    """The operations, time and energy of an item of each side and a query."""
     costs = totals(estimate)
     rows: dict[str, Callable[[Cost], Content]] = {
         "MACs in arrays": lambda c: c.macs,
@@ -168,7 +169,8 @@ def total_table(estimate: Estimate) -> Table:
     }
     columns = [Column(""), *(Column(name, whole) for name in costs)]
     contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
-    return make_table("Totals of a text, a video and a query", columns, contents, sortable=False)
+    title = f"Totals of one {estimate.called[0]}, one {estimate.called[1]} and a query"
+    return make_table(title, columns, contents, sortable=False)
 
 
 def _standing(cost: Cost) -> str:

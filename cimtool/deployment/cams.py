@@ -93,7 +93,7 @@ def program_cam(
     length = shortlist_length(compiled, len(rows), shortlist)
     assert length is not None
     digital = Simulator(compiled.program)
-    say(f"encoding {len(rows)} videos")
+    say(f"encoding {len(rows)} items")
     job = GalleryJob(compiled, digital.encode("video", rows), digital)
     stored = stored_in_cam(job, known, bits, length, say)
     ledger = Ledger(len(rows), {f"{SHORTLIST}.{SEARCH}": tuple(_writes(stored.use))})

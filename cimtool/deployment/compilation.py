@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def prepare(
     queries = _queries(decided, stages, data, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     return Compilation(
-        model,
+        replace(model, called=data.called),
         configuration.target,
         decided,
         stages,
@@ -234,7 +234,7 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
     Raises CimError where a modality has one row, or all rows are zeros; few, and zeros, are a
     warning.
     """
-    for modality, rows in (("text", data.text), ("video", data.video)):
+    for modality, rows in zip(data.called, (data.text, data.video), strict=True):
         if len(rows) > CALIBRATION_ROWS:
             notes.append(
                 f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"

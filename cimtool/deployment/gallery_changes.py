@@ -201,7 +201,7 @@ def _changed_items(
             return items.none()
         rows = read_rows(data, "video", bundle.model)
         sources.append(source_of(file_of(data, "video"), rows))
-        say(f"encoding {len(rows)} videos")
+        say(f"encoding {len(rows)} items")
         return digital.encode("video", rows)
 
     replacing = encoded(data)

@@ -153,7 +153,7 @@ def program(
         compiled, shortlist_bits, query_bits, shortlist_dimensions, recall, minimise
     )
     before = Simulator(compiled.program)
-    say(f"encoding {len(rows)} videos")
+    say(f"encoding {len(rows)} items")
     job = GalleryJob(compiled, before.encode("video", rows), before)
     search, bits = None, asked.given
     if asked.recall is not None and length is not None:

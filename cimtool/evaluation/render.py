@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cimtool.evaluation.run import Evaluation, Score, item_names
+from cimtool.evaluation.run import Evaluation, Score
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
+from cimtool.reference.modality_names import sizes_text, way_names
+from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, led
 from cimtool.report.charts import Whisker, whiskers
 from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
@@ -39,7 +40,7 @@ def _rows(found: Evaluation) -> Table:
     rows: list[list[Content]] = []
     for one in found.scores:
         row: list[Content] = [_heading(found, one)]
-        for way in WAY_NAMES:
+        for way in WAYS:
             leading, other = f"{first}_{way}", f"{second}_{way}"
             row.append(_measured(one, leading))
             row.append(_cell(one.differences[leading], leading, "+") if one.differences else None)
@@ -80,7 +81,7 @@ def _ways(found: Evaluation) -> list[tuple[str, str]]:
     """Each way with its words, such as text to audio."""
     pairs = _pairs(found)
     first, second = pairs[0] if len(pairs) == 1 else ("first", "second")
-    return list(zip(WAY_NAMES, (f"{first} to {second}", f"{second} to {first}"), strict=True))
+    return list(way_names((first, second)).items())
 
 
 def _cells(found: Evaluation, name: str) -> list[Content]:
@@ -122,11 +123,8 @@ def _truth_name(found: Evaluation) -> str:
 
 def _counted(found: Evaluation) -> str:
     """The queries of each pair of modalities."""
-    counts = {one.modalities: tuple(one.queries.values()) for one in found.scores}
-    said = []
-    for pair, (texts, videos) in counts.items():
-        first, second = item_names(pair)
-        said.append(f"{texts:,} {first} and {videos:,} {second}")
+    counts = {one.modalities: (*one.queries.values(),) for one in found.scores}
+    said = [sizes_text((texts, videos), pair) for pair, (texts, videos) in counts.items()]
     return f"{'; '.join(said)} are queries" + " of each other" * (len(said) > 1)
 
 
@@ -178,7 +176,7 @@ def retrieval_picture(found: Evaluation) -> str:
             one.name,
             tuple(
                 Change(one.metrics[key], one.intervals[key].low, one.intervals[key].high)
-                for key in (f"{name}_{way}" for way in WAY_NAMES)
+                for key in (f"{name}_{way}" for way in WAYS)
             ),
         )
         for one in found.scores

@@ -19,11 +19,11 @@ from cimtool.evaluation.subjects import Subject
 from cimtool.evaluation.trec import write_qrels, write_run
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.model import Modalities
 from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.metrics import common_mean, on_grid, settle
+from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
@@ -43,8 +43,6 @@ from cimtool.verification.references import gaussians, trained_features, within_
 from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
-
-IMAGES: Modalities = ("text", "image")
 
 MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
@@ -217,7 +215,7 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
     notes += [*judged_by(data), *data.notes]
-    notes += few_queries(*counts.values(), names=item_names(data.called))
+    notes += few_queries(*counts.values(), called=data.called)
     by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
@@ -233,11 +231,10 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         return
     if len(data.text) != len(data.video):
         raise ArgumentError(
-            "{}: {} texts and {} videos; expected as many of both with {leave_one_out}, where row "
-            "i of both is one item",
+            "{}: {}; expected as many of both with {leave_one_out}, where row i of both is one "
+            "item",
             data.file,
-            len(data.text),
-            len(data.video),
+            data.counted,
         )
     if data.truth_of(leave_one_out).judged is not None:
         return
@@ -275,7 +272,7 @@ def _queries(
 ) -> tuple[Queries, list[str]]:
     """Rank the queries of a subject, also into `folder`; and give warnings on its scores."""
     data = subject.data
-    say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
+    say(f"{name}: encoding {data.counted}")
     simulator = Simulator(subject.program)
     trained = known.features(subject)
     features = trained if subject.program is subject.trained else encode(simulator, data)
@@ -291,7 +288,7 @@ def _queries(
     say(f"{name}: ranking")
     if folder is not None:
         write_run(folder, name, data, truth, scores)
-    ranked, said = rank_queries(scores, *means, truth), all_equal(scores, "scores")
+    ranked, said = rank_queries(scores, *means, truth), all_equal(scores, data.called, "scores")
     if subject.sigmoid is not None and _of_logits(subject):
         say(f"{name}: exact scores")
         said += _add_error(ranked, subject, subject.sigmoid, scores, known)
@@ -352,14 +349,6 @@ def _moved_back(
     """Compiled means, moved back to where training left what they share, which they lack."""
     offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
     return text + offset, video + offset
-
-
-def item_names(modalities: Modalities) -> tuple[str, str]:
-    """The words for items of both sides: texts and videos or images, or rows of other kinds."""
-    if modalities in (MODALITIES, IMAGES):
-        return f"{modalities[0]}s", f"{modalities[1]}s"
-    one, other = (f"{name} rows" for name in modalities)
-    return one, other
 
 
 def _score(

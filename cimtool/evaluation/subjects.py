@@ -14,7 +14,7 @@ from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.base import raw_heads
-from cimtool.ir.program import MODALITIES, Program
+from cimtool.ir.program import Program
 from cimtool.ir.source import L2Normalize
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import (
@@ -24,9 +24,10 @@ from cimtool.loading.embeddings import (
     read_data,
     require_rivals,
 )
-from cimtool.loading.model import Modalities, check_modalities
+from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource
+from cimtool.reference.modality_names import Modalities
 from cimtool.verification.baselines import without_cosine
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     require_rivals(data)
     text, video = data.text.shape[1], data.video.shape[1]
     if text != video:
-        one, other = data.modalities or MODALITIES
+        one, other = data.called
         raise CimError(
             f"{data.file}: {one} rows have {text} numbers and {other} rows {video}, so raw "
             "embeddings cannot be compared; expected equal widths, or a checkpoint or bundle to "

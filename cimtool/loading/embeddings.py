@@ -36,10 +36,11 @@ from cimtool.loading.item_arrays import (
     require_right,
     right_videos,
 )
-from cimtool.loading.model import Modalities, ModelCard
+from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons, Judgements
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 UNIT_TOLERANCE = 1e-3
@@ -72,7 +73,7 @@ class Embeddings:
     judged: Judgements | None = None
     compared: Comparisons | None = None
     modalities: Modalities | None = None
-    called: Modalities = MODALITIES
+    called: Modalities = TEXT_VIDEO
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, texts; their rows where the data have none."""
@@ -83,6 +84,11 @@ class Embeddings:
     def named(self, modality: str) -> str | None:
         """The name of the array of a modality's ids; None where the data have none."""
         return self.known_ids[modality][0] if modality in self.known_ids else None
+
+    @property
+    def counted(self) -> str:
+        """The numbers of items, in words: `1,500 texts and 300 images`."""
+        return sizes_text((len(self.text), len(self.video)), self.called)
 
     @property
     def digest(self) -> str:
@@ -312,10 +318,10 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
 
 def require_rivals(embeddings: Embeddings) -> None:
     """Raise CimError where a modality has fewer than two rows, so that nothing can be ranked."""
-    for modality in MODALITIES:
+    for modality, name in zip(MODALITIES, embeddings.called, strict=True):
         if len(getattr(embeddings, modality)) < 2:
             raise CimError(
-                f"{embeddings.file}: {modality} has 1 row; expected at least 2, for one row alone "
+                f"{embeddings.file}: {name} has 1 row; expected at least 2, for one row alone "
                 "ranks nothing"
             )
 

@@ -39,6 +39,7 @@ from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.classes import Classes
+from cimtool.reference.modality_names import item_names
 from cimtool.reference.surrogate import Polynomial, terms
 
 MANIFEST, LEDGER = "manifest.json", "ledger.json"
@@ -255,10 +256,11 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
 
 def describe_embeddings(embeddings: Embeddings) -> Facts:
     """Shapes, norms, the videos that belong to texts, and the classes where known."""
+    text, video = embeddings.called
     return {
         "kind": "embeddings",
-        "text": {"shape": list(embeddings.text.shape), **_rows(embeddings.text)},
-        "video": {"shape": list(embeddings.video.shape), **_rows(embeddings.video)},
+        text: {"shape": list(embeddings.text.shape), **_rows(embeddings.text)},
+        video: {"shape": list(embeddings.video.shape), **_rows(embeddings.video)},
         "pairs": _pairs(embeddings),
         **_classes(embeddings.labels),
     }
@@ -279,10 +281,12 @@ def _pairs(embeddings: Embeddings) -> str:
     if embeddings.alone:
         return f"{texts} items of one modality"
     if right is None:
-        return f"not known for {texts} texts and {videos} videos (text_to_video is missing)"
+        key = "_to_".join(embeddings.called)
+        return f"not known for {embeddings.counted} ({key} is missing)"
     if texts == videos and np.array_equal(right, np.arange(texts)):
         return "row i to row i"
-    return f"{texts} texts to {len(np.unique(right))} of {videos} videos"
+    first, second = item_names(embeddings.called)
+    return f"{texts:,} {first} to {len(np.unique(right)):,} of {videos:,} {second}"
 
 
 def _rows(rows: Array) -> Facts:

@@ -19,6 +19,7 @@ from cimtool.loading.onnx_rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
@@ -28,10 +29,6 @@ MODALITIES_KEY = "modalities"
 
 RUN_STEMS = ("model", "last")
 """Names of the checkpoints of a training run, whatever it trained."""
-
-
-Modalities = tuple[str, str]
-"""Names of the arrays that are taken as text and as video."""
 
 
 def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
@@ -53,7 +50,7 @@ class ModelCard:
     None where not known. `unit_rows` says that embeddings, as wide as the widths say, are expected
     at unit norm; `dimension` is the extent d of mu and s. `warnings` are what a reader of the
     figures should know of how the model was trained. `modalities` are the names of the arrays that
-    are its text and video, None for these two.
+    are its text and video, None for these two; `called` are those by which tables name them.
     """
 
     name: str
@@ -68,6 +65,7 @@ class ModelCard:
     dimension: int
     warnings: tuple[str, ...]
     modalities: Modalities | None = field(default=None, kw_only=True)
+    called: Modalities = field(default=TEXT_VIDEO, kw_only=True)
 
     @property
     def card(self) -> ModelCard:
@@ -79,13 +77,15 @@ class ModelCard:
         values = {**vars(self.card), "head": self.head.to_json()}
         if self.modalities is None:
             del values["modalities"]
+        if self.called == TEXT_VIDEO:
+            del values["called"]
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned; TypeError or ValueError for anything else."""
         head = Head.from_json(values["head"], "head")
-        tuples = {k: tuple(values[k]) for k in ("warnings", "modalities") if k in values}
+        tuples = {k: tuple(values[k]) for k in ("warnings", "modalities", "called") if k in values}
         return made_of(ModelCard, {**values, "head": head, **tuples})
 
 

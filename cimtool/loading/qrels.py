@@ -16,8 +16,8 @@ from cimtool.loading.embeddings import (
     File,
     embeddings_in,
 )
-from cimtool.loading.model import Modalities
 from cimtool.reference.judgements import Judgements
+from cimtool.reference.modality_names import Modalities
 
 COLUMNS = "query 0 item grade"
 

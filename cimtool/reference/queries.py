@@ -24,9 +24,9 @@ from cimtool.reference.bootstrap import (
     resamples,
 )
 from cimtool.reference.metrics import ReferenceScores
+from cimtool.reference.modality_names import way_names
 
-WAY_NAMES = {"text_to_video": "text to video", "video_to_text": "video to text"}
-WAYS = tuple(WAY_NAMES)
+WAYS = tuple(way_names())
 RECALLS = (1, 5, 10)
 Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""

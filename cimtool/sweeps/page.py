@@ -17,6 +17,7 @@ from cimtool.sweeps.render import (
     cost_text,
     failures,
     points_table,
+    sizes_of,
     values_text,
 )
 from cimtool.sweeps.results import Sweep
@@ -37,6 +38,7 @@ def pareto_page(sweep: Sweep) -> str:
         title=f"Sweep of {sweep.model}",
         sweep=sweep,
         done=len(sweep.points) - sweep.failed,
+        sizes=sizes_of(sweep),
         targets=dict.fromkeys(point.base for point in sweep.points),
         grid=list(map(str, sweep.grid)),
         settings=_shared_settings(sweep),

@@ -10,7 +10,8 @@ from typing import Any
 from cimtool.base.grids import Value, value_text
 from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RANKINGS, WAY_NAMES, RankingMetric, led
+from cimtool.reference.modality_names import sizes_text, way_names
+from cimtool.reference.queries import RANKINGS, RankingMetric, led
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,
@@ -56,8 +57,15 @@ def sweep_text(found: Sweep) -> str:
         notes=points.footnotes,
         costs=found.costs.values(),
         failures=failures(found),
+        sizes=sizes_of(found),
         budget=[] if found.chosen is None else budget_lines(found, found.chosen),
     )
+
+
+def sizes_of(found: Sweep) -> str:
+    """The items of both sides that the points are measured on."""
+    data = found.data
+    return sizes_text((data["texts"], data["videos"]), data["modalities"], "x")
 
 
 def failures(found: Sweep) -> list[str]:
@@ -110,12 +118,11 @@ def yield_notes(found: Sweep) -> list[str]:
     dies = found.dies
     if dies is None or not any(found.yields):
         return []
-    data = found.data
     return [
         f"yield: the share of {counted(dies.trials, 'die')} of seed {dies.seed} with "
         f"{held_text(found.limits)} against {found.reference}, each by its own figure on "
-        f"{data['texts']:,} texts x {data['videos']:,} videos; its interval (95%, Clopper and "
-        "Pearson) is over dies; on other pairs dies in doubt, whose own interval over queries "
+        f"{sizes_of(found)}; its interval (95%, Clopper and Pearson) "
+        "is over dies; on other pairs dies in doubt, whose own interval over queries "
         "holds a limit, may fall on its other side",
         *difference_sentences(found.yield_differences),
     ]
@@ -239,7 +246,7 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
         Column("top-1 loss", share, top1),
         *(
             Column(f"{lead.label}, %\n{way}", percent, f"{lead.help}; 95% interval")
-            for way in WAY_NAMES.values()
+            for way in way_names(found.data["modalities"]).values()
         ),
         *(
             Column(

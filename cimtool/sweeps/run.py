@@ -127,11 +127,12 @@ def sweep(
             evaluator = PointEvaluator.of(models, rows, evaluated, scores, dies)
             done |= _computed(compute, evaluator, left, folder, say)
         texts, videos = len(evaluated.text), len(evaluated.video)
+        names = {"file": evaluated.file, "modalities": evaluated.called}
         counted = {"by_class": evaluated.truth.by_class, "queries": scores.own.counts}
         beside = scores.baselines(known.heads)
         found = Sweep(
             model=known.first.name,
-            data={"file": evaluated.file, "texts": texts, "videos": videos, **counted},
+            data={**names, "texts": texts, "videos": videos, **counted},
             reference=name,
             baselines={name: scores.metrics(one) for name, one in beside.items()},
             baseline_intervals=dict(zip(beside, scores.intervals(*beside.values()), strict=True)),

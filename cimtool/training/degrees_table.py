@@ -7,7 +7,8 @@ from typing import Any
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
-from cimtool.reference.queries import WAY_NAMES
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.queries import WAYS
 from cimtool.report.formats import ENERGIES, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
@@ -38,8 +39,8 @@ def _values(one: ComparedForm, d: int | None) -> dict[str, Any]:
         "rmse": _change(one.rmse),
         "worst": one.worst,
         "less_best": _change(one.less_best),
-        **{f"r1_{way}": _change(one.recall.get(way)) for way in WAY_NAMES},
-        **{f"r1_{way}_less_best": _change(one.recall_less_best.get(way)) for way in WAY_NAMES},
+        **{f"r1_{way}": _change(one.recall.get(way)) for way in WAYS},
+        **{f"r1_{way}_less_best": _change(one.recall_less_best.get(way)) for way in WAYS},
         "products": None if cost is None else cost.products,
         "features": None if cost is None else cost.features,
         "other_multiplications": None if cost is None else cost.multiplications,
@@ -89,7 +90,7 @@ def degree_table(found: FormComparison, chosen: Form) -> Table:
 
 
 def _ways(found: FormComparison) -> Mapping[str, str]:
-    return WAY_NAMES if any(one.recall for one in found.candidates) else {}
+    return way_names() if any(one.recall for one in found.candidates) else {}
 
 
 def _row(one: ComparedForm, found: FormComparison) -> list[Content]:
@@ -148,10 +149,11 @@ def raw_sentence(found: FormComparison) -> str | None:
     if more.high < 0:
         return None
     how = "BETTER" if more.low > 0 else "as well, as far as these queries tell"
+    recall = f"R@1 {way_names()[way]} {percent(raw.recall[way].value)}%"
     return (
-        f"Raw embeddings retrieve {how}: R@1 {WAY_NAMES[way]} {percent(raw.recall[way].value)}% by "
-        f"their cosine, {percent(best.recall[way].value)}% by {best.name}, {percent(more.value)} "
-        f"points less ({percent(more.low)} to {percent(more.high)})."
+        f"Raw embeddings retrieve {how}: {recall} by their cosine, "
+        f"{percent(best.recall[way].value)}% by {best.name}, {percent(more.value)} points less "
+        f"({percent(more.low)} to {percent(more.high)})."
     )
 
 

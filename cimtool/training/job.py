@@ -27,11 +27,12 @@ from cimtool.loading.embeddings import (
     with_unit_rows,
 )
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.model import MODALITIES_KEY, Modalities, check_modalities, modalities_of
+from cimtool.loading.model import MODALITIES_KEY, check_modalities, modalities_of
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.simulation.torch_device import device_of
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
@@ -186,7 +187,8 @@ class TrainingJob:
     """A model, a loss and their data; the plain `settings` decide every byte of the result.
 
     `test` are rows, as they were given, that are set aside: nothing in the run sees them. `files`
-    names what `settings` holds a digest of: data, validation, poly and start.
+    names what `settings` holds a digest of: data, validation, poly and start; `called` names
+    both sides.
     """
 
     model: ProjectorModel
@@ -202,6 +204,7 @@ class TrainingJob:
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
     test: Embeddings | None = None
+    called: Modalities = TEXT_VIDEO
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -332,7 +335,7 @@ def make_job(
         )
     return TrainingJob(
         model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
-        files, tuple(remarks), test,
+        files, tuple(remarks), test, given_rows.called,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cimtool.reference.queries import WAY_NAMES
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import NumberFormat, counted, four_digits, whole
 from cimtool.report.page import render
@@ -17,12 +17,6 @@ from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalE
 from cimtool.training.trainer import PAGE, Run
 
 PACKAGE = "cimtool.training"
-
-TITLES = {
-    f"{name}_{way}": f"{title} {said}"
-    for way, said in WAY_NAMES.items()
-    for name, title in MEASURES.items()
-}
 
 MeasuredColumn = tuple[Column, Sequence[float | None]]
 """A column of the table of epochs, and its value for each of them."""
@@ -44,6 +38,7 @@ def retrieval_page(
     history: Sequence[RetrievalEpoch],
     stopped: str | None,
     raw: Mapping[str, float] | None = None,
+    called: Modalities = TEXT_VIDEO,
 ) -> str:
     """The page of trained projectors as one HTML document; `raw` are the figures of raw rows."""
     trained = history[1:]
@@ -59,7 +54,12 @@ def retrieval_page(
         held_losses = [Points("held-out loss", [(e.number, e.held["loss"]) for e in history])]
     percent = "{:.1%}".format
     watched = history[-1].watched
-    figures = {name: title for name, title in TITLES.items() if name in history[0].recalls}
+    figures = {
+        key: f"{title} {said}"
+        for way, said in way_names(called).items()
+        for name, title in MEASURES.items()
+        if (key := f"{name}_{way}") in history[0].recalls
+    }
     return run_page(
         settings,
         history,

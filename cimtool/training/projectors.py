@@ -276,7 +276,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
         """Recalls by epoch."""
         title = f"{self.job.model.name} trained by {self.job.loss.name}"
-        return retrieval_page(title, self.settings, history, stopped, self.raw)
+        return retrieval_page(title, self.settings, history, stopped, self.raw, self.job.called)
 
 
 def _built(model: ProjectorModel, text: int, video: int) -> TwoTower:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import WAY_NAMES, led
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.queries import led
 from cimtool.report.formats import NumberFormat, four_digits, percent
 from cimtool.report.page import render_text
 from cimtool.report.result import View, view
@@ -54,13 +55,13 @@ def step_table(found: Tuned) -> Table:
     Below them, on all queries, scores that no hardware has touched.
     """
     metrics = list(dict.fromkeys((*found.budget, "logit_rmse", "top1_agreement_loss")))
-    lead = led(found.by_class)[0]
+    lead, ways = led(found.by_class)[0], way_names(found.modalities)
     columns = (
         Column("tried"),
         Column(""),
         Column(found.cost, "{:,.0f}".format),
         *(Column(name, four_digits) for name in metrics),
-        *(Column(f"{lead.label}, %\n{WAY_NAMES[way]}", percent) for way in lead.keys),
+        *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
     )
     points: list[tuple[str, str, Mapping[CostName, float], Mapping[str, float]]] = [
         ("the highest bits", "kept", found.start_cost, found.start),

@@ -32,6 +32,7 @@ from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_o
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, check_metrics, within
+from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
@@ -105,6 +106,7 @@ class Tuned(Result):
     baselines: Mapping[str, Mapping[str, float]]
     baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
     by_class: bool
+    modalities: Modalities
     remarks: Remarks
     written: Path
     command: str | None
@@ -231,6 +233,7 @@ def tune(
         baselines={name: known.metrics(one) for name, one in beside.items()},
         baseline_intervals=dict(zip(beside, known.intervals(*beside.values()), strict=True)),
         by_class=evaluated.truth.by_class,
+        modalities=evaluated.called,
         remarks=remarks,
         written=written,
         command=_command(source, calibration, target, written),
@@ -410,9 +413,9 @@ def halves(data: Embeddings) -> tuple[Selection, Selection]:
         texts = np.flatnonzero(data.truth.text_to_video % 2 == first)
         if len(texts) < 2 or len(videos) < 2:
             raise CimError(
-                f"{data.file}: {len(data.text)} texts and {len(data.video)} videos leave a half, "
-                "every second video and its texts, with fewer than 2 queries; expected 2 of each "
-                "in both"
+                f"{data.file}: {data.counted} leave a half, every second {data.called[1]} and its "
+                f"{item_names(data.called)[0]}, with fewer than 2 queries; expected 2 of each in "
+                "both"
             )
         parts.append(Selection(texts, videos))
     return parts[0], parts[1]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cimtool.base.progress import Say
+from cimtool.base.progress import Countdown, Say
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.tuning.widths import LOWEST_BITS, BitAssignment, CostName, LayerCosts, Width
 
@@ -135,11 +135,11 @@ def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, flo
     Never below a share of the largest, so that a width that seems free is not lowered without end.
     """
     least = evaluate(start).metrics["logit_rmse"] ** 2
-    added = {}
+    added, countdown = {}, Countdown(say)
     for count, (width, bits) in enumerate(start.items(), 1):
         low = max(bits - PROBE_BITS, LOWEST_BITS)
-        say(f"probe {count} of {len(start)}: {width} = {low}")
         outcome = evaluate({**start, width: low})
+        countdown.tell(f"probe {count} of {len(start)}: {width} = {low}", count, len(start))
         error = outcome.metrics["logit_rmse"] ** 2 - least if outcome.error is None else 0.0
         added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
     floor = max(added.values()) / 2**20

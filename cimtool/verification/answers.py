@@ -9,13 +9,13 @@ from typing import Any
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import DriftLimit
-from cimtool.reference.queries import WAY_NAMES
+from cimtool.reference.modality_names import item_names, sizes_text, way_names
 from cimtool.report.formats import counted, percent, percent_range
 from cimtool.verification.bits import REFERENCE_ROWS
 from cimtool.verification.headline import equal_text
 from cimtool.verification.layers import worst_clipping
 from cimtool.verification.margins import SIGMAS
-from cimtool.verification.report import DataCard, Report
+from cimtool.verification.report import Report
 
 STATUSES = {
     "confirmed": "read in their source",
@@ -35,15 +35,18 @@ def measured_on(report: Report) -> str:
     """The data and the reference of the figures."""
     data = report.subject.data
     reference = report.drift.reference
-    found = f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
-    return "; ".join([found, *trained_clause(data)])
+    sizes = sizes_text((data.texts, data.videos), report.drift.modalities, "x")
+    found = f"{sizes} of {data.file}, against {reference}"
+    return "; ".join([found, *trained_clause(report)])
 
 
-def trained_clause(data: DataCard) -> list[str]:
+def trained_clause(report: Report) -> list[str]:
     """A clause on the rows that the model was trained on, where there are any."""
+    data = report.subject.data
     if data.trained is None or not (data.trained.texts or data.trained.videos):
         return []
-    rows = f"{data.trained.texts:,} of the texts and {data.trained.videos:,} of the videos"
+    texts, videos = item_names(report.drift.modalities)
+    rows = f"{data.trained.texts:,} of the {texts} and {data.trained.videos:,} of the {videos}"
     return [f"the model was trained on {rows}, so the figures say little of unseen rows"]
 
 
@@ -175,7 +178,7 @@ def floor_sentence(report: Report) -> str | None:
     if scatter.floor is not None:
         floor = scatter.floor
         said += (
-            f"; on {floor.texts} texts x {floor.videos} videos {floor.seeds} seeds are "
+            f"; on {floor.texts} x {floor.videos} pairs {floor.seeds} seeds are "
             f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g} from the exact score, with a top-1 "
             f"agreement of {floor.top1_agreement:.1%}"
         )
@@ -186,8 +189,9 @@ def floor_sentence(report: Report) -> str | None:
 
 def margin_sentences(report: Report) -> tuple[str, ...]:
     """The share of queries that the error cannot decide, both ways."""
+    ways = way_names(report.drift.modalities)
     return tuple(
-        f"{WAY_NAMES[one.way]}: the right item leads by more than {SIGMAS:g} sigma of the "
+        f"{ways[one.way]}: the right item leads by more than {SIGMAS:g} sigma of the "
         f"error in {one.leads:.1%} of the queries and trails by more in {one.trails:.1%}; the "
         f"error may decide {one.open:.1%}"
         for one in report.drift.margins

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAYS, Uncertainty
@@ -39,7 +38,7 @@ def without_cosine(data: Embeddings) -> str | None:
     text, video = data.text.shape[1], data.video.shape[1]
     if text == video:
         return None
-    one, other = data.modalities or MODALITIES
+    one, other = data.called
     return f"raw embeddings have no cosine: {one} rows have {text} numbers, {other} rows {video}"
 
 

@@ -14,7 +14,8 @@ from cimtool.ir.heads import Head
 from cimtool.loading.calibration_rows import SeenRows, without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
-from cimtool.reference.queries import WAY_NAMES, led
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.queries import led
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result, View, view
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
@@ -168,9 +169,10 @@ def _metrics(report: Report) -> dict[str, Content]:
         label = f"{metric.label} loss{', points' * metric.share}"
         form = percent if metric.share else four_digits
         found[label] = interval_cell(row.losses.get(metric.loss), form)
+    ways = way_names(report.drift.modalities)
     for metric in shares:
         for way, key in metric.keys.items():
-            label = metric.label if metric.of_means else f"{metric.label} {WAY_NAMES[way]}"
+            label = metric.label if metric.of_means else f"{metric.label} {ways[way]}"
             form = percent if metric.share else four_digits
             found[label] = interval_cell(row.with_interval(key), form)
             if raw is not None and metric is shares[0]:
@@ -184,7 +186,7 @@ def _first(found: BundleComparison) -> list[str]:
     for name, report in zip(found.names, found.reports, strict=True):
         sentences = report.headline.sentences
         own = [*report.warnings, *baseline_sentences(report.drift.baselines)]
-        own += trained_clause(report.subject.data)
+        own += trained_clause(report)
         own += [NOT_CHECKED] * (NOT_CHECKED in sentences)
         said += [f"{name}: {text}" for text in own]
     return said

@@ -106,7 +106,7 @@ class Earlier:
     ) -> Comparison:
         """The run of these findings beside the earlier one; CimError as `compare_runs`."""
         costs = costs_of(estimate_json(estimate, ""))
-        run = ThisRun(drift.queries, truth, drift.score, drift.reference, costs)
+        run = ThisRun(drift.queries, truth, drift.score, drift.reference, costs, drift.modalities)
         return compare_runs(run, self.run, self.tolerances, seed)
 
 

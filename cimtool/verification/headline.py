@@ -11,6 +11,7 @@ from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
+from cimtool.reference.modality_names import Modalities
 from cimtool.report.page import render_text
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow
@@ -184,7 +185,8 @@ class DriftFindings:
     `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
     the stage of its float score, the trained program before any pass; `scatter` is
     Monte Carlo's own, None where a and b are not known. With `by_class` classes or judgements say
-    what is right, and metrics of classes come first.
+    what is right, and metrics of classes come first. `modalities` are the names of both
+    sides in the data.
     """
 
     score: str
@@ -200,6 +202,7 @@ class DriftFindings:
     curves: tuple[RecallCurve, ...]
     pairs: PairSample
     queries: KeptRun
+    modalities: Modalities
 
     @property
     def shown(self) -> tuple[StageRow, ...]:
@@ -263,4 +266,5 @@ def find_drift(
         curves=recall_curves(ranked, truth.rivals),
         pairs=pair_sample(reference, runs.scores, truth, seed),
         queries=kept_run(runs.table),
+        modalities=data.called,
     )

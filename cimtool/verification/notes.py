@@ -12,6 +12,7 @@ from cimtool.deployment.programming import recall
 from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.score import statistics_note
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, sizes_text
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 from cimtool.verification.baselines import without_cosine
@@ -55,7 +56,7 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
         notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
         notes += filter(None, [without_cosine(data)])
-        notes += few_queries(*queries.counts.values())
+        notes += few_queries(*queries.counts.values(), called=data.called)
     notes += [*judged_by(data), *data.notes]
     return [*notes, *unused_labels(data, truth.by_class or data.alone)]
 
@@ -65,7 +66,7 @@ def warnings_of(
 ) -> tuple[str, ...]:
     """The warnings of a report; `faults` are those of the surrogate."""
     head, model = bundle.model.head, bundle.model
-    found = constant_score(head, runs.statistics, data) or all_equal(runs.scores)
+    found = constant_score(head, runs.statistics, data) or all_equal(runs.scores, data.called)
     found += [*model.warnings, *faults]
     if faults and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])
@@ -103,15 +104,17 @@ def _recall_note(shortlist: int, runs: StageRuns) -> str:
     )
 
 
-def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
+def all_equal(
+    scores: FloatArray, called: Modalities = TEXT_VIDEO, what: str = "compiled scores"
+) -> list[str]:
     """A sentence where scores [n, m] are constant, over all pairs or within queries.
 
-    Queries are texts, then videos; one with a single item to rank is not counted.
+    Queries are one side's items, then the other's; one with a single item to rank is not counted.
     """
     if scores.size > 1 and np.ptp(scores) == 0:
         return [f"the {what} are constant: every pair gets the same score"]
     found = []
-    for axis, queries in ((1, "texts"), (0, "videos")):
+    for axis, queries in zip((1, 0), item_names(called), strict=True):
         share = float(np.mean(np.ptp(scores, axis=axis) == 0))
         if scores.shape[axis] > 1 and share > MOST:
             found.append(
@@ -121,11 +124,9 @@ def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
     return found
 
 
-def few_queries(
-    texts: int, videos: int, *, names: tuple[str, str] = ("texts", "videos")
-) -> list[str]:
-    """A sentence where so few texts or videos are queries that R@1 means little."""
-    fewest, which = min(zip((texts, videos), names, strict=True))
+def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> list[str]:
+    """A sentence where so few items of a side are queries that R@1 means little."""
+    fewest, which = min(zip((texts, videos), item_names(called), strict=True))
     if fewest >= FEW_QUERIES:
         return []
     return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]
@@ -136,10 +137,10 @@ def judged_by(data: Embeddings) -> list[str]:
     judged = data.judged
     if judged is None:
         return []
-    texts, videos = (len(np.unique(one)) for one in (judged.text, judged.video))
+    sizes = len(np.unique(judged.text)), len(np.unique(judged.video))
     return [
-        f"right is what {judged.file} grades above 0, {len(judged.grade):,} pairs of {texts:,} "
-        f"texts and {videos:,} videos; grades are the gains of nDCG"
+        f"right is what {judged.file} grades above 0, {len(judged.grade):,} pairs of "
+        f"{sizes_text(sizes, data.called)}; grades are the gains of nDCG"
     ]
 
 
@@ -147,6 +148,8 @@ def unused_labels(data: Embeddings, used: bool) -> list[str]:
     """A sentence where labels are known and not `used`."""
     if data.labels is None or used:
         return []
+    texts, _ = item_names(data.called)
     return [
-        "labels are not used: texts of one video have different ones, so mAP and nDCG go by pairs"
+        f"labels are not used: {texts} of one {data.called[1]} have different ones, so mAP and "
+        "nDCG go by pairs"
     ]

@@ -10,9 +10,9 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.json_files import significant, six_digits
 from cimtool.base.typed_fields import fits
 from cimtool.reference.bootstrap import Change, Samples
+from cimtool.reference.modality_names import Modalities, way_names
 from cimtool.reference.queries import (
     RANKINGS,
-    WAY_NAMES,
     Metrics,
     Queries,
     RankingMetric,
@@ -189,13 +189,14 @@ def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class ThisRun:
-    """The side of a comparison that is new: queries, what is right, the score, its reference."""
+    """The new side of a comparison: queries, what is right, score, reference, costs, and names."""
 
     kept: KeptRun
     truth: Truth
     score: str
     reference: str
     costs: Mapping[str, float | None]
+    called: Modalities
 
 
 def compare_runs(
@@ -218,14 +219,16 @@ def compare_runs(
     told = dict.fromkeys((lead, RANKINGS[0], *(one for one in RANKINGS if one.loss in tolerances)))
     needed = (*dict.fromkeys(metric.of for metric in told), *COMPARED)
     now, past = now.only(needed), past.only(needed)
-    kinds = [*(kind for metric in told for kind in _kinds(metric)), *OF_REFERENCE]
+    kinds = [*(kind for metric in told for kind in _kinds(metric, run.called)), *OF_REFERENCE]
     allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
     if alike:
         allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
     figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
     if not figures:
         raise CimError(f"{before.file}: has no figure in common with this run: {'; '.join(notes)}")
-    references = [replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead)]
+    references = [
+        replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead, run.called)
+    ]
     figures += _paired(own, its, references, {}, run.truth, seed)
     costs = tuple(
         CostChange(label, unit, run.costs[label], before.costs[label]) for label, unit, _ in COSTS
@@ -251,12 +254,13 @@ def _unlike(run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float]) -
     return f"logit RMSE and top-1 agreement are not compared: they are {told}"
 
 
-def _kinds(metric: RankingMetric) -> list[FigureKind]:
+def _kinds(metric: RankingMetric, called: Modalities) -> list[FigureKind]:
     """A metric of rankings in each of its ways."""
+    ways = way_names(called)
     return [
         FigureKind(
             name,
-            metric.label if metric.of_means else f"{metric.label} {WAY_NAMES[way]}",
+            metric.label if metric.of_means else f"{metric.label} {ways[way]}",
             metric.loss,
             metric.lower_is_better,
             metric.share,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from cimtool.reference.queries import WAY_NAMES, WAYS
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.queries import WAYS
 from cimtool.report import charts
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
@@ -26,9 +27,8 @@ def survival_chart(drift: DriftFindings) -> str:
         )
         for row in drift.survivors
     ]
-    return charts.whiskers(
-        shown, list(WAY_NAMES.values()), "R@1 and its interval, stage by stage", percent_tick
-    )
+    ways = list(way_names(drift.modalities).values())
+    return charts.whiskers(shown, ways, "R@1 and its interval, stage by stage", percent_tick)
 
 
 def budget_chart(drift: DriftFindings) -> str:
@@ -76,8 +76,9 @@ def recall_chart(drift: DriftFindings, way: str) -> str:
         )
         for one in found
     ]
-    label = f"R@1 {WAY_NAMES[way]} against the size of the gallery"
-    return charts.curves(lines, "items in the gallery", f"R@1, {WAY_NAMES[way]}", label)
+    said = way_names(drift.modalities)[way]
+    label = f"R@1 {said} against the size of the gallery"
+    return charts.curves(lines, "items in the gallery", f"R@1, {said}", label)
 
 
 def sensitivity_chart(found: Sensitivity, score: str) -> str:

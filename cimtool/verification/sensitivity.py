@@ -209,7 +209,7 @@ def _listed(model: _Model) -> Iterator[tuple[str, str, PartKind, int | None, fro
 def advice(found: Sensitivity, score: str = "logit") -> str:
     """Name the setting to change next, in a sentence; none where no part stands out."""
     worst = found.worst
-    measured = f"(from the lowered model, on {found.texts} texts x {found.videos} videos)"
+    measured = f"(from the lowered model, on {found.texts} x {found.videos} pairs)"
     if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
         return (
             f"no single part dominates the error: without what {_called(worst)} costs, the {score} "

@@ -9,7 +9,8 @@ from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import WAY_NAMES, led
+from cimtool.reference.modality_names import way_marks, way_names
+from cimtool.reference.queries import led
 from cimtool.report.formats import (
     NOT_KNOWN,
     NumberFormat,
@@ -38,7 +39,6 @@ from cimtool.verification.saturation import Domain, Saturation
 from cimtool.verification.sensitivity import Causes, Part
 
 CLIPPED = Column("clipped", fine_percent, unit="%")
-ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 
 def survival_table(drift: DriftFindings) -> Table:
@@ -53,7 +53,7 @@ def survival_table(drift: DriftFindings) -> Table:
             Column(
                 f"{metric.label}\n{name}", percent, f"{metric.help}; 95% interval", essential=first
             )
-            for name in WAY_NAMES.values()
+            for name in way_names(drift.modalities).values()
         ]
         columns.append(Column(f"{metric.label} loss,\npoints", percent, loss, essential=first))
     rows = []
@@ -136,7 +136,8 @@ ESSENTIAL = ("r1", "r10", "map")
 def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
     """Retrieval of every stage, with `intervals` where they are known."""
     columns = {}
-    for way, arrow in ARROWS.items():
+    marks, ways = way_marks(drift.modalities), way_names(drift.modalities)
+    for way, arrow in marks.items():
         for metric in led(drift.by_class):
             if way in metric.keys:
                 heading = f"{arrow}\n{metric.label}" if not metric.of_means else "cosine\ngap"
@@ -151,7 +152,8 @@ def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
         return interval_cell(row.with_interval(name), form) if intervals and form else row.get(name)
 
     rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
-    title = "Retrieval, shares in percent, t>v text to video, v>t video to text"
+    meaning = [f"{marks[way]} {said}" for way, said in ways.items() if marks[way] != said]
+    title = ", ".join(["Retrieval, shares in percent", *meaning])
     headings = (Column("stage"), *columns.values())
     return make_table(title, headings, rows, _styles(drift.shown, drift))
 
@@ -239,7 +241,7 @@ def sensitivity_table(causes: Causes) -> Table:
         (Column("all but this: top-1 %", percent), lambda one: one.left_float_top1),
     )
     return item_table(
-        f"Parts on {found.texts} texts x {found.videos} videos; all compiled: RMSE "
+        f"Parts on {found.texts} x {found.videos} pairs; all compiled: RMSE "
         f"{number(found.rmse)} from the lowered model",
         found.parts,
         columns,
@@ -256,9 +258,8 @@ def margin_table(drift: DriftFindings) -> Table:
         Column("open", percent, "within 3 sigma: the error may decide", unit="%"),
         Column("trails", percent, "by more than 3 sigma: lost before the error", unit="%"),
     )
-    rows = [
-        (WAY_NAMES[one.way], one.sigma, one.leads, one.open, one.trails) for one in drift.margins
-    ]
+    ways = way_names(drift.modalities)
+    rows = [(ways[one.way], one.sigma, one.leads, one.open, one.trails) for one in drift.margins]
     return make_table("The right item's lead in the reference", columns, rows)
 
 
@@ -267,7 +268,7 @@ def curve_table(drift: DriftFindings, way: str) -> Table:
     found = [one for one in drift.curves if one.way == way]
     stages = [Column(f"{one.stage}, R@{one.k}", percent) for one in found]
     rows = zip(found[0].sizes, *(one.recall for one in found), strict=True)
-    title = f"R@K {WAY_NAMES[way]} by gallery, in percent"
+    title = f"R@K {way_names(drift.modalities)[way]} by gallery, in percent"
     return make_table(title, [Column("gallery", whole), *stages], rows)
 
 
@@ -328,7 +329,7 @@ def earlier_table(found: Comparison) -> Table:
     rows: list[Sequence[Content]] = [_paired_cells(one) for one in found.figures]
     rows += [_cost_cells(one) for one in found.costs]
     styles = ["cause" if one.failed else "" for one in found.figures] + [""] * len(found.costs)
-    paired = f"paired on {found.texts:,} texts and {found.videos:,} videos"
+    paired = f"paired on the queries of {found.texts:,} x {found.videos:,} pairs"
     title = f"Beside {found.bundle} of {found.file}, {paired}"
     return make_table(title, columns, rows, styles, found.notes, sortable=False)
 

@@ -45,7 +45,7 @@ def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
     axes = read_grid({"weight_bits": list(range(4, 4 + len(outcomes)))})
     values: dict[str, Any] = {
         "model": "<model>",
-        "data": {"file": "eval.npz", "texts": 40, "videos": 30},
+        "data": {"file": "eval.npz", "texts": 40, "videos": 30, "modalities": ("text", "video")},
         "reference": "exact",
         "baselines": {},
         "baseline_intervals": {},

@@ -35,7 +35,7 @@ def swept(made: Callable[..., Outcome]) -> Sweep:
         outcomes.append(replace(made(0.1, **known), dies=(dies,)))
     return Sweep(
         model="m",
-        data={"file": "eval.npz", "texts": 40, "videos": 30},
+        data={"file": "eval.npz", "texts": 40, "videos": 30, "modalities": ("text", "video")},
         reference="exact",
         baselines={},
         baseline_intervals={},

@@ -10,6 +10,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import ReferenceScores, on_grid
+from cimtool.reference.modality_names import TEXT_VIDEO
 from cimtool.reference.queries import Queries, compared
 from cimtool.reference.truth import Truth, retrieved, truth_of
 from cimtool.verification import kept
@@ -56,7 +57,7 @@ def beside(
     **changed: str,
 ) -> Comparison:
     nothing = KeptQueries({}, {})
-    run = ThisRun(KeptRun(kept_of(now), nothing), truth, "logit", "exact", COSTLESS)
+    run = ThisRun(KeptRun(kept_of(now), nothing), truth, "logit", "exact", COSTLESS, TEXT_VIDEO)
     earlier = EarlierRun("r.json", "b", "t", "d", "logit", "exact", before, Queries(), COSTLESS)
     return compare_runs(run, replace(earlier, **changed), tolerances or {}, seed=0)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cimtool.base.grids import value_text
 from cimtool.reference.metrics import RAW
-from cimtool.reference.queries import WAY_NAMES, WAYS
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.queries import WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.page import render
 from cimtool.report.result import View, view
@@ -46,7 +47,7 @@ def _picture(found: TrainingGrid) -> str:
         for row in rows
     ]
     label = f"{found.lead} of {len(found.rows)} rows, each way with its interval"
-    return whiskers(drawn, list(WAY_NAMES.values()), label, percent_tick)
+    return whiskers(drawn, list(way_names(found.modalities).values()), label, percent_tick)
 
 
 def _label(found: TrainingGrid, row: TrainingRow) -> str:

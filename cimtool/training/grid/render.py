@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from cimtool.base.grids import value_text
 from cimtool.reference.bootstrap import RESAMPLES, Change
 from cimtool.reference.metrics import RAW
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, WAYS
+from cimtool.reference.modality_names import sizes_text, way_names
+from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS
 from cimtool.report.formats import counted, four_digits, number, percent, whole
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -137,8 +138,7 @@ def _price(found: TrainingGrid, row: TrainingRow, best: TrainingRow) -> str:
 
 def notes(found: TrainingGrid) -> list[str]:
     """Sentences on the intervals, and on the pairs that the figures are of."""
-    texts, videos = found.queries["texts"], found.queries["videos"]
-    of = f"{texts:,} texts and {videos:,} videos"
+    of = sizes_text((found.queries["texts"], found.queries["videos"]), found.modalities)
     if found.set_aside:
         said = [f"Figures are of {of} that were set aside: no training saw them."]
     else:
@@ -211,7 +211,7 @@ def _columns(found: TrainingGrid) -> list[Column]:
     shares = {
         f"{name}_{way}": Column(f"{title}\n{said}", percent, unit="%")
         for name, title in MEASURES.items()
-        for way, said in WAY_NAMES.items()
+        for way, said in way_names(found.modalities).items()
     }
     gap = RANKINGS_BY_KEY["cosine_gap"]
     others = {"cosine_gap": Column(gap.label, number, gap.help, essential=False)}

@@ -15,6 +15,7 @@ from cimtool import __version__
 from cimtool.base.arrays import FloatArray
 from cimtool.base.grids import GridKey, Value
 from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
+from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, Queries, metrics
 from cimtool.reference.students import students
 from cimtool.report.result import Result
@@ -70,7 +71,8 @@ class TrainingGrid(Result):
 
     `rows` are those of points that did not all fail, `best` the number of one of them, `raw` the
     row of the embeddings as they are. `by_class` says that mAP leads, and not R@1. The figures are
-    of pairs that were `set_aside`, or else of those that chose the best epochs.
+    of pairs that were `set_aside`, or else of those that chose the best epochs. `modalities`
+    are the names of both sides.
     """
 
     data: str
@@ -83,6 +85,7 @@ class TrainingGrid(Result):
     by_class: bool
     set_aside: bool
     queries: Mapping[str, int]
+    modalities: Modalities
     resumed: int
     written: Sequence[Path] = ()
 
@@ -121,6 +124,7 @@ class TrainingGrid(Result):
             "common": dict(self.common),
             "set_aside": self.set_aside,
             "queries": dict(self.queries),
+            "modalities": list(self.modalities),
             "resamples": RESAMPLES,
             "lead": self.lead,
             "points": [_point_json(index, one) for index, one in enumerate(self.points)],

@@ -89,6 +89,7 @@ def train_points(
             by_class=by_class,
             set_aside=bool(common.get("test")),
             queries={"texts": first.texts, "videos": first.truth.videos},
+            modalities=rows.called,
             resumed=resumed,
         )
         files = found_grid.files() | {PAGE: grid_page(found_grid).encode()}

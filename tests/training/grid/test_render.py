@@ -42,6 +42,7 @@ def grid(*behind: Change, raw: Change) -> TrainingGrid:
         by_class=False,
         set_aside=False,
         queries={"texts": 20, "videos": 20},
+        modalities=("text", "video"),
         resumed=0,
     )
 

@@ -1,0 +1,39 @@
+"""Words for the two modalities, as a user's data name them: text and video, text and image."""
+
+from __future__ import annotations
+
+Modalities = tuple[str, str]
+"""Names of the arrays that are taken as text and as video."""
+
+TEXT_VIDEO: Modalities = ("text", "video")
+
+COUNTED = ("text", "video", "image")
+"""Names that stand for one item each, so that several take an s."""
+
+
+def way_names(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
+    """Both ways of retrieval by the keys of WAYS, in words: `text to image`, `image to text`."""
+    first, second = called
+    return {"text_to_video": f"{first} to {second}", "video_to_text": f"{second} to {first}"}
+
+
+def way_marks(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
+    """The same in short, `t>i` and `i>t`; in words where both names have one initial."""
+    first, second = called
+    if first[0] == second[0]:
+        return way_names(called)
+    marks = f"{first[0]}>{second[0]}", f"{second[0]}>{first[0]}"
+    return dict(zip(way_names(called), marks, strict=True))
+
+
+def item_names(called: Modalities = TEXT_VIDEO) -> tuple[str, str]:
+    """The words for items of both sides: texts and videos or images, or rows of other kinds."""
+    first, second = (f"{name}s" if name in COUNTED else f"{name} rows" for name in called)
+    return first, second
+
+
+def sizes_text(sizes: tuple[int, int], called: Modalities = TEXT_VIDEO, sign: str = "and") -> str:
+    """Numbers of items of both sides: `1,500 texts and 300 images`."""
+    return f" {sign} ".join(
+        f"{size:,} {name}" for size, name in zip(sizes, item_names(called), strict=True)
+    )

@@ -1,0 +1,14 @@
+"""Words for modalities."""
+
+from __future__ import annotations
+
+from cimtool.reference.modality_names import item_names, sizes_text, way_marks, way_names
+
+
+def test_words() -> None:
+    assert way_names(("text", "image"))["video_to_text"] == "image to text"
+    assert way_marks(("text", "image")) == {"text_to_video": "t>i", "video_to_text": "i>t"}
+    assert way_marks(("text", "title"))["text_to_video"] == "text to title"
+    assert item_names(("text", "image")) == ("texts", "images")
+    assert item_names(("audio", "text")) == ("audio rows", "texts")
+    assert sizes_text((1500, 3), ("text", "image"), "x") == "1,500 texts x 3 images"
