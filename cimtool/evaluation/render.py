@@ -7,6 +7,7 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, led
 from cimtool.report.charts import Whisker, whiskers
+from cimtool.report.formats import number
 from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -110,7 +111,7 @@ def _cell(value: Change, name: str, sign: str) -> Cell:
 
 def _number(value: float, name: str, sign: str) -> str:
     if name == ERROR:
-        return f"{value:.4f}"
+        return number(value)
     metric = RANKINGS_BY_KEY[name]
     digits, scale = 4 if metric.of_means else 1, 100 if metric.share else 1
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
