@@ -262,7 +262,7 @@ class ReferenceScores:
         def rank(rows: slice) -> None:
             found[rows] = _centred_ranks(self.scores[rows])
 
-        map_rows(rank, len(found), RANKED // found.shape[1])
+        map_rows(rank, len(found), RANKED // self.scores.shape[1])
         return found
 
     def squares(self, scores: Array) -> FloatArray:

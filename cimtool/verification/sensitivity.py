@@ -145,9 +145,7 @@ def sensitivity(
         for key in sorted(LAYER_SETTINGS)
         if (setting := f"{worst.part}.{key}") in everything
     )
-    return Sensitivity(
-        len(text), len(video), *whole, tuple(parts), worst.part, settings
-    )
+    return Sensitivity(len(text), len(video), *whole, tuple(parts), worst.part, settings)
 
 
 def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:
