@@ -72,7 +72,7 @@ class TrainedValues:
         """Means and variances of a subject's rows in its trained program."""
         features = self.features(subject)
         if self._gaussians is None:
-            self._gaussians = gaussians(Simulator(subject.trained), features, subject.data)
+            self._gaussians = gaussians(features)
         return self._gaussians
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from cimtool.base.arrays import BoolArray, IntArray
+from cimtool.base.arrays import BoolArray, IntArray, narrow
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
 from cimtool.base.toml_files import name_of
@@ -144,7 +144,7 @@ class Offset(WeightCode, name="offset"):
         return 1 << self.bits - 1
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
-        lifted = weight + (1 << self.bits - 1)
+        lifted = narrow(weight + (1 << self.bits - 1), (np.int32, np.int64))
         return tuple(self._slice(lifted >> k & self.cell_maximum, groups, k) for k in self.shifts)
 
     def _slice(self, digits: IntArray, groups: Sequence[slice], shift: int) -> Slice:

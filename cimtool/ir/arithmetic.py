@@ -81,15 +81,17 @@ def _whole_bounds(
     """The same of integers: in float64, whose products are fast, where all sums are exact there."""
     real = weight.astype(np.float64)
     size = np.abs(real)
-    spread, reach = np.stack([hi - lo, np.maximum(np.abs(lo), np.abs(hi))]).astype(float) @ size
+    # Without BLAS: its threads take longer to meet than so few products take.
+    ends = np.stack([hi - lo, np.maximum(np.abs(lo), np.abs(hi))]).astype(float)
+    spread, reach = np.einsum("ik,kn->in", ends, size)
     largest = (reach + np.abs(bias)).max(initial=0.0)
     if largest >= INT_LIMIT:
         raise RangeError
     if largest >= 1 << FLOAT_BITS - 2:
         return _bounds_by_sign(weight, bias, lo, hi)
-    total = (lo + hi).astype(float) @ real
-    ends = ((total + side).astype(np.int64) >> 1 for side in (-spread, spread))
-    least, most = (end + bias for end in ends)
+    total = np.einsum("k,kn->n", (lo + hi).astype(float), real)
+    halves = ((total + side).astype(np.int64) >> 1 for side in (-spread, spread))
+    least, most = (half + bias for half in halves)
     return least, most
 
 

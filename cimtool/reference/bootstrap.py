@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -17,8 +18,8 @@ from cimtool.base.arrays import Array, FloatArray, IntArray
 
 RESAMPLES = 1000
 LEVEL = 0.95
-BLOCK_COUNTS = 1 << 21
-"""Counts of queries that are held at a time."""
+BLOCK_COUNTS = 1 << 18
+"""Counts of queries that are held at a time: they stay in the cache while every metric is taken."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,17 @@ class QueryCounts:
         """The one sample in which every query occurs once: the data as they are."""
         return cls(np.ones((1, queries)))
 
+    @cached_property
+    def _sizes(self) -> FloatArray:
+        """Queries of each resample, [B]."""
+        found: FloatArray = self.counts.sum(axis=1)
+        return found
+
     def mean(self, values: Array) -> FloatArray:
         """Mean of `values` [n] in each resample, [B]; NaN where no query is left."""
         known = ~np.isnan(values)
         total = self.counts @ np.where(known, values, 0.0)
-        number = self.counts.sum(axis=1) if known.all() else self.counts @ known.astype(np.float64)
+        number = self._sizes if known.all() else self.counts @ known.astype(np.float64)
         found: FloatArray = np.divide(
             total, number, out=np.full(len(total), np.nan), where=number > 0
         )

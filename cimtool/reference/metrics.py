@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.compiled import jit_sums, map_rows
 from cimtool.base.errors import CimError
 from cimtool.reference.classes import Classes, alike, alike_counts, alike_sums
 from cimtool.reference.statistics import blocks
@@ -18,8 +19,8 @@ from cimtool.reference.statistics import blocks
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""
 
-RANKED = 1 << 20
-"""Scores that are ranked at a time, for a bounded memory."""
+RANKED = 1 << 18
+"""Scores that a thread ranks at a time, for a bounded memory."""
 
 
 def on_grid(scores: Array) -> FloatArray:
@@ -257,8 +258,11 @@ class ReferenceScores:
     def _ranks(self) -> Array:
         """Centred ranks, halves of integers below 2^24, which float32 holds exactly."""
         found = np.empty(self.scores.shape, np.float32)
-        for rows in blocks(len(self.scores), RANKED // self.scores.shape[1]):
+
+        def rank(rows: slice) -> None:
             found[rows] = _centred_ranks(self.scores[rows])
+
+        map_rows(rank, len(found), RANKED // self.scores.shape[1])
         return found
 
     def squares(self, scores: Array) -> FloatArray:
@@ -283,19 +287,37 @@ class ReferenceScores:
 
         A row that is all ties in either has no order to compare and counts as 0.
         """
-        found = []
-        for rows in blocks(len(scores), RANKED // scores.shape[1]):
-            x, y = _centred_ranks(scores[rows]), self._ranks[rows].astype(np.float64)
+        reference = self._ranks
+
+        def correlate(rows: slice) -> FloatArray:
+            x, y = _centred_ranks(scores[rows]), reference[rows].astype(np.float64)
             norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
-            found.append(np.einsum("nm,nm->n", x, y) / np.where(norms > 0, norms, 1.0))
-        return np.concatenate(found)
+            found: FloatArray = np.einsum("nm,nm->n", x, y) / np.where(norms > 0, norms, 1.0)
+            return found
+
+        return np.concatenate(map_rows(correlate, len(scores), RANKED // scores.shape[1]))
 
 
 def _centred_ranks(rows: Array) -> FloatArray:
-    from scipy.stats import rankdata  # slow to load, and most commands rank nothing
-
-    centred: FloatArray = rankdata(rows, axis=1) - (rows.shape[1] + 1) / 2
+    """Ranks of each row [n, m] less their mean, ties at mean rank."""
+    centred = np.empty(rows.shape)
+    _place_ranks(rows, np.argsort(rows, axis=1), centred)
     return centred
+
+
+@jit_sums
+def _place_ranks(rows: Array, order: IntArray, centred: FloatArray) -> None:
+    """Write the centred rank of every value, by the `order` [n, m] that sorts each row."""
+    count = rows.shape[1]
+    for row in range(len(rows)):
+        first = 0
+        while first < count:
+            after = first + 1
+            while after < count and rows[row, order[row, after]] == rows[row, order[row, first]]:
+                after += 1
+            for place in range(first, after):
+                centred[row, order[row, place]] = 0.5 * (first + after - count)
+            first = after
 
 
 def top1_agreement(scores: Array, reference: Array, leave_one_out: bool = False) -> float:

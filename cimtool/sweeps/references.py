@@ -250,5 +250,4 @@ def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepRefe
 
 def trained_gaussians(model: Model, data: Embeddings) -> tuple[Gaussians, Gaussians]:
     """Means and variances of the evaluation rows by the trained model."""
-    trained = Simulator(model.program)
-    return gaussians(trained, trained_features(trained, data), data)
+    return gaussians(trained_features(Simulator(model.program), data))

@@ -20,7 +20,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from cimtool.base.arrays import Array, BoolArray
-from cimtool.base.compiled import thread_count
+from cimtool.base.compiled import side_by_side, thread_count
 from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
 from cimtool.training.demo_sources import DocumentedFunction, documented_functions
@@ -189,8 +189,9 @@ def write_embeddings(
         raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
     order = np.random.default_rng(SEED).permutation(len(pairs))
     shuffled = [pairs[i] for i in order]
-    text = _embedded([pair.text for pair in shuffled], width, eval_rows)
-    video = _embedded([pair.code for pair in shuffled], width, eval_rows)
+    sides = [[pair.text for pair in shuffled], [pair.code for pair in shuffled]]
+    # With a thread of BLAS each: many of its products here are too small for its own to pay.
+    text, video = side_by_side(lambda documents: _embedded(documents, width, eval_rows), sides)
     seen = _seen(text, eval_rows) | _seen(video, eval_rows)
     others = eval_rows + np.flatnonzero(~seen)
     for file, rows in (

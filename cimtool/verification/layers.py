@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.compiled import side_by_side
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
 from cimtool.hardware.placement import item_products
 from cimtool.hardware.stored import StoredWeights
@@ -95,10 +97,13 @@ def layer_findings(
     """
     lowered = stage_of(stages, LowerPass).program
     compiled = Simulator(stages[-1].program) if simulator is None else simulator
-    found: list[LayerFinding] = []
-    for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
-        found += _of_projector(lowered, compiled, modality, x[:rows])
-    return (*found, *_of_memory(compiled, data.text[:rows]))
+    embeddings = {"text": data.text[:rows], "video": data.video[:rows]}
+
+    def found(modality: str) -> list[LayerFinding]:
+        return list(_of_projector(lowered, compiled, modality, embeddings[modality]))
+
+    of_projectors = chain.from_iterable(side_by_side(found, MODALITIES))
+    return (*of_projectors, *_of_memory(compiled, embeddings["text"]))
 
 
 def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:

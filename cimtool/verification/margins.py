@@ -112,10 +112,22 @@ def recall_in(rank: Array, others: Array, counts: Array, size: int, k: int) -> f
     Of `others` wrong items `rank - 1` stand before the right one; how many of them are drawn is
     hypergeometric. Each such case counts `counts` times.
     """
-    from scipy.stats import hypergeom  # slow to load, and every command imports this
+    before = np.arange(k)[:, None]
+    behind = size - 1 - before
+    log_shares = _log_choose(rank - 1, before) + _log_choose(others - rank + 1, behind)
+    recalls = np.exp(log_shares - _log_choose(others, np.asarray(size - 1))).sum(axis=0)
+    return float(np.average(np.minimum(recalls, 1.0), weights=counts))
 
-    recalls = hypergeom.cdf(k - 1, others, rank - 1, size - 1)
-    return float(np.average(recalls, weights=counts))
+
+def _log_choose(n: Array, k: Array) -> FloatArray:
+    """The logarithm of the binomial coefficient, minus infinity where it is 0."""
+    from scipy.special import gammaln  # scipy.stats, which has the law, takes a second to load
+
+    possible = (k >= 0) & (k <= n)
+    taken, left = np.where(possible, k, 0), np.where(possible, n - k, 0)
+    logs = gammaln(n + 1.0) - gammaln(taken + 1.0) - gammaln(left + 1.0)
+    found: FloatArray = np.where(possible, logs, -np.inf)
+    return found
 
 
 @dataclass(frozen=True)

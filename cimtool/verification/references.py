@@ -186,12 +186,12 @@ def within_float64(data: Embeddings) -> Iterator[None]:
 
 
 def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features]:
-    """Features of both modalities' rows in the trained program.
+    """Features of both modalities' rows in the trained program, and `s` where one is summed alone.
 
     Raises CimError, naming the file, where a feature is not finite.
     """
     with within_float64(data):
-        found: dict[str, Features] = {m: trained.encode(m, getattr(data, m)) for m in MODALITIES}
+        found: dict[str, Features] = {m: _encoded(trained, m, getattr(data, m)) for m in MODALITIES}
     for modality, features in found.items():
         for name, values in features.items():
             if np.isnan(values).any():
@@ -212,32 +212,31 @@ def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features
 def reference_scores(
     references: References,
     model: ModelCard,
-    trained: Simulator,
     features: Mapping[str, Features],
     data: Embeddings,
     say: Say,
 ) -> TeacherScores | None:
-    """The references' scores of what the trained program makes of `data`, its `features`.
+    """The references' scores of `trained_features` of `data`.
 
     None where the head has no sampled score, or a or b is not known.
     """
     if not model.head.is_sampled or model.a is None or model.b is None:
         return None
-    return references.of(*gaussians(trained, features, data), model, say, data.alone)
+    return references.of(*gaussians(features), model, say, data.alone)
 
 
-def gaussians(
-    trained: Simulator, features: Mapping[str, Features], data: Embeddings
-) -> tuple[Gaussians, Gaussians]:
-    """Means and variances of texts and videos, by the `features` of their rows."""
-    text, video = (_gaussians(trained, m, features[m], getattr(data, m)) for m in MODALITIES)
+def gaussians(features: Mapping[str, Features]) -> tuple[Gaussians, Gaussians]:
+    """Means and variances of texts and videos, by the `trained_features` of their rows."""
+    text, video = (Gaussians(features[m]["mu"], features[m]["s"]) for m in MODALITIES)
     return text, video
 
 
-def _gaussians(trained: Simulator, modality: str, features: Features, rows: Array) -> Gaussians:
-    """Means and variances; a head that stores sums of s alone still encodes s on the way."""
-    if "s" in features:
-        return Gaussians(features["mu"], features["s"])
-    stores = getattr(trained.program, modality).operations(Store)
-    (summed,) = (name for name, op in stores.items() if op.role == "s_self")
-    return Gaussians(features["mu"], trained.values(modality, rows, [summed])[summed])
+def _encoded(trained: Simulator, modality: str, rows: Array) -> Features:
+    """Features in one pass; a head that stores sums of s alone still encodes s on the way."""
+    graph = getattr(trained.program, modality)
+    names = dict(graph.outputs)
+    summed = [name for name, op in graph.operations(Store).items() if op.role == "s_self"]
+    if "s" not in names and summed:
+        (names["s"],) = summed
+    values = trained.values(modality, rows, tuple(names.values()))
+    return {name: values[value] for name, value in names.items()}

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.compiled import side_by_side
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.arithmetic import Mvm, Store
@@ -131,19 +132,20 @@ def sensitivity(
         rmse = math.sqrt(float(np.square(logits - reference).mean()))
         return rmse, top1_agreement(logits, reference, data.alone)
 
-    parts = []
-    for graph, name, kind, bits, owned in _listed(model):
+    def part_of(listed: tuple[str, str, PartKind, int | None, frozenset[str]]) -> Part:
+        graph, name, kind, bits, owned = listed
         alone = measured(everything - owned)
-        parts.append(Part(name, kind, bits, *alone, *measured(owned), graph))
+        return Part(name, kind, bits, *alone, *measured(owned), graph)
+
+    whole = measured(frozenset())
+    parts = side_by_side(part_of, list(_listed(model)))
     worst = min(parts, key=lambda part: part.left_float_rmse)
     settings = tuple(
         LeftFloat(key, measured({setting})[0])
         for key in sorted(LAYER_SETTINGS)
         if (setting := f"{worst.part}.{key}") in everything
     )
-    return Sensitivity(
-        len(text), len(video), *measured(frozenset()), tuple(parts), worst.part, settings
-    )
+    return Sensitivity(len(text), len(video), *whole, tuple(parts), worst.part, settings)
 
 
 def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:

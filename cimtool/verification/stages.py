@@ -105,7 +105,7 @@ def run_float(
     head = model.head
     with within_float64(data):
         scores, statistics, some, ed = _score_with_statistics(trained, features, head)
-    known = reference_scores(references, model, trained, features, data, say)
+    known = reference_scores(references, model, features, data, say)
     means = real_means(program, features)
     table = _table(data.truth, references, known, head, means)
     if data.text.shape[1] == data.video.shape[1]:

@@ -108,9 +108,10 @@ def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
     packed = kernel.pack(layer)
 
     def run(x: Array) -> Array:
-        out = np.empty((len(x), columns), kind)
-        kernel.run(x, bounds, drive, epilogue, packed, out)
-        return out
+        # Inputs and outputs of one type: for each other pair all would be compiled once more.
+        out = np.empty((len(x), columns), np.int32)
+        kernel.run(x.astype(np.int32), bounds, drive, epilogue, packed, out)
+        return out.astype(kind, copy=False)
 
     return in_blocks(run)
 

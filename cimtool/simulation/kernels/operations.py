@@ -149,8 +149,7 @@ def _requantized(op: Requant, known: Type) -> Kernel:
     def requant(x: Array) -> Array:
         rows = np.ascontiguousarray(x.reshape(-1, x.shape[-1]))
         factors, shifts = (
-            np.ascontiguousarray(np.broadcast_to(part, rows.shape[1]), np.int64)
-            for part in (multiplier, shift)
+            np.array(np.broadcast_to(part, rows.shape[1]), np.int64) for part in (multiplier, shift)
         )
         out = np.empty(rows.shape, kind)
         _requant(rows, factors, shifts, op.lo, op.hi, out)

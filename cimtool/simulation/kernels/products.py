@@ -152,9 +152,9 @@ class PairProduct:
         bounds = np.array([(0, y.shape[1])], np.int64)
 
         def run(x: Array) -> Array:
-            out = np.empty((len(x), len(y)), kind)
-            dot.run(x, bounds, drive, epilogue, cells, out)
-            return out
+            out = np.empty((len(x), len(y)), np.int32)
+            dot.run(x.astype(np.int32), bounds, drive, epilogue, cells, out)
+            return out.astype(kind, copy=False)
 
         return in_blocks(run)
 
