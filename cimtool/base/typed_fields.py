@@ -20,9 +20,11 @@ Made = TypeVar("Made")
 def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
     """The dataclass `kind` of values by the names of its fields.
 
-    Raises TypeError for a value that is none of its field's type, for a name that is none, and for
-    a field that is left out and has no default.
+    Raises TypeError for values that are no table, for one that is none of its field's type, for a
+    name that is none, and for a field that is left out and has no default.
     """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{kind.__name__} cannot be a {type(values).__name__}")
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is no dataclass")
     hints = _hints(kind)

@@ -54,8 +54,10 @@ from folders import (
     sign_bundle,
     sign_gallery,
     sign_handoff,
+    sign_values,
     swept,
     trained,
+    trained_grid,
 )
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save as save_safetensors
@@ -86,7 +88,7 @@ from cimtool.hardware.noise.fit import fit_noise
 from cimtool.hardware.noise.spec import PRESETS, load_noise
 from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality
+from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality, unit_rows
 from cimtool.loading.handoff import HANDOFF
 from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
@@ -94,12 +96,18 @@ from cimtool.loading.model import read_towers
 from cimtool.loading.npy import map_npy
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
+from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels
+from cimtool.loading.source import ModelSource
+from cimtool.simulation.simulator import run_graph
 from cimtool.sweeps.folder import REFERENCES, SWEEP, SweepFolder
+from cimtool.training.grid.folder import POINT
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher_file import read_teacher
 from cimtool.training.trainer import BEST, LAST
+from cimtool.verification.earlier import Earlier, read_earlier
+from cimtool.verification.run import verify_bundle
 
 FOLDERS = 3
 """Rounds in which a door of a folder has one turn."""
@@ -176,7 +184,7 @@ def doors(bundle: Bundle, made: Folders) -> dict[str, Door]:
 
 
 def doors_of_models() -> dict[str, Door]:
-    """Checkpoints, ONNX files, layer maps, polynomials, and the outputs of `compile --check`."""
+    """Checkpoints, ONNX files, layer maps and polynomials."""
     state = {"text_proj.fc1.weight": torch.zeros(3, 3), "video_proj.fc1.weight": torch.ones(3, 3)}
     terms = {"degree": 1, "coeff": [-1.0, 0.5], "bias": 0.1, "a": 1.0, "b": 0.0, "K": 10}
     layer_map = b'[text]\nprefix = "t"\nfc1 = "a.0"\n[video]\nprefix = "v"\n'
@@ -212,7 +220,7 @@ def doors_of_models() -> dict[str, Door]:
 
 
 def doors_of_data(bundle: Bundle) -> dict[str, Door]:
-    """Embeddings, teachers, judgements, outputs to check, and what evaluates them."""
+    """Embeddings, teachers, judgements, and what evaluates them."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(5, 6)).astype(np.float32)
     ids = {"text_ids": np.array(list("abcde")), "video_ids": np.array(list("vwxyz"))}
@@ -357,8 +365,9 @@ def doors_of_bundles(bundle: Path, made: Folders) -> dict[str, Door]:
 
 
 def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
-    """Files of hand-offs and measured chips read back, and of runs and sweeps that go on."""
-    found = {
+    """Hand-offs and chips read back, what new work is compared with, and work that goes on."""
+    found = doors_of_comparisons(bundle, made)
+    found |= {
         f"hand-off: {name}": _in_folder(
             made.handoff, name, lambda file: inspect(folder_with(file, HANDOFF)), sign_handoff
         )
@@ -371,17 +380,55 @@ def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
     found[f"run: {LAST}"] = _in_folder(
         made.run, LAST, lambda file: trained(made.data, file.parent, resume=True)
     )
-    found[f"sweep: {SWEEP}"] = _in_folder(
-        made.sweep, SWEEP, lambda file: swept(made.run / BEST, made.data, file.parent)
+    point = next((made.grid / POINTS).iterdir()).name
+    found[f"grid: {POINT}"] = _in_folder(
+        made.grid,
+        f"{POINTS}/{point}/{POINT}",
+        lambda file: trained_grid(made.data, file.parents[2]),
+        sign_values,
     )
     truth = read_embeddings(made.data).truth
-    point = next((made.sweep / POINTS).iterdir()).name
-    for name, read in {
-        REFERENCES: lambda file: SweepFolder(file.parent).references("exact", truth),
-        f"{POINTS}/{point}": lambda file: SweepFolder(file.parents[1]).outcomes([file.stem]),
-    }.items():
-        found[f"sweep: {Path(name).suffix}"] = _in_folder(made.sweep, name, read)
+    found["sweep: .safetensors"] = _in_folder(
+        made.sweep, REFERENCES, lambda file: SweepFolder(file.parent).references("exact", truth)
+    )
+    for name in (SWEEP, f"{POINTS}/{next((made.sweep / POINTS).iterdir()).name}"):
+        found[f"sweep: {name.split('/')[0]}"] = _in_folder(
+            made.sweep,
+            name,
+            lambda file: swept(made.run / BEST, made.data, folder_with(file, SWEEP)),
+        )
     return found
+
+
+def doors_of_comparisons(bundle: Bundle, made: Folders) -> dict[str, Door]:
+    """Outputs that a model is checked against, and the report of an earlier run."""
+    model, data = ModelSource(made.run / BEST, head="cosine").load(), read_embeddings(made.data)
+    rows = {"text": data.text, "video": data.video}
+    outputs = {}
+    for (side, given), tower in zip(rows.items(), model.towers, strict=True):
+        x = unit_rows(given, side) if model.unit_rows else given
+        outputs[f"{side}_mu"] = run_graph(tower, {"x": x.astype(np.float64)})["mu"]
+    rng = np.random.default_rng(2)
+    pairs = {side: rng.normal(size=(8, 16)).astype(np.float32) for side in ("text", "video")}
+    asked = embeddings_of(pairs, "pairs.npz")
+    report = verify_bundle(bundle, asked)
+
+    def beside(file: Path) -> object:
+        earlier = Earlier(read_earlier(file), {})
+        earlier.check(asked)
+        return earlier.beside(report.drift, report.estimate, asked.truth, 0)
+
+    return {
+        "check outputs": Door(
+            "o.npz",
+            (npz_of(**rows, **outputs),),
+            lambda file: check_outputs(model, file),
+            (arrays_value,) * 3,
+        ),
+        "report.json": Door(
+            "report.json", (report.json_text().encode(),), beside, (json_value,) * 6
+        ),
+    }
 
 
 TEXT: tuple[Change, ...] = (text_value, text_value, text_value, text_line)
