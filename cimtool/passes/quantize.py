@@ -175,7 +175,7 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
     else:
         fmt = value_format(source.types[node.inputs[0]], op)
     if op.role == "input":
-        require_float32(fmt, f"calibration: {builder.name}")
+        require_float32(fmt, builder.name)
         return builder.add(node.name, Quantize(fmt.scale, fmt.lo, fmt.hi), inputs[0])
     value = requantize(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
     if op.role == "logit":

@@ -298,7 +298,7 @@ def test_a_signed_gallery_that_the_program_does_not_hold_is_refused(
     made: SimpleNamespace, tmp_path: Path, key: str
 ) -> None:
     value, sentence = FORGED[key]
-    folder = Path(shutil.copytree(made.in_memory.folder, tmp_path / "copy"))
+    folder = Path(shutil.copytree(made.in_memory.bundle.folder, tmp_path / "copy"))
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["gallery"][key] = value
     for name in ("shortlist.onnx", "gallery.safetensors"):

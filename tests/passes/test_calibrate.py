@@ -158,7 +158,9 @@ def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:
     logvar = towers[1].by_name["logvar"].op
     hot = models.with_ops(towers[1], logvar=Mvm(logvar.weight, logvar.bias + 1000))
     program = models.program(towers[0], hot)
-    with pytest.raises(CimError, match=r"^video\.s \(exp\): is not finite on the calibration data"):
+    with pytest.raises(
+        CimError, match=r"^calibration: video\.s \(exp\): is not finite on these rows, whose video"
+    ):
         calibrated(models, program, models.data)
 
 
