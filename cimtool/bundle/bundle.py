@@ -27,7 +27,7 @@ from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, read_table, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
-from cimtool.base.typed_fields import made_of
+from cimtool.base.typed_fields import made_of, table_of
 from cimtool.base.untrusted import read_bounded, require_small_header
 from cimtool.bundle.agreement import Difference, card_differences, program_differences
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
@@ -309,12 +309,13 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     values = manifest.get("gallery")
     if values is None:
         return None
+    values = table_of(values, "gallery")
     bits, cam = values.get("bits"), values.get("cam")
     parts = {
         "bits": None if bits is None else made_of(ShortlistBits, bits),
-        "cam": None if cam is None else validated(Cam, cam, f"{MANIFEST}: gallery.cam"),
+        "cam": None if cam is None else validated(Cam, table_of(cam, "gallery.cam"), "gallery.cam"),
     }
-    return made_of(Gallery, values | parts)
+    return made_of(Gallery, {**values, **parts})
 
 
 def held_gallery(folder: Path) -> Gallery | None:
@@ -555,11 +556,13 @@ def read_bundle(folder: Path) -> Bundle:
     with naming(file):
         check_plugins(origin.plugins)
     try:
-        model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
-        target, settings = manifest["target"], manifest["settings"]
+        with naming(file):
+            model = ModelCard.from_json(table_of(manifest["model"], "model"))
+            gallery = gallery_of(manifest)
+        target, settings = (table_of(manifest[key], key) for key in ("target", "settings"))
     except KeyError as error:
         raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError) as error:
         raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
     require_agreement(file, card_differences(model))
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()

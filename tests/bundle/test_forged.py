@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,19 @@ CARD_CHANGES: dict[str, Change] = {
     "no inputs": lambda m: m.pop("inputs"),
     "notes that are a number": lambda m: m.update(notes=5),
     "notes that are numbers": lambda m: m.update(notes=[5]),
+    "modalities that are a number": lambda m: m["model"].update(modalities=3),
+    "warnings that are a number": lambda m: m["model"].update(warnings=3),
+    "warnings that are numbers": lambda m: m["model"].update(warnings=[3]),
+    "a head of no polynomial": lambda m: m["model"]["head"].pop("polynomial"),
+    "a polynomial that is a list": lambda m: m["model"]["head"].update(polynomial=[]),
+    "coefficients that are a number": lambda m: m["model"]["head"]["polynomial"].update(coeff=3),
+    "a degree beyond all": lambda m: m["model"]["head"]["polynomial"].update(degree=9),
+    "a model that lacks its name": lambda m: m["model"].pop("name"),
+    "a target that is a list": lambda m: m.update(target=[]),
+    "a memory that is a number": lambda m: m.update(gallery={"cam": 3}),
+    "bits that are a list": lambda m: m.update(gallery={"bits": []}),
+    "layers that are a number": lambda m: m["settings"].update(layers=3),
+    "a part of a target that is a number": lambda m: m["target"].update(array=3),
     "no notes": lambda m: m.pop("notes"),
     "a version that is a number": lambda m: m.update(cimtool_version=5),
 }
@@ -207,9 +221,14 @@ CARD_CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("name", CARD_CHANGES)
 def test_a_signed_manifest_of_other_types_is_refused(name: str, copied: Path) -> None:
     changed(copied, MANIFEST, CARD_CHANGES[name], signed=True)
-    with pytest.raises(CimError) as caught:
+    with pytest.raises(CimError, match=rf"^{copied}/manifest\.json: ") as caught:
         _ = read_bundle(copied).program
+    assert not re.search(PYTHONS, str(caught.value))
     assert "\n" not in str(caught.value)
+
+
+PYTHONS = r"object|indices|iterable|argument|__init__|attribute"
+"""Words of Python's own messages on values of other types."""
 
 
 def said(*path: str, value: Any) -> Change:

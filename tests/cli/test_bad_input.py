@@ -209,7 +209,10 @@ def shifted(key: str, offset: float) -> Change:
     return change
 
 
-BEYOND_FLOAT32 = r".*calibration\.npz: score: the logit reaches \d\.\d+e\+\d+ in steps of .*; expected float32 numbers"
+BEYOND_FLOAT32 = (
+    r".*calibration\.npz: score: the logit reaches \d\.\d+e\+\d+ in steps of .*; "
+    "expected float32 numbers"
+)
 HUGE_WEIGHTS: dict[str, Change] = {
     "means": scaled(WEIGHTS, 1e6),
     "variances": shifted("video_proj.logvar.bias", 20.0),
@@ -243,7 +246,7 @@ def test_rows_whose_steps_are_below_float32(
 
 
 LARGER = {
-    10: "text.s: logvar spans .* too wide for exp in 24 multiply-adds; expected a span below about 50",
+    30: "text.s: logvar spans .* too wide for exp in 24 multiply-adds; expected a span below",
     300: "the polynomial's terms are beyond float64 on these rows",
     1000: r"text\.s.* is not finite on these rows, whose text numbers reach \d",
 }
@@ -255,7 +258,7 @@ def test_rows_of_another_scale_than_trained(
 ) -> None:
     def larger(values: dict[str, Any]) -> None:
         for key in ("text", "video"):
-            values[key] = values[key] * np.float32(factor * (3 if factor == 10 else 1))
+            values[key] = values[key] * np.float32(factor)
 
     files = changed_rows(small_trunk, tmp_path, larger)
     sentence = refused(files)

@@ -7,8 +7,9 @@ A door is a reader of a user's file: of models, data, hardware, bundles and gall
 earlier work left (hand-offs, chips, runs, sweeps). Seeds are made by script (folders of files by
 `folders.py`), and each door reads one of its own as it is. A change (`changes.py`) flips, cuts,
 repeats or inserts bytes, or alters one value of a structure; checksums of a folder are made anew,
-so that what is behind them is reached. A find is an error that is no CimError, more than 20
-seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where there is one.
+so that what is behind them is reached. A find is an error that is no CimError, a warning of NumPy,
+more than 20 seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where
+there is one.
 """
 
 from __future__ import annotations
@@ -491,8 +492,10 @@ def tried(door: Door, file: Path) -> tuple[str, str | None]:
     started = time.monotonic()
     complaint = None
     how = "read"
+    said: list[warnings.WarningMessage] = []
     try:
-        door.read(file)
+        with warnings.catch_warnings(record=True, action="always") as said:
+            door.read(file)
     except CimError as error:
         how = "refused"
         if "\n" in str(error).strip():
@@ -501,6 +504,10 @@ def tried(door: Door, file: Path) -> tuple[str, str | None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         complaint = f"{type(error).__name__} at {where}: {error!s:.200}"
+    for one in said:
+        if complaint is None and issubclass(one.category, RuntimeWarning):
+            where = f"{Path(one.filename).name}:{one.lineno}"
+            complaint = f"{one.category.__name__} at {where}: {one.message!s:.200}"
     seconds = time.monotonic() - started
     memory = most_memory()
     if complaint is None and seconds > SLOWEST:
