@@ -93,10 +93,17 @@ class LowerPass(Pass):
     leaves = Level.MAC
 
     def apply(self, program: Program, job: Job) -> Program:
+        driven: dict[int, list[str]] = {}
+
         def lowered(graph: Graph) -> Graph:
-            return rewrite(fuse(graph), lambda op: _on_stored_input, Lowering(graph, job))
+            return rewrite(fuse(graph), lambda op: _on_stored_input, Lowering(graph, job, driven))
 
         text, video = lowered(program.text), lowered(program.video)
+        for rows, layers in driven.items():
+            job.note(
+                f"{', '.join(layers)}: the same arrays are driven {rows} times an item, once for "
+                "each of its rows"
+            )
         score = replace(program.score, inputs=score_inputs(text, video))
         return Program(text, video, lowered(score))
 
@@ -115,11 +122,15 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
 
 
 class Lowering(Builder):
-    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks."""
+    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks.
 
-    def __init__(self, graph: Graph, job: Job):
+    `driven` takes the layers that are driven more than once an item, by how often.
+    """
+
+    def __init__(self, graph: Graph, job: Job, driven: dict[int, list[str]]):
         super().__init__(graph.name, graph.inputs, graph.calibration)
         self.settings, self.note, self.embeddings = job.settings, job.note, graph.embeddings
+        self.driven = driven
 
     def store(self, value: str, role: str, bits: int) -> str:
         """Mark a value as stored for `role` in this many bits, once for all uses alike."""
@@ -153,9 +164,7 @@ def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     layer, (value,) = f"{builder.name}.{node.name}", inputs
     rows, _ = rows_of_item(builder.types[value].shape[0])
     if rows > 1:
-        builder.note(
-            f"{layer}: the same arrays are driven {rows} times an item, once for each of its rows"
-        )
+        builder.driven.setdefault(rows, []).append(layer)
     made = builder.by_name.get(value)
     if made is not None and isinstance(made.op, QuantizedStore):
         return _on_quantized(builder, op, node.name, value, made.op)

@@ -113,6 +113,9 @@ from cimtool.verification.run import verify_bundle
 FOLDERS = 3
 """Rounds in which a door of a folder has one turn."""
 
+QUANTIZED = Path(__file__).resolve().parents[1] / "golden" / "quantized"
+"""Graphs of others' quantizers."""
+
 SLOWEST, MOST_MEMORY = 20.0, 2 << 10
 """Seconds of one input, and megabytes of the process."""
 
@@ -204,7 +207,7 @@ def doors_of_models() -> dict[str, Door]:
         ),
         "onnx": Door(
             "p.onnx",
-            (seed_of_onnx(),),
+            (seed_of_onnx(), *(file.read_bytes() for file in sorted(QUANTIZED.glob("*.onnx")))),
             lambda file: translate(read_onnx_graph(file)),
             (onnx_value,) * 5,
         ),
