@@ -18,6 +18,10 @@ class CimError(Exception):
         return str(self)
 
 
+class RowsError(CimError):
+    """Rows whose numbers do not fit what is made of them; `rows_of` puts their file before."""
+
+
 class CheckFailed(CimError):
     """A check that the user asked for did not hold: drift over its limit, a bit that differs."""
 
@@ -85,3 +89,12 @@ def naming(file: object) -> Iterator[None]:
         yield
     except CimError as error:
         raise ArgumentError("{}: {}", file, error) from None
+
+
+@contextmanager
+def rows_of(file: object) -> Iterator[None]:
+    """Puts the file before the sentence on rows that do not fit, and before no other."""
+    try:
+        yield
+    except RowsError as error:
+        raise CimError(f"{file}: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ LARGEST_GIVEN = 1 << 20
 DIGITS = 6
 """Significant digits of the numbers in a report: what every machine agrees on."""
 
+
+LONGEST_INTEGER = sys.int_info.default_max_str_digits
+"""Digits of an integer: Python reads no longer ones."""
 
 MOST_VALUES = 10_000_000
 """Values of a text, by its commas and brackets: an empty list of 3 bytes takes 64 of memory."""
@@ -51,6 +55,12 @@ def parse_json(text: str | bytes) -> Any:
         values = json.loads(text)
     except RecursionError:
         raise ValueError(complaint) from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # Python's own speaks of a setting of the interpreter
+        raise ValueError(f"it has an integer of more than {LONGEST_INTEGER:,} digits") from None
     level = [values] if isinstance(values, dict | list) else []
     for _ in range(DEEPEST):
         inner = (one.values() if isinstance(one, dict) else one for one in level)

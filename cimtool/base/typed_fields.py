@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -20,9 +20,11 @@ Made = TypeVar("Made")
 def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
     """The dataclass `kind` of values by the names of its fields.
 
-    Raises TypeError for a value that is none of its field's type, for a name that is none, and for
-    a field that is left out and has no default.
+    Raises TypeError for values that are no table, for one that is none of its field's type, for a
+    name that is none, and for a field that is left out and has no default.
     """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{kind.__name__} cannot be a {type(values).__name__}")
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is no dataclass")
     hints = _hints(kind)
@@ -31,7 +33,24 @@ def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
             raise TypeError(f"{kind.__name__} has no {name}; it has {', '.join(hints)}")
         if not fits(value, hints[name]):
             raise TypeError(f"{kind.__name__}.{name} cannot be a {type(value).__name__}")
+    for one in fields(kind):
+        if one.init and one.name not in values and MISSING is one.default is one.default_factory:
+            raise TypeError(f"{kind.__name__} lacks {one.name}")
     return kind(**values)
+
+
+def table_of(values: Any, where: str) -> Mapping[str, Any]:
+    """The values where they are a table; TypeError, which says `where` they stand, for others."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{where} cannot be a {type(values).__name__}")
+    return values
+
+
+def list_of(values: Any, where: str) -> tuple[Any, ...]:
+    """The values where they are a list; TypeError, which says `where` they stand, for others."""
+    if not isinstance(values, list):
+        raise TypeError(f"{where} cannot be a {type(values).__name__}")
+    return tuple(values)
 
 
 @cache

@@ -27,8 +27,9 @@ from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, read_table, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
-from cimtool.base.typed_fields import made_of
+from cimtool.base.typed_fields import made_of, table_of
 from cimtool.base.untrusted import read_bounded, require_small_header
+from cimtool.bundle.agreement import Difference, card_differences, program_differences
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
     Constants,
@@ -48,6 +49,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Program
+from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
@@ -142,19 +144,33 @@ class Bundle(Result):
         """The compiled program: the bit-accurate model of the hardware."""
         file = self.folder / PROGRAM
         program = read_program(read_bounded(file, LARGEST), self._constants, str(file))
-        card = self.model
-        extents = {
-            "text_width": program.text.extent("x"),
-            "video_width": program.video.extent("x"),
-            "dimension": program.text.extent(program.text.outputs["mu"]),
-        }
-        for name, extent in extents.items():
-            if getattr(card, name) != extent:
-                raise CimError(
-                    f"{self.folder / MANIFEST}: model.{name} is {getattr(card, name)}; expected "
-                    f"{extent}, as in {PROGRAM}; compile again"
-                )
+        differences = program_differences(self.model, self.settings, program, PROGRAM)
+        require_agreement(self.folder / MANIFEST, differences)
+        self._require_gallery(program)
         return program
+
+    def _require_gallery(self, program: Program) -> None:
+        """Raise CimError where the manifest says another gallery than the program holds."""
+        found, said = program.gallery_items, self.gallery
+        if program.shortlist is not None:
+            (listed,) = program.shortlist.outputs.values()
+            found = int(program.shortlist.types[listed].shape[1])
+        own = None if said is None else said.items
+        file = self.folder / MANIFEST
+        if own != found:
+            raise CimError(
+                f"{file}: gallery has {own or 'no'} items; expected {found or 'none'}, as "
+                f"{PROGRAM} has; compile again"
+            )
+        if said is not None and (
+            said.mapping != self.settings.score_mapping
+            or (said.shortlist is None) != (program.shortlist is None)
+        ):
+            raise CimError(
+                f"{file}: gallery.mapping is {said.mapping} with shortlist {said.shortlist}, and "
+                f"settings.score_mapping {self.settings.score_mapping}, which {PROGRAM} is not; "
+                "compile again"
+            )
 
     @cached_property
     def _constants(self) -> Constants:
@@ -276,17 +292,31 @@ class Bundle(Result):
         )
 
 
+def require_agreement(file: Path, differences: Iterable[Difference]) -> None:
+    """Raise CimError for the first value of a manifest that another place contradicts."""
+    for one in differences:
+        said, expected = (_as_json(value) for value in (one.said, one.expected))
+        raise CimError(
+            f"{file}: {one.key} is {said}; expected {expected}, as {one.place}; compile again"
+        )
+
+
+def _as_json(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     """The gallery that a manifest names, if any."""
     values = manifest.get("gallery")
     if values is None:
         return None
+    values = table_of(values, "gallery")
     bits, cam = values.get("bits"), values.get("cam")
     parts = {
         "bits": None if bits is None else made_of(ShortlistBits, bits),
-        "cam": None if cam is None else validated(Cam, cam, f"{MANIFEST}: gallery.cam"),
+        "cam": None if cam is None else validated(Cam, table_of(cam, "gallery.cam"), "gallery.cam"),
     }
-    return made_of(Gallery, values | parts)
+    return made_of(Gallery, {**values, **parts})
 
 
 def held_gallery(folder: Path) -> Gallery | None:
@@ -363,6 +393,8 @@ def _kinds(
 ) -> Iterator[type[Any]]:
     """Yield the registered classes that reading a bundle takes."""
     yield type(model.head)
+    if (layout := Layout.family.get(model.layout)) is not None:
+        yield layout
     for keys in (target.keys, settings):
         yield from (type(keys.weight_code), type(keys.converter))
         for name in (keys.input_encoding, keys.unsigned_encoding):
@@ -525,12 +557,15 @@ def read_bundle(folder: Path) -> Bundle:
     with naming(file):
         check_plugins(origin.plugins)
     try:
-        model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
-        target, settings = manifest["target"], manifest["settings"]
+        with naming(file):
+            model = ModelCard.from_json(table_of(manifest["model"], "model"))
+            gallery = gallery_of(manifest)
+        target, settings = (table_of(manifest[key], key) for key in ("target", "settings"))
     except KeyError as error:
         raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError) as error:
         raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
+    require_agreement(file, card_differences(model))
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
     staged = OF_STAGES if any(name in files for name in OF_STAGES) else ()
     for name in (*WHOLE, *staged, *hybrid):

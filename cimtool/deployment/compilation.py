@@ -181,7 +181,7 @@ def prepare(
     notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)
-    job = Job(decided, rows[0], rows[1], notes.append)
+    job = Job(decided, rows[0], rows[1], notes.append, data.file)
     stages = compile_program(model.program, job, say)
     if decided.score_mapping != "digital":
         check_mapped(model.head, stages[-1].program, decided.score_mapping)

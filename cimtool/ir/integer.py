@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.ir import format as fixed
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, combine, integer, real
@@ -38,8 +38,8 @@ class Requant(Op, name="requant", levels=Level.INTEGER.to(Level.DIE)):
     `scale` is the real value of one unit of the result.
     """
 
-    multiplier: Array
-    shift: Array
+    multiplier: IntArray
+    shift: IntArray
     lo: int
     hi: int
     scale: Array

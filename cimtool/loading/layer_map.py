@@ -94,4 +94,11 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
                 f"{path}: {name}.{key} = {value!r}: must be the name of a layer; the keys of other "
                 f"values are {', '.join(own)}{nearest(key, own)}"
             )
-    return ModalityMap(str(path), values.pop("prefix", None), float(eps), values, said)
+    prefix = values.pop("prefix", None)
+    for layer in values.values():
+        if len(roles := [role for role, own in values.items() if own == layer]) > 1:
+            raise CimError(
+                f"{path}: {name}.{roles[0]} and {name}.{roles[1]} both name {layer}; expected a "
+                "layer for each"
+            )
+    return ModalityMap(str(path), prefix, float(eps), values, said)

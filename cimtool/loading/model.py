@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.typed_fields import made_of
+from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
@@ -84,8 +84,9 @@ class ModelCard:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned; TypeError or ValueError for anything else."""
-        head = Head.from_json(values["head"], "head")
-        tuples = {k: tuple(values[k]) for k in ("warnings", "modalities", "called") if k in values}
+        head = Head.from_json(table_of(values["head"], "model.head"), "head")
+        lists = ("warnings", "modalities", "called")
+        tuples = {k: list_of(values[k], f"model.{k}") for k in lists if k in values}
         return made_of(ModelCard, {**values, "head": head, **tuples})
 
 

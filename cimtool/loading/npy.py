@@ -76,6 +76,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
             for member in members:
                 name, _, suffix = member.filename.rpartition(".")
                 if suffix == "npy":
+                    if not name.isprintable():
+                        raise CimError(f"{path}: holds {name!r}; expected printable names")
                     if name in arrays:
                         raise CimError(f"{path}: holds {name} twice; expected it once")
                     arrays[name] = None

@@ -230,7 +230,8 @@ class Translation:
             return value.real
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
             self.fail(f"its input {name} is computed; expected a constant of numbers")
-        return value.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by name
+            return value.astype(np.float64)
 
     def weights(self, index: int) -> FloatArray:
         """A constant of finite real numbers that is not left out."""

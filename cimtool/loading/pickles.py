@@ -5,9 +5,10 @@ A tuple that is a key is hashed, and one that holds another twice, 40 deep, neve
 
 from __future__ import annotations
 
+import os
 import pickletools
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from cimtool.base.errors import CimError
 
@@ -21,6 +22,20 @@ SAME = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD", "ADDITEMS"}
 """Operations after which what was below their operands is on top."""
 
 
+class _Whole:
+    """A stream that is asked for no more bytes than it has, whatever length a pickle says."""
+
+    def __init__(self, stream: IO[bytes]):
+        self.stream, place = stream, stream.tell()
+        self.end = stream.seek(0, os.SEEK_END)
+        stream.seek(place)
+        self.readline, self.tell = stream.readline, stream.tell
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, fewer than so many at the end."""
+        return self.stream.read(min(count, self.end - self.stream.tell()))
+
+
 def require_flat_tuples(stream: IO[bytes], file: Path) -> None:
     """Raise CimError where the next pickle of a file nests tuples deeper than DEEPEST_TUPLE.
 
@@ -28,7 +43,7 @@ def require_flat_tuples(stream: IO[bytes], file: Path) -> None:
     """
     stack: list[int | None] = []
     memo: dict[object, int] = {}
-    for code, argument, _ in pickletools.genops(stream):
+    for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
         if code.name in PUT:
             memo[len(memo) if argument is None else argument] = stack[-1] or 0
         elif code.name in GET:

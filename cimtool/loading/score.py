@@ -66,7 +66,9 @@ def read_score(
             _first(*(getattr(one, name, None) for one in stated), _number(file, content, name))
             for name in ("a", "b")
         )
-        known = ScoreConstants(file, None if found is None else raw(found, divisors), a, b)
+        if found is not None:
+            found = replace(raw(found, divisors), a=a, b=b)
+        known = ScoreConstants(file, found, a, b)
     return kind.trained(known), known
 
 

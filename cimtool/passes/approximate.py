@@ -9,7 +9,8 @@ import numpy as np
 from numpy.polynomial import chebyshev, polynomial
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, RowsError
+from cimtool.passes.base import RIGHT_ROWS
 from cimtool.passes.calibrate import significant
 
 DENSE_POINTS = 20_001
@@ -84,10 +85,10 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
         error = float(np.abs(polynomial.polyval(u, powers) - exact).max()) + ROUNDING
         if error <= tolerance:
             return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
-    raise CimError(
-        f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
-        f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50 (clamp it, or check "
-        "the data)"
+    raise RowsError(
+        f"logvar spans {lo:.3g} to {hi:.3g} on these rows, too wide for exp in "
+        f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50: {RIGHT_ROWS}, or a "
+        "clamp in it"
     )
 
 
@@ -274,9 +275,9 @@ def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonIteration:
     """
     found = _newton(np.sqrt, lambda x, y: y * (1.5 - 0.5 * x * y * y), lo, hi, tolerance)
     if found is None:
-        raise CimError(
-            f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
-            f"calibration data, too wide for {MAX_NEWTON_STEPS} Newton steps"
+        raise RowsError(
+            f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on these "
+            f"rows, too wide for {MAX_NEWTON_STEPS} Newton steps; expected {RIGHT_ROWS}"
         )
     return found
 

@@ -17,18 +17,23 @@ from cimtool.ir.program import Program
 class Job:
     """Inputs of every pass beside the program: calibration rows, and the bits of layers.
 
-    `text` and `video` are the rows; `note` takes one line on what a pass decided that a user must
-    know, such as the error of an approximation.
+    `text` and `video` are the rows of a `file`; `note` takes one line on what a pass decided that a
+    user must know, such as the error of an approximation.
     """
 
     settings: Settings
     text: Array
     video: Array
     note: Callable[[str], None]
+    file: str = "calibration"
 
     def rows(self, modality: str) -> Array:
         """The calibration rows [n, width] float32 of one modality."""
         return self.text if modality == "text" else self.video
+
+
+RIGHT_ROWS = "rows of the scale that the model was trained on"
+"""The first thing to look at where numbers of a model are beyond what it can be made for."""
 
 
 class Pass(ABC):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import RowsError
 from cimtool.hardware.keys import Calibrator
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
@@ -22,7 +22,7 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, score_inputs
 from cimtool.ir.source import Normalization
-from cimtool.passes.base import Job, Pass
+from cimtool.passes.base import RIGHT_ROWS, Job, Pass
 from cimtool.simulation.simulator import Features, Simulator
 
 SIGNIFICANT_BITS = 10
@@ -47,7 +47,7 @@ ERROR_ROWS = 512
 class CalibratePass(Pass):
     """Add the calibration of every graph.
 
-    Raises CimError naming the first value that is not finite on the calibration rows.
+    Raises RowsError naming the first value that is not finite on the calibration rows.
     """
 
     calibrator: Calibrator = "minmax"
@@ -66,8 +66,8 @@ class CalibratePass(Pass):
         for graph in (program.text, program.video):
             taps = [node.name for node in graph.nodes]
             values = simulator.values(graph.name, job.rows(graph.name), taps)
-            _require_finite(graph, values)
             values["x"] = job.rows(graph.name).astype(np.float64)
+            _require_finite(graph, values)
             seen = _calibration(graph, values, self.calibrator, job.settings)
             graphs.append(replace(graph, calibration=seen))
             features.append({name: values[value] for name, value in graph.outputs.items()})
@@ -80,10 +80,11 @@ class CalibratePass(Pass):
 def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
     for node in graph.nodes:
         if not np.isfinite(values[node.name]).all():
-            raise CimError(
-                f"{graph.layer(node)} ({node.op.name}): is not finite on the calibration data; "
-                "expected embeddings and weights for which float64 does not overflow and no row "
-                "that is normalised is zero"
+            raise RowsError(
+                f"{graph.layer(node)} ({node.op.name}): is not finite on these rows, whose "
+                f"{graph.name} numbers reach {np.abs(values['x']).max():.3g}; expected "
+                f"{RIGHT_ROWS}, weights for which float64 does not overflow, and no zero row that "
+                "is normalised"
             )
 
 

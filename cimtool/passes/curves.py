@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import RowsError
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.calibration import Range
 from cimtool.ir.op import Op
@@ -21,6 +21,7 @@ from cimtool.ir.program import Graph, Node
 from cimtool.ir.source import Abs, Elu, Erf, Exp, Gate, Log, Reciprocal, Sigmoid, Softplus, Tanh
 from cimtool.ir.types import Type, real
 from cimtool.passes.approximate import CurvePolynomial, fit_curve
+from cimtool.passes.base import RIGHT_ROWS
 
 BENT = (Elu, Erf, Exp, Log, Reciprocal, Sigmoid, Softplus, Tanh)
 """The functions of single numbers that a polynomial stands in for."""
@@ -105,10 +106,10 @@ def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:
     alone = None if x == root else _fit(graph, (node,), x)
     if alone is None:
         seen = graph.types[x]
-        raise CimError(
+        raise RowsError(
             f"{graph.layer(node)}: {node.op.name} of values from {seen.lo.min():.4g} to "
-            f"{seen.hi.max():.4g} on the calibration data is beyond a polynomial of degree 24; "
-            "expected a narrower range (clamp it, or check the data)"
+            f"{seen.hi.max():.4g} on these rows is beyond a polynomial of degree 24; expected a "
+            f"narrower range: {RIGHT_ROWS}, or a clamp before it"
         )
     return Node(node.name, FittedCurve((node.op.name,), alone), (x,))
 

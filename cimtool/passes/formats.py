@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, RowsError
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, with_fewer_bits
@@ -211,7 +211,7 @@ def value_format(known: Type, store: Store) -> Format:
 
 
 def require_float32(fmt: Format, what: str) -> None:
-    """Raise CimError, naming `what` it is of, for a format whose values float32 does not hold.
+    """Raise RowsError, naming `what` it is of, for a format whose values float32 does not hold.
 
     The edge of a program is float32: its steps are normal numbers, its largest value is finite.
     """
@@ -219,7 +219,7 @@ def require_float32(fmt: Format, what: str) -> None:
     finest, largest = float(limits.smallest_normal), float(limits.max)
     step, reach = float(np.min(fmt.scale)), float(np.max(fmt.scale)) * fmt.hi
     if step < finest or reach > largest:
-        raise CimError(
+        raise RowsError(
             f"{what} reaches {reach:.3g} in steps of {step:.3g}; expected float32 numbers, steps "
             f"of at least {finest:.3g} and values to {largest:.3g}"
         )

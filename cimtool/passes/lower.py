@@ -6,12 +6,14 @@ of pairs saturate outside a domain, and polynomials become Horner's scheme.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.errors import naming
+from cimtool.base.errors import RowsError
 from cimtool.ir.arithmetic import (
     Add,
     Arrange,
@@ -91,10 +93,17 @@ class LowerPass(Pass):
     leaves = Level.MAC
 
     def apply(self, program: Program, job: Job) -> Program:
+        driven: dict[int, list[str]] = {}
+
         def lowered(graph: Graph) -> Graph:
-            return rewrite(fuse(graph), lambda op: _on_stored_input, Lowering(graph, job))
+            return rewrite(fuse(graph), lambda op: _on_stored_input, Lowering(graph, job, driven))
 
         text, video = lowered(program.text), lowered(program.video)
+        for rows, layers in driven.items():
+            job.note(
+                f"{', '.join(layers)}: the same arrays are driven {rows} times an item, once for "
+                "each of its rows"
+            )
         score = replace(program.score, inputs=score_inputs(text, video))
         return Program(text, video, lowered(score))
 
@@ -113,11 +122,15 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
 
 
 class Lowering(Builder):
-    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks."""
+    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks.
 
-    def __init__(self, graph: Graph, job: Job):
+    `driven` takes the layers that are driven more than once an item, by how often.
+    """
+
+    def __init__(self, graph: Graph, job: Job, driven: dict[int, list[str]]):
         super().__init__(graph.name, graph.inputs, graph.calibration)
         self.settings, self.note, self.embeddings = job.settings, job.note, graph.embeddings
+        self.driven = driven
 
     def store(self, value: str, role: str, bits: int) -> str:
         """Mark a value as stored for `role` in this many bits, once for all uses alike."""
@@ -151,9 +164,7 @@ def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     layer, (value,) = f"{builder.name}.{node.name}", inputs
     rows, _ = rows_of_item(builder.types[value].shape[0])
     if rows > 1:
-        builder.note(
-            f"{layer}: the same arrays are driven {rows} times an item, once for each of its rows"
-        )
+        builder.driven.setdefault(rows, []).append(layer)
     made = builder.by_name.get(value)
     if made is not None and isinstance(made.op, QuantizedStore):
         return _on_quantized(builder, op, node.name, value, made.op)
@@ -181,7 +192,8 @@ def _on_quantized(builder: Lowering, op: Mvm, name: str, value: str, read: Quant
 def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
     """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
     known = builder.types[inputs[0]]
-    fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
+    with _of_layer(builder, node.name):
+        fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
     builder.note(
         f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
         f"{fit.centre + fit.half:.4g}] as a polynomial of degree "
@@ -354,12 +366,21 @@ def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]
     return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
 
 
+@contextmanager
+def _of_layer(builder: Lowering, name: str) -> Iterator[None]:
+    """Puts the layer before the sentence on rows for which there is no stand-in."""
+    try:
+        yield
+    except RowsError as error:
+        raise RowsError(f"{builder.name}.{name}: {error}") from None
+
+
 def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
     """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
     seen = builder.calibration.squared_norms[name]
     lo, hi = widened_range(seen)
     lo = max(lo, float(seen.lo) / 2)
-    with naming(f"{builder.name}.{name}"):
+    with _of_layer(builder, name):
         fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
     builder.note(
         f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "

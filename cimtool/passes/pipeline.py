@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cimtool.base.errors import rows_of
 from cimtool.hardware.settings import Settings
 from cimtool.ir.program import Program, check_program, misplaced
 from cimtool.passes.base import Job, Pass
@@ -54,7 +55,8 @@ def run_passes(
     """Run some passes one after the other, each checked before and after; a stage a pass.
 
     Raises TypeError where a program is not what a pass requires, RuntimeError where a pass leaves
-    what it should not; both name the pass and those before it.
+    what it should not; both name the pass and those before it. CimError where the calibration rows
+    give numbers for which there is no program.
     """
     stages: list[Stage] = []
     for step in passes:
@@ -63,7 +65,8 @@ def run_passes(
         if stages:
             where += f" (after {', '.join(stage.name for stage in stages)})"
         _require(step, program, where)
-        program = step.apply(program, job)
+        with rows_of(job.file):
+            program = step.apply(program, job)
         check_program(program, where, step.leaves)
         stages.append(Stage(step.name, program, step.kept))
     return tuple(stages)

@@ -57,6 +57,9 @@ from cimtool.simulation.kernels.operations import fast_kernel
 EXACT_BITS = 45
 """Bits up to which sums are kept exact; 2^46 times a 15-bit multiplier stays below 2^62."""
 
+RESCALE_BITS = 29
+"""Bits by which a multiplier makes a unit finer: it has 31, and is shifted by 1 at least."""
+
 COLUMN_FLOOR = 2.0**-24
 """No column's unit is finer than this share of its layer's coarsest: less cannot be told apart."""
 
@@ -172,7 +175,7 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
     else:
         fmt = value_format(source.types[node.inputs[0]], op)
     if op.role == "input":
-        require_float32(fmt, f"calibration: {builder.name}")
+        require_float32(fmt, builder.name)
         return builder.add(node.name, Quantize(fmt.scale, fmt.lo, fmt.hi), inputs[0])
     value = requantize(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
     if op.role == "logit":
@@ -267,6 +270,7 @@ def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...
     sizes = [np.where(factor == 0, 1.0, np.abs(factor)) for factor in op.factors]
     units = [size * builder.types[value].unit for size, value in zip(sizes, values, strict=True)]
     unit = _common_unit([own for own, counts in zip(units, live, strict=True) if counts], top)
+    unit = _within_reach(unit, units)
     factors: list[Array] = []
     for i, (factor, value) in enumerate(zip(op.factors, values, strict=True)):
         if not live[i]:
@@ -314,6 +318,17 @@ def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
     finest = units[0] if len(units) == 1 else smallest
     excess = top / float(np.min(finest)) / 2.0**EXACT_BITS
     return finest * next_power_of_two(excess) if excess > 1 else finest
+
+
+def _within_reach(unit: FloatArray, terms: Sequence[FloatArray]) -> FloatArray:
+    """The unit of a sum, coarsened by a power of two until multipliers bring each term to it.
+
+    A value in few bits of its own is many times coarser than a product that is exact in 45.
+    """
+    shares = [own / unit for own in terms]
+    rescaled = [float(share.max()) for share in shares if np.any(np.frexp(share)[0] != 0.5)]
+    excess = max(rescaled, default=0.0) / 2.0**RESCALE_BITS
+    return unit * next_power_of_two(excess) if excess > 1 else unit
 
 
 def _before_clip(builder: Builder, value: str, fmt: Format) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, RowsError
 
 MAX_DEGREE = 6
 
@@ -166,13 +166,13 @@ def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> Float
 
 
 def as_float(c: Fraction) -> float:
-    """A rational number in float64; CimError where it is beyond."""
+    """A rational number in float64; RowsError where it is beyond."""
     try:
         return float(c)
     except OverflowError:
-        raise CimError(
-            "polynomial: its terms are beyond float64 where it is evaluated; expected smaller "
-            "coefficients"
+        raise RowsError(
+            "the polynomial's terms are beyond float64 on these rows; expected rows of the scale "
+            "that it was fitted on, or smaller coefficients"
         ) from None
 
 

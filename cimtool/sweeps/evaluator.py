@@ -17,6 +17,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import as_plugin_fault
 from cimtool.base.progress import Say, silent
+from cimtool.base.typed_fields import made_of
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.costs.render import score_multiplications
 from cimtool.costs.totals import Quantity
@@ -94,14 +95,14 @@ class Outcome:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
-        """Read what `to_json` returned; KeyError or TypeError for anything else."""
-        dies, notes, warnings = (tuple(values[name]) for name in ("dies", "notes", "warnings"))
-        intervals = {name: (low, high) for name, (low, high) in values["intervals"].items()}
+        """Read what `to_json` returned; KeyError, TypeError or AttributeError for anything else."""
+        parts = {name: values[name] for name in ("error", "metrics", "cost")}
+        parts |= {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
+        parts["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
         raw = values["against_raw"]
         if raw is not None:
-            raw = BaselineLoss(**{**raw, "loss": Change(**raw["loss"])})
-        kept = (values["error"], values["metrics"], intervals, values["cost"])
-        return cls(*kept, dies, notes, warnings, raw)
+            raw = made_of(BaselineLoss, {**raw, "loss": made_of(Change, raw["loss"])})
+        return made_of(cls, {**parts, "against_raw": raw})
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,7 +115,7 @@ class SweepFolder:
         found = {}
         for digest in digests:
             values = read_sealed(self.path / POINTS / f"{digest}.json")
-            with suppress(KeyError, TypeError):
+            with suppress(KeyError, TypeError, AttributeError):
                 found[digest] = Outcome.from_json(values)
         return {digest: outcome for digest, outcome in found.items() if outcome.error is None}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import ArgumentError, rows_of
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
@@ -81,7 +81,8 @@ def verify_bundle(
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
-    runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
+    with rows_of(data.file):
+        runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
     bits = count_bits(bundle, data, runs, say)
     dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
     if chip is not None:

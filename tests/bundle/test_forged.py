@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,19 @@ CARD_CHANGES: dict[str, Change] = {
     "no inputs": lambda m: m.pop("inputs"),
     "notes that are a number": lambda m: m.update(notes=5),
     "notes that are numbers": lambda m: m.update(notes=[5]),
+    "modalities that are a number": lambda m: m["model"].update(modalities=3),
+    "warnings that are a number": lambda m: m["model"].update(warnings=3),
+    "warnings that are numbers": lambda m: m["model"].update(warnings=[3]),
+    "a head of no polynomial": lambda m: m["model"]["head"].pop("polynomial"),
+    "a polynomial that is a list": lambda m: m["model"]["head"].update(polynomial=[]),
+    "coefficients that are a number": lambda m: m["model"]["head"]["polynomial"].update(coeff=3),
+    "a degree beyond all": lambda m: m["model"]["head"]["polynomial"].update(degree=9),
+    "a model that lacks its name": lambda m: m["model"].pop("name"),
+    "a target that is a list": lambda m: m.update(target=[]),
+    "a memory that is a number": lambda m: m.update(gallery={"cam": 3}),
+    "bits that are a list": lambda m: m.update(gallery={"bits": []}),
+    "layers that are a number": lambda m: m["settings"].update(layers=3),
+    "a part of a target that is a number": lambda m: m["target"].update(array=3),
     "no notes": lambda m: m.pop("notes"),
     "a version that is a number": lambda m: m.update(cimtool_version=5),
 }
@@ -207,8 +221,119 @@ CARD_CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("name", CARD_CHANGES)
 def test_a_signed_manifest_of_other_types_is_refused(name: str, copied: Path) -> None:
     changed(copied, MANIFEST, CARD_CHANGES[name], signed=True)
-    with pytest.raises(CimError) as caught:
+    with pytest.raises(CimError, match=rf"^{copied}/manifest\.json: ") as caught:
         _ = read_bundle(copied).program
+    assert not re.search(PYTHONS, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+PYTHONS = r"object|indices|iterable|argument|__init__|attribute"
+"""Words of Python's own messages on values of other types."""
+
+
+def said(*path: str, value: Any) -> Change:
+    """The change that sets one value of a table."""
+
+    def change(values: dict[str, Any]) -> None:
+        for key in path[:-1]:
+            values = values[key]
+        assert values[path[-1]] != value
+        values[path[-1]] = value
+
+    return change
+
+
+FORGED: dict[str, tuple[Change, str]] = {
+    "unit rows": (said("model", "unit_rows", value=True), "unit_rows is true; expected false"),
+    "the layout": (
+        said("model", "layout", value="two-branch"),
+        "unit_rows is false; expected true",
+    ),
+    "an unknown layout": (
+        said("model", "layout", value="magic"),
+        "layout is magic; expected onnx or",
+    ),
+    "the layout of unit rows": (
+        lambda m: m["model"].update(layout="two-branch", unit_rows=True),
+        "layout is two-branch; expected that of fc1, fc2",
+    ),
+    "a width": (said("model", "text_width", value=4), "text_width is 4; expected 24"),
+    "the dimension": (said("model", "dimension", value=4), "dimension is 4; expected"),
+    "coefficients": (
+        lambda m: m["model"]["head"]["polynomial"]["coeff"].reverse(),
+        "head is pcme-poly, .* expected a score of",
+    ),
+    "a coefficient": (
+        lambda m: m["model"]["head"]["polynomial"]["coeff"].__setitem__(0, 0.0),
+        "head is pcme-poly, .* expected a score of",
+    ),
+    "the bias": (
+        lambda m: m["model"]["head"]["polynomial"].update(bias=1.0),
+        "head is pcme-poly, .* expected a score of",
+    ),
+    "a scale": (
+        lambda m: m["model"]["head"]["polynomial"].update(scale_ed=3.0),
+        "head is pcme-poly, .* expected a score of",
+    ),
+    "another head": (
+        said("model", "head", value={"name": "euclidean"}),
+        "head is euclidean, .* expected the head of its score",
+    ),
+    "a head of points": (
+        said("model", "head", value={"name": "cosine"}),
+        "head is cosine, .* expected the head of its score",
+    ),
+    "the teacher's a": (said("model", "a", value=2.5), "model.a is 2.5; expected"),
+    "the a of its polynomial": (
+        lambda m: m["model"]["head"]["polynomial"].update(a=2.5),
+        "model.a is .*; expected 2.5, as model.head has it",
+    ),
+    "samples": (said("model", "samples", value=3), "model.samples is 3; expected"),
+    "weight bits": (
+        said("settings", "weight_bits", value=4),
+        "weights.bits of text.fc1 is 4; expected 8",
+    ),
+    "input bits": (
+        said("settings", "input_bits", value=7),
+        "input_bits is 7; expected 8 for text.x",
+    ),
+    "activation bits": (
+        said("settings", "activation_bits", value=7),
+        "settings.* is 7; expected 8",
+    ),
+    "feature bits": (said("settings", "feature_bits", value=7), "feature_bits is 7; expected"),
+    "converters": (said("settings", "adc_bits", value=3), "converter.bits of text.fc1 is 3"),
+    "rows of an array": (said("settings", "rows", value=64), "tiling.height of text.fc1 is 64"),
+    "rounding": (
+        said("settings", "rounding", value="floor"),
+        "converter.rounding of text.fc1 is floor; expected half-up",
+    ),
+    "a layer's own bits": (
+        said("settings", "layers", value=[{"pattern": "text.mu", "adc_bits": 3}]),
+        "converter.bits of text.mu is 3; expected",
+    ),
+    "a score in the arrays": (
+        lambda m: m.update(gallery=GALLERY_SAID),
+        "gallery has 3 items; expected none, as program.json has",
+    ),
+}
+GALLERY_SAID = {
+    "file": "a.npz",
+    "sha256": "0",
+    "items": 3,
+    "mapping": "in-memory",
+    "shortlist": None,
+    "features": "0",
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_signed_manifest_that_its_program_contradicts_is_refused(name: str, copied: Path) -> None:
+    change, sentence = FORGED[name]
+    changed(copied, MANIFEST, change, signed=True)
+    with pytest.raises(CimError, match=rf"manifest\.json: .*{sentence}") as caught:
+        _ = read_bundle(copied).program
+    assert str(caught.value).endswith("; compile again")
     assert "\n" not in str(caught.value)
 
 

@@ -209,7 +209,10 @@ def shifted(key: str, offset: float) -> Change:
     return change
 
 
-BEYOND_FLOAT32 = r"score: the logit reaches \d\.\d+e\+\d+ in steps of .*; expected float32 numbers"
+BEYOND_FLOAT32 = (
+    r".*calibration\.npz: score: the logit reaches \d\.\d+e\+\d+ in steps of .*; "
+    "expected float32 numbers"
+)
 HUGE_WEIGHTS: dict[str, Change] = {
     "means": scaled(WEIGHTS, 1e6),
     "variances": shifted("video_proj.logvar.bias", 20.0),
@@ -238,8 +241,29 @@ def test_rows_whose_steps_are_below_float32(
 ) -> None:
     files = changed_rows(small_trunk, tmp_path, scaled("video", 1e-44))
     sentence = refused(files)
-    assert sentence.startswith("calibration: video reaches ")
+    assert sentence.startswith(f"{files.calibration}: video reaches ")
     assert "expected float32 numbers, steps of at least 1.18e-38" in sentence
+
+
+LARGER = {
+    30: "text.s: logvar spans .* too wide for exp in 24 multiply-adds; expected a span below",
+    300: "the polynomial's terms are beyond float64 on these rows",
+    1000: r"text\.s.* is not finite on these rows, whose text numbers reach \d",
+}
+
+
+@pytest.mark.parametrize("factor", LARGER)
+def test_rows_of_another_scale_than_trained(
+    factor: int, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    def larger(values: dict[str, Any]) -> None:
+        for key in ("text", "video"):
+            values[key] = values[key] * np.float32(factor)
+
+    files = changed_rows(small_trunk, tmp_path, larger)
+    sentence = refused(files)
+    assert re.match(rf"{re.escape(str(files.calibration))}: {LARGER[factor]}", sentence)
+    assert re.search("expected .*rows of the scale that ", sentence)
 
 
 def test_a_polynomial_with_the_wrong_number_of_coefficients(

@@ -13,6 +13,7 @@ import pytest
 import cimtool
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
 from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import IN_MEMORY, QUERIES, read_bundle
 from cimtool.bundle.simulate import hybrid_scores
@@ -283,3 +284,28 @@ def test_programs_without_a_gallery_take_videos(made: SimpleNamespace) -> None:
 
 def test_the_library_has_it(made: SimpleNamespace) -> None:
     assert cimtool.program is api.program
+
+
+FORGED = {
+    "items": (3, f"gallery has 3 items; expected {ITEMS}, as program.json has"),
+    "mapping": ("hybrid", "gallery.mapping is hybrid .* settings.score_mapping in-memory"),
+    "shortlist": (5, "gallery.mapping is in-memory with shortlist 5"),
+}
+
+
+@pytest.mark.parametrize("key", FORGED)
+def test_a_signed_gallery_that_the_program_does_not_hold_is_refused(
+    made: SimpleNamespace, tmp_path: Path, key: str
+) -> None:
+    value, sentence = FORGED[key]
+    folder = Path(shutil.copytree(made.in_memory.bundle.folder, tmp_path / "copy"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["gallery"][key] = value
+    for name in ("shortlist.onnx", "gallery.safetensors"):
+        manifest["files"].setdefault(name, sha256(folder / "program.json"))
+        if not (folder / name).exists():
+            shutil.copy(folder / "program.json", folder / name)
+    manifest["sha256"] = values_digest(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CimError, match=rf"manifest\.json: {sentence}"):
+        _ = read_bundle(folder).program

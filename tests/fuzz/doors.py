@@ -7,8 +7,9 @@ A door is a reader of a user's file: of models, data, hardware, bundles and gall
 earlier work left (hand-offs, chips, runs, sweeps). Seeds are made by script (folders of files by
 `folders.py`), and each door reads one of its own as it is. A change (`changes.py`) flips, cuts,
 repeats or inserts bytes, or alters one value of a structure; checksums of a folder are made anew,
-so that what is behind them is reached. A find is an error that is no CimError, more than 20
-seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where there is one.
+so that what is behind them is reached. A find is an error that is no CimError, a warning of NumPy,
+more than 20 seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where
+there is one.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ from folders import (
     sign_bundle,
     sign_gallery,
     sign_handoff,
+    sign_values,
     swept,
     trained,
+    trained_grid,
 )
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save as save_safetensors
@@ -86,7 +89,7 @@ from cimtool.hardware.noise.fit import fit_noise
 from cimtool.hardware.noise.spec import PRESETS, load_noise
 from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality
+from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality, unit_rows
 from cimtool.loading.handoff import HANDOFF
 from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
@@ -94,15 +97,24 @@ from cimtool.loading.model import read_towers
 from cimtool.loading.npy import map_npy
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
+from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels
+from cimtool.loading.source import ModelSource
+from cimtool.simulation.simulator import run_graph
 from cimtool.sweeps.folder import REFERENCES, SWEEP, SweepFolder
+from cimtool.training.grid.folder import POINT
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher_file import read_teacher
 from cimtool.training.trainer import BEST, LAST
+from cimtool.verification.earlier import Earlier, read_earlier
+from cimtool.verification.run import verify_bundle
 
 FOLDERS = 3
 """Rounds in which a door of a folder has one turn."""
+
+QUANTIZED = Path(__file__).resolve().parents[1] / "golden" / "quantized"
+"""Graphs of others' quantizers."""
 
 SLOWEST, MOST_MEMORY = 20.0, 2 << 10
 """Seconds of one input, and megabytes of the process."""
@@ -176,7 +188,7 @@ def doors(bundle: Bundle, made: Folders) -> dict[str, Door]:
 
 
 def doors_of_models() -> dict[str, Door]:
-    """Checkpoints, ONNX files, layer maps, polynomials, and the outputs of `compile --check`."""
+    """Checkpoints, ONNX files, layer maps and polynomials."""
     state = {"text_proj.fc1.weight": torch.zeros(3, 3), "video_proj.fc1.weight": torch.ones(3, 3)}
     terms = {"degree": 1, "coeff": [-1.0, 0.5], "bias": 0.1, "a": 1.0, "b": 0.0, "K": 10}
     layer_map = b'[text]\nprefix = "t"\nfc1 = "a.0"\n[video]\nprefix = "v"\n'
@@ -195,7 +207,7 @@ def doors_of_models() -> dict[str, Door]:
         ),
         "onnx": Door(
             "p.onnx",
-            (seed_of_onnx(),),
+            (seed_of_onnx(), *(file.read_bytes() for file in sorted(QUANTIZED.glob("*.onnx")))),
             lambda file: translate(read_onnx_graph(file)),
             (onnx_value,) * 5,
         ),
@@ -212,7 +224,7 @@ def doors_of_models() -> dict[str, Door]:
 
 
 def doors_of_data(bundle: Bundle) -> dict[str, Door]:
-    """Embeddings, teachers, judgements, outputs to check, and what evaluates them."""
+    """Embeddings, teachers, judgements, and what evaluates them."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(5, 6)).astype(np.float32)
     ids = {"text_ids": np.array(list("abcde")), "video_ids": np.array(list("vwxyz"))}
@@ -357,8 +369,9 @@ def doors_of_bundles(bundle: Path, made: Folders) -> dict[str, Door]:
 
 
 def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
-    """Files of hand-offs and measured chips read back, and of runs and sweeps that go on."""
-    found = {
+    """Hand-offs and chips read back, what new work is compared with, and work that goes on."""
+    found = doors_of_comparisons(bundle, made)
+    found |= {
         f"hand-off: {name}": _in_folder(
             made.handoff, name, lambda file: inspect(folder_with(file, HANDOFF)), sign_handoff
         )
@@ -371,17 +384,55 @@ def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
     found[f"run: {LAST}"] = _in_folder(
         made.run, LAST, lambda file: trained(made.data, file.parent, resume=True)
     )
-    found[f"sweep: {SWEEP}"] = _in_folder(
-        made.sweep, SWEEP, lambda file: swept(made.run / BEST, made.data, file.parent)
+    point = next((made.grid / POINTS).iterdir()).name
+    found[f"grid: {POINT}"] = _in_folder(
+        made.grid,
+        f"{POINTS}/{point}/{POINT}",
+        lambda file: trained_grid(made.data, file.parents[2]),
+        sign_values,
     )
     truth = read_embeddings(made.data).truth
-    point = next((made.sweep / POINTS).iterdir()).name
-    for name, read in {
-        REFERENCES: lambda file: SweepFolder(file.parent).references("exact", truth),
-        f"{POINTS}/{point}": lambda file: SweepFolder(file.parents[1]).outcomes([file.stem]),
-    }.items():
-        found[f"sweep: {Path(name).suffix}"] = _in_folder(made.sweep, name, read)
+    found["sweep: .safetensors"] = _in_folder(
+        made.sweep, REFERENCES, lambda file: SweepFolder(file.parent).references("exact", truth)
+    )
+    for name in (SWEEP, f"{POINTS}/{next((made.sweep / POINTS).iterdir()).name}"):
+        found[f"sweep: {name.split('/')[0]}"] = _in_folder(
+            made.sweep,
+            name,
+            lambda file: swept(made.run / BEST, made.data, folder_with(file, SWEEP)),
+        )
     return found
+
+
+def doors_of_comparisons(bundle: Bundle, made: Folders) -> dict[str, Door]:
+    """Outputs that a model is checked against, and the report of an earlier run."""
+    model, data = ModelSource(made.run / BEST, head="cosine").load(), read_embeddings(made.data)
+    rows = {"text": data.text, "video": data.video}
+    outputs = {}
+    for (side, given), tower in zip(rows.items(), model.towers, strict=True):
+        x = unit_rows(given, side) if model.unit_rows else given
+        outputs[f"{side}_mu"] = run_graph(tower, {"x": x.astype(np.float64)})["mu"]
+    rng = np.random.default_rng(2)
+    pairs = {side: rng.normal(size=(8, 16)).astype(np.float32) for side in ("text", "video")}
+    asked = embeddings_of(pairs, "pairs.npz")
+    report = verify_bundle(bundle, asked)
+
+    def beside(file: Path) -> object:
+        earlier = Earlier(read_earlier(file), {})
+        earlier.check(asked)
+        return earlier.beside(report.drift, report.estimate, asked.truth, 0)
+
+    return {
+        "check outputs": Door(
+            "o.npz",
+            (npz_of(**rows, **outputs),),
+            lambda file: check_outputs(model, file),
+            (arrays_value,) * 3,
+        ),
+        "report.json": Door(
+            "report.json", (report.json_text().encode(),), beside, (json_value,) * 6
+        ),
+    }
 
 
 TEXT: tuple[Change, ...] = (text_value, text_value, text_value, text_line)
@@ -444,8 +495,10 @@ def tried(door: Door, file: Path) -> tuple[str, str | None]:
     started = time.monotonic()
     complaint = None
     how = "read"
+    said: list[warnings.WarningMessage] = []
     try:
-        door.read(file)
+        with warnings.catch_warnings(record=True, action="always") as said:
+            door.read(file)
     except CimError as error:
         how = "refused"
         if "\n" in str(error).strip():
@@ -454,6 +507,10 @@ def tried(door: Door, file: Path) -> tuple[str, str | None]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         complaint = f"{type(error).__name__} at {where}: {error!s:.200}"
+    for one in said:
+        if complaint is None and issubclass(one.category, RuntimeWarning):
+            where = f"{Path(one.filename).name}:{one.lineno}"
+            complaint = f"{one.category.__name__} at {where}: {one.message!s:.200}"
     seconds = time.monotonic() - started
     memory = most_memory()
     if complaint is None and seconds > SLOWEST:

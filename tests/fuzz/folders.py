@@ -1,4 +1,4 @@
-"""Folders for fuzzing, made by script: bundles, galleries, hand-offs, runs and sweeps."""
+"""Folders for fuzzing, made by script: bundles, galleries, hand-offs, runs, grids and sweeps."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Folders:
 
     data: Path
     run: Path
+    grid: Path
     sweep: Path
     programmed: Path
     gallery: Path
@@ -48,6 +49,11 @@ TRAINING: dict[str, Any] = {
 def trained(data: Path, folder: Path, resume: bool = False) -> object:
     """A small model trained into a folder, or gone on with."""
     return api.train(data, folder, resume=resume, **TRAINING)
+
+
+def trained_grid(data: Path, folder: Path) -> object:
+    """A grid of one point trained into a folder, or gone on with."""
+    return api.train_grid(data, folder, grid={"seed": [0]}, **TRAINING)
 
 
 def swept(projectors: Path, data: Path, folder: Path) -> object:
@@ -72,11 +78,12 @@ def make_folders(bundle: Bundle, place: Path) -> Folders:
         return rng.normal(size=(count, width)).astype(np.float32)
 
     made = Folders(
-        *(place / name for name in ("data.npz", "run", "sweep", "programmed", "gallery")),
-        *(place / name for name in ("handoff", "chip")),
+        *(place / name for name in ("data.npz", "run", "grid", "sweep", "programmed")),
+        *(place / name for name in ("gallery", "handoff", "chip")),
     )
     np.savez(made.data, text=rows(48, WIDTH), video=rows(48, WIDTH))
     trained(made.data, made.run)
+    trained_grid(made.data, made.grid)
     model = made.run / "model.pth"
     swept(model, made.data, made.sweep)
     compiled = api.compile(
@@ -126,12 +133,17 @@ def sign_handoff(folder: Path, name: str) -> None:
     _signed(folder, HANDOFF, name, lambda m, digest: m["files"].update({name: digest}))
 
 
+def sign_values(folder: Path, name: str) -> None:
+    """Make the checksum of a changed file anew that has its own in it."""
+    _signed(folder, name, name, lambda values, digest: None)
+
+
 def _signed(folder: Path, list_name: str, name: str, update: Any) -> None:
     try:
         listed = json.loads((folder / list_name).read_bytes())
         if name != list_name:
             update(listed, sha256(folder / name))
-        if list_name == MANIFEST:
+        if "sha256" in listed:
             listed["sha256"] = values_digest(listed)
         (folder / list_name).unlink()  # a link to that of the whole folder
         (folder / list_name).write_text(json.dumps(listed), "utf-8")

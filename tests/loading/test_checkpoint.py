@@ -199,3 +199,11 @@ def test_a_key_whose_hash_would_never_end_is_refused(zipped: bool, tmp_path: Pat
                 archive.writestr(member.filename, content)
     with pytest.raises(CimError, match="nests tuples more than 8 deep; expected tensors"):
         read_checkpoint(file)
+
+
+@pytest.mark.parametrize("opcode", [pickle.BYTEARRAY8, pickle.BINUNICODE8, pickle.BINBYTES8])
+def test_a_length_beyond_the_file_is_not_allocated(opcode: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    file.write_bytes(pickle.PROTO + b"\x05" + opcode + (1 << 60).to_bytes(8, "little") + b"abc")
+    with pytest.raises(CimError, match="is truncated, corrupt, or not a file that torch"):
+        read_checkpoint(file)

@@ -169,3 +169,12 @@ def test_mistakes_in_a_map(
 def test_an_absent_map(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="there is no such file"):
         read_layer_map(tmp_path / "map.toml")
+
+
+def test_a_layer_that_plays_two_parts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[text]\nmu = "head_b"\nlogvar = "head_b"\n')
+    with pytest.raises(
+        CimError,
+        match=r"map\.toml: text\.mu and text\.logvar both name head_b; expected a layer for each",
+    ):
+        read_layer_map(tmp_path / "map.toml")

@@ -145,6 +145,12 @@ def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
         read_npz(file)
 
 
+def test_a_name_with_control_characters_is_refused(tmp_path: Path) -> None:
+    file = archive_of(tmp_path / "a.npz", zipfile.ZIP_STORED, ("te\nxt.npy", npy(np.zeros(3))))
+    with pytest.raises(CimError, match=r"holds 'te\\nxt'; expected printable names"):
+        read_npz(file)
+
+
 def test_an_archive_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
     empty = npy(np.zeros(0))
     members = ((f"{number}.npy", empty) for number in range(MOST_MEMBERS + 1))

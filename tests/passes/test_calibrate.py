@@ -158,7 +158,7 @@ def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:
     logvar = towers[1].by_name["logvar"].op
     hot = models.with_ops(towers[1], logvar=Mvm(logvar.weight, logvar.bias + 1000))
     program = models.program(towers[0], hot)
-    with pytest.raises(CimError, match=r"^video\.s \(exp\): is not finite on the calibration data"):
+    with pytest.raises(CimError, match=r"^calibration: video\.s \(exp\): is not finite on these"):
         calibrated(models, program, models.data)
 
 
@@ -169,5 +169,5 @@ def test_a_row_of_zeros_that_is_normalised_is_refused_by_name(models: SimpleName
     tower = models.with_ops(tower, **{"mu_proj.3": Mvm(last.weight * 0, np.zeros(6))})
     data = models.unit.copy()
     data[0, 5] = 0
-    with pytest.raises(CimError, match=r"^text\.mu \(l2_normalize\): is not finite"):
+    with pytest.raises(CimError, match=r"^calibration: text\.mu \(l2_normalize\): is not"):
         calibrated(models, models.program(tower, tower), data)

@@ -24,7 +24,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError
-from cimtool.base.typed_fields import made_of
+from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance_features
 from cimtool.ir.program import MODALITIES, Builder, Graph
@@ -138,5 +138,6 @@ class PcmePoly(Head, name="pcme-poly"):
 
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
-        own = values["polynomial"]
-        return cls(made_of(Polynomial, {**own, "coeff": tuple(own["coeff"])}))
+        own = table_of(values["polynomial"], "polynomial")
+        coeff = list_of(own["coeff"], "polynomial.coeff")
+        return cls(made_of(Polynomial, {**own, "coeff": coeff}))

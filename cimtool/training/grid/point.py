@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
+from cimtool.base.typed_fields import fits, made_of
 from cimtool.reference.metrics import settle
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth, retrieved
@@ -46,30 +48,43 @@ class TrainedPoint:
         """Plain values by name."""
         sides = {"text": self.queries.text, "video": self.queries.video}
         return {
-            "best_epoch": self.best_epoch,
-            "epochs": self.epochs,
-            "pairs": self.pairs,
-            "weights": self.weights,
+            **{name: getattr(self, name) for name in COUNTS},
             "queries": {way: {k: v.tolist() for k, v in one.items()} for way, one in sides.items()},
             "question": None if self.question is None else asdict(self.question),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainedPoint:
-        """The same of plain values; KeyError or TypeError where they are none."""
-        text, video = (
-            {name: np.array(one, np.float64) for name, one in values["queries"][way].items()}
-            for way in ("text", "video")
-        )
+        """The same of plain values; KeyError, TypeError or ValueError where they are none."""
+        sides = [_side(values["queries"][way]) for way in ("text", "video")]
         question = values["question"]
-        return cls(
-            values["best_epoch"],
-            values["epochs"],
-            values["pairs"],
-            values["weights"],
-            Queries(text, video),
-            None if question is None else Question(**question),
-        )
+        parts = {name: values[name] for name in COUNTS}
+        parts["queries"] = Queries(*sides)
+        parts["question"] = None if question is None else made_of(Question, question)
+        found = made_of(cls, parts)
+        if not 0 < found.best_epoch <= found.epochs or min(found.pairs, found.weights) < 0:
+            raise ValueError("its best epoch is none of its epochs, or a count is below 0")
+        return found
+
+
+COUNTS = ("best_epoch", "epochs", "pairs", "weights")
+
+MOST_VALUE = 1e30
+"""A measurement of a query is less, in size: sums of them stay in float64's range."""
+
+
+def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Measurements [n] by name, NaN where there is none; TypeError or ValueError for others."""
+    if not isinstance(values, dict):
+        raise TypeError("the measurements are no table")
+    found = {}
+    for name, numbers in values.items():
+        if not isinstance(numbers, list) or not all(fits(one, float) for one in numbers):
+            raise TypeError(f"{name} is no list of numbers")
+        found[name] = np.array(numbers, np.float64)
+        if (np.abs(found[name]) > MOST_VALUE).any():
+            raise ValueError(f"{name} has a number beyond {MOST_VALUE:g}")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +106,22 @@ class Unseen:
             text, video = pairs.text.double(), pairs.video.double()
             raw = _queries(all_cosines(text, video).numpy(), text.numpy(), video.numpy(), truth)
         return cls(truth, len(pairs), raw)
+
+    @cached_property
+    def _expected(self) -> Queries:
+        """The measurements that a point has, of whatever values."""
+        if self.raw is not None:
+            return self.raw
+        texts, videos = (np.ones((count, 1)) for count in (self.texts, self.truth.videos))
+        return _queries(texts @ videos.T, texts, videos, self.truth)
+
+    def measured_in(self, queries: Queries) -> bool:
+        """True where these are the measurements of its texts and videos, by names and counts."""
+        own, other = (
+            [{name: len(values) for name, values in side.items()} for side in (one.text, one.video)]
+            for one in (self._expected, queries)
+        )
+        return own == other
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:

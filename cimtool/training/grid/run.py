@@ -69,7 +69,7 @@ def train_points(
                 results.append(PointResult(point, None, None, str(place)))
                 continue
             found = place.read()
-            if found is not None:
+            if found is not None and unseen[point.seed].measured_in(found.queries):
                 (place.path / LAST).unlink(missing_ok=True)
                 results.append(PointResult(point, place, found, None))
                 resumed += 1

@@ -1,0 +1,209 @@
+"""A manifest against its program: what both say must be the same.
+
+A digest is no signature: whoever changes a manifest can make it anew. docs/files-of-others.md has
+each value of a manifest, and what it is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings
+from cimtool.ir.heads import Head
+from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import Graph, Program, score_inputs
+from cimtool.ir.types import real
+from cimtool.loading.layouts import Layout
+from cimtool.loading.model import ONNX_LAYOUT, ModelCard
+from cimtool.passes.lower import domain_limits
+from cimtool.passes.trained_bits import LEAST_BITS
+from cimtool.simulation.simulator import Runner
+
+POINTS = 9
+"""Values of each statistic at which scores are compared, evenly over its domain."""
+
+SCORE_TOLERANCE = 2.0**-15
+"""Allowed difference of scores, as a share of the largest: of integers it is some 1e-6."""
+
+STATISTIC_TOLERANCE = 2.0**-18
+"""Allowed difference of their statistics, as a share of the domain: they have 21 bits."""
+
+MOST_JITTER = 2.0**-3
+"""The most, as a share of the scores' bounds, that is allowed for what statistics differ by."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value of a manifest by its key, and what another place says that it is."""
+
+    key: str
+    said: object
+    expected: object
+    place: str
+
+
+def card_differences(card: ModelCard) -> Iterator[Difference]:
+    """Yield the values of a model's card that others of them contradict."""
+    layout = Layout.family.get(card.layout)
+    if layout is None and card.layout != ONNX_LAYOUT:
+        known = " or ".join([ONNX_LAYOUT, *sorted(Layout.family)])
+        yield Difference("model.layout", card.layout, known, "this version has them")
+    unit = layout is not None and layout.unit_rows
+    if card.unit_rows != unit:
+        yield Difference("model.unit_rows", card.unit_rows, unit, f"layout {card.layout} has it")
+    own = card.head.to_json()
+    teacher: Mapping[str, object] = own.get("polynomial", own)
+    for key, name in (("a", "a"), ("b", "b"), ("samples", "K")):
+        value = getattr(card, key)
+        if (wanted := teacher.get(name, value)) != value:
+            yield Difference(f"model.{key}", value, wanted, "model.head has it")
+
+
+def program_differences(
+    card: ModelCard, settings: Settings, program: Program, place: str
+) -> Iterator[Difference]:
+    """Yield the values of a manifest that its program, in the file `place`, contradicts."""
+    yield from (
+        replace(one, place=f"{place} has it") for one in _differences(card, settings, program)
+    )
+
+
+def _differences(card: ModelCard, settings: Settings, program: Program) -> Iterator[Difference]:
+    extents = {
+        "text_width": program.text.extent("x"),
+        "video_width": program.video.extent("x"),
+        "dimension": program.text.extent(program.text.outputs["mu"]),
+    }
+    for name, extent in extents.items():
+        if getattr(card, name) != extent:
+            yield Difference(f"model.{name}", getattr(card, name), extent, "")
+    yield from _of_layout(card, program)
+    for graph in (program.text, program.video):
+        yield from _of_arrays(settings, graph)
+        yield from _of_bits(settings, graph)
+    yield from _of_head(card.head, program)
+
+
+def _of_layout(card: ModelCard, program: Program) -> Iterator[Difference]:
+    """Layers of a layout that takes unit rows have its names, and those of no other do."""
+    graphs = program.text, program.video
+    names = {name for graph in graphs for name in graph.operations(CrossbarMvm)}
+    for layout in Layout.family.values():
+        own = names <= set(layout.layers)
+        if layout.unit_rows and card.layout != ONNX_LAYOUT and own != (card.layout == layout.name):
+            wanted = f"that of {', '.join(sorted(names))}"
+            yield Difference("model.layout", card.layout, wanted, "")
+
+
+def _of_arrays(settings: Settings, graph: Graph) -> Iterator[Difference]:
+    """The arrays of each layer are those that the settings say."""
+    for name, op in graph.operations(CrossbarMvm).items():
+        node = graph.by_name[name]
+        own = settings.of_layer(graph.layer(node))
+        said = own.crossbar(own.input_code(graph.types[node.inputs[0]])).to_json()
+        for key, (value, wanted) in _unequal(said, op.crossbar.to_json()):
+            yield Difference(f"settings: {key} of {graph.layer(node)}", value, wanted, "")
+
+
+def _unequal(
+    said: Mapping[str, object], found: Mapping[str, object], within: str = ""
+) -> Iterator[tuple[str, tuple[object, object]]]:
+    """Yield the dotted keys of tables whose values differ, with both."""
+    for key in {**said, **found}:
+        one, other = said.get(key), found.get(key)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            yield from _unequal(one, other, f"{within}{key}.")
+        elif one != other:
+            yield f"{within}{key}", (one, other)
+
+
+def _of_bits(settings: Settings, graph: Graph) -> Iterator[Difference]:
+    """Mu and what layers read are stored in the bits that the settings say."""
+    for name in graph.operations(CrossbarMvm):
+        node = graph.by_name[name]
+        source = graph.by_name.get(node.inputs[0])
+        own = settings.of_layer(graph.layer(node))
+        if source is None or isinstance(source.op, Quantize):
+            said = {"input_bits": {settings.input_bits, own.input_bits}}
+        else:
+            said = {"activation_bits": {own.activation_bits}}
+        yield from _of_store(graph, node.inputs[0], said)
+    yield from _of_store(graph, graph.outputs["mu"], {"feature_bits": {settings.feature_bits}})
+
+
+def _of_store(graph: Graph, value: str, said: Mapping[str, set[int]]) -> Iterator[Difference]:
+    node = graph.by_name.get(value)
+    if node is None or not isinstance(node.op, Quantize | Requant):
+        return
+    bits = max((node.op.hi - node.op.lo).bit_length(), LEAST_BITS)
+    for key, values in said.items():
+        if bits not in values:
+            yield Difference(f"settings.{key}", max(values), f"{bits} for {graph.layer(node)}", "")
+
+
+def _of_head(head: Head, program: Program) -> Iterator[Difference]:
+    """The score is the head's, at values of its statistics all over their domains."""
+    said = f"{head.name}, {head.described}"
+    try:
+        found = _compared(head, program)
+    except (CimError, KeyError, TypeError):
+        found = "the head of its score"
+    if found is not None:
+        yield Difference("model.head", said, found, "")
+
+
+def _compared(head: Head, program: Program) -> str | None:
+    """A score of the program that is not the head's, in words; None where all are.
+
+    KeyError where the program has not the head's statistics, or its score takes more than these. Of
+    a head whose statistics the score does not limit nothing but that is known.
+    """
+    features = score_inputs(program.text, program.video)
+    wanted = head.score({name: real(known.shape) for name, known in features.items()})
+    (last,) = wanted.outputs.values()
+    names = wanted.by_name[last].inputs
+    domains = [_domain(program.score, name) for name in names]
+    units = [float(np.max(program.score.types[name].unit)) for name in names]
+    spaced = np.meshgrid(*(np.linspace(*ends, POINTS) for ends in domains), indexing="ij")
+    counts = [np.atleast_2d(np.rint(x / u)) for x, u in zip(spaced, units, strict=True)]
+    values = {name: x * u for name, x, u in zip(names, counts, units, strict=True)}
+    own = _scores(program.score, dict(zip(names, counts, strict=True)))
+    if any(domain_limits(program.score, name) is None for name in names):
+        return None
+    (logit,) = program.score.outputs.values()
+    lo, hi = program.score.types[logit].real_bounds()
+    expected = np.clip(_scores(wanted, values), np.min(lo), np.max(hi))
+    off = np.abs(own - expected)
+    jitter = min(head.jitter(values, STATISTIC_TOLERANCE), MOST_JITTER * float(np.max(hi - lo)))
+    if float(off.max()) <= SCORE_TOLERANCE * float(np.abs(expected).max()) + jitter:
+        return None
+    at = np.unravel_index(int(off.argmax()), off.shape)
+    where = " and ".join(f"{name} = {x[at]:.6g}" for name, x in values.items())
+    return f"a score of {own[at]:.6g} at {where}, not {expected[at]:.6g}"
+
+
+def _domain(score: Graph, statistic: str) -> tuple[float, float]:
+    """The real ends of the values at which a statistic is tried; KeyError where there is none."""
+    limits = domain_limits(score, statistic)
+    if limits is None:
+        return 0.0, 0.0
+    lo, hi = (limits.unit * (limits.centre + end) for end in (limits.lo, limits.hi))
+    return lo, hi
+
+
+def _scores(score: Graph, statistics: Mapping[str, FloatArray]) -> FloatArray:
+    """The score [n, m] at values of its statistics; KeyError where it takes more than these."""
+    nodes = tuple(node for node in score.nodes if node.name not in statistics)
+    known = {name: score.types[name] for name in statistics}
+    given = {
+        name: x.astype(np.int64) if known[name].is_integer else x for name, x in statistics.items()
+    }
+    part = Graph(score.name, known, nodes, score.outputs).pruned()
+    (found,) = Runner(part, fast=False).run(given).values()
+    return np.asarray(found, np.float64)

@@ -1,0 +1,28 @@
+"""JSON that is none, or more than a program takes: sentences without Python's own advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.base.json_files import read_json
+
+CONTENTS = {
+    "an integer of 5,000 digits": (b'{"a": ' + b"9" * 5000 + b"}", "more than 4,300 digits"),
+    "bytes that are no text": (b'{"a": "\xff\xfe"}', "it is not UTF-8"),
+    "lists in lists": (b"[" * 100 + b"]" * 100, "nested more than 64 deep"),
+    "lists beyond the stack": (b"[" * 100_000, "nested more than 64 deep"),
+    "a part": (b'{"a": ', "Expecting value"),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_what_is_no_json_is_one_sentence(name: str, tmp_path: Path) -> None:
+    content, said = CONTENTS[name]
+    file = tmp_path / "a.json"
+    file.write_bytes(content)
+    with pytest.raises(CimError, match=rf"a\.json: not valid JSON: .*{said}") as caught:
+        read_json(file)
+    assert "sys." not in str(caught.value)
