@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Axis, Sum, plus
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
+from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Norms,
@@ -26,9 +27,6 @@ from cimtool.loading.onnx_views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
-
-FREE_SOFTMAX = 13
-"""The operator set from which on Softmax is along any one axis."""
 
 NormRule = Callable[[Translation], Translated]
 
@@ -250,16 +248,7 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
 
 
-def expand(t: Translation) -> Translated:
-    """Norms and means of rows, spread over the rows that they meet."""
-    value = t.value(0)
-    if not isinstance(value, Norms | RowMeans):
-        t.fail("is supported for row norms alone")
-    return value
-
-
 NORM_RULES: dict[str, NormRule] = {
-    "Expand": expand,
     "GroupNormalization": group_normalization,
     "InstanceNormalization": instance_normalization,
     "LayerNormalization": layer_normalization,
