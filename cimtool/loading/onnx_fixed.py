@@ -7,6 +7,8 @@ known: where it meets a value that depends on the input they are constants again
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
@@ -15,7 +17,7 @@ from cimtool.ir.calibration import Range
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.onnx_views import ITEMS, Atom, Rows, arranged, axis_of, contiguous
+from cimtool.loading.onnx_views import ITEMS, Rows, arranged, axis_of, contiguous
 
 MOST_NUMBERS = 1 << 24
 """Numbers of values that are the same for all items, all together."""
@@ -33,6 +35,7 @@ class FixedBuilder(TowerBuilder):
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
+        """The same, and the numbers of what is made of fixed values alone."""
         made = super().add(name, op, *inputs, seen=seen)
         if all(i in self.fixed for i in inputs) and self._affordable(made, op, inputs):
             with np.errstate(all="ignore"):
@@ -42,7 +45,7 @@ class FixedBuilder(TowerBuilder):
     def _affordable(self, made: str, op: Op, inputs: tuple[str, ...]) -> bool:
         """True where the numbers of a value are few enough; they count then."""
         first, *columns = self.types[made].shape
-        numbers = rows_of_item(first)[0] * int(np.prod(columns, dtype=object))
+        numbers = rows_of_item(first)[0] * math.prod(map(int, columns))
         inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
         if numbers > self._numbers or numbers * inner > self._products:
             return False

@@ -215,16 +215,17 @@ def _items_apart(
         return value, constant, [(label,) for label in out]
     assert isinstance(value.of, Rows)
     assert isinstance(constant.of, np.ndarray)
-    place, own = value.of.items_axis, value.of.axes[value.of.items_axis]
-    at = own.index(ITEMS)
+    place, axis = value.of.items_axis, value.of.axes[value.of.items_axis]
+    at = axis.index(ITEMS)
     ends = (f"{items} before", f"{items} after")
-    view = value.of.with_axis(place, own[:at], (ITEMS,), own[at + 1 :])
+    view = value.of.with_axis(place, axis[:at], (ITEMS,), axis[at + 1 :])
     labels = (*value.labels[:place], ends[0], items, ends[1], *value.labels[place + 1 :])
-    axis, shape = constant.labels.index(items), constant.of.shape
-    sizes = (extent(own[:at]), extent(own[at + 1 :]))
-    numbers = constant.of.reshape(*shape[:axis], *sizes, *shape[axis + 1 :])
-    names = (*constant.labels[:axis], *ends, *constant.labels[axis + 1 :])
-    groups = [(ends[0], items, ends[1]) if label == items else (label,) for label in out]
+    i, shape = constant.labels.index(items), constant.of.shape
+    sizes = (extent(axis[:at]), extent(axis[at + 1 :]))
+    numbers = constant.of.reshape(*shape[:i], *sizes, *shape[i + 1 :])
+    names = (*constant.labels[:i], *ends, *constant.labels[i + 1 :])
+    own: tuple[str, ...] = (ends[0], items, ends[1])
+    groups = [own if label == items else (label,) for label in out]
     return Operand(view, labels), Operand(numbers, names), groups
 
 

@@ -137,7 +137,7 @@ def clip(t: Translation) -> Translated:
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return np.clip(value, lo, hi)
+        return np.asarray(np.clip(value, lo, hi))
     if isinstance(value, Codes | np.ndarray):
         return limited_codes(t, lo, hi)
     if isinstance(value, Norms):

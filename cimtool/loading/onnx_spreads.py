@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -23,18 +24,37 @@ from cimtool.loading.onnx_views import (
 
 SpreadRule = Callable[[Translation], Translated]
 
+REAL_TYPES = (1, 11)
+"""FLOAT and DOUBLE (TensorProto.DataType)."""
+
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
 
 def over_items(t: Translation) -> bool:
-    """True where a node of constants makes one for each item."""
-    index = SHAPE_INPUTS.get(t.node.kind)
-    return index is not None and t.graph.items in _sizes(t, index)
+    """True where a node of constants makes one for each item; its integers are of shapes."""
+    index, value = SHAPE_INPUTS.get(t.node.kind), t.node.attributes.get("value")
+    if index is None or (value is not None and value.data_type not in REAL_TYPES):
+        return False
+    return _items_axis(t, _sizes(t, index)) is not None
 
 
 def _sizes(t: Translation, index: int) -> list[int]:
     return [int(size) for size in t.weights(index).reshape(-1)]
+
+
+def _items_axis(t: Translation, sizes: Sequence[int]) -> int | None:
+    """The axis whose size has the number of items in it; None where none is known to.
+
+    A product of it is told where it stands for any number.
+    """
+    items = t.graph.items
+    found = [
+        axis
+        for axis, size in enumerate(sizes)
+        if items > 1 and (size == items or (t.graph.rows is None and size and size % items == 0))
+    ]
+    return next(iter(found), None)
 
 
 def expand(t: Translation) -> Translated:
@@ -73,12 +93,13 @@ def _repeated(t: Translation, array: FloatArray, sizes: Sequence[int]) -> Rows:
     rank = max(array.ndim, len(sizes))
     own = [*[1] * (rank - array.ndim), *array.shape]
     wanted = [max(pair) for pair in zip(own, [*[1] * (rank - len(sizes)), *sizes], strict=True)]
-    axis = wanted.index(t.graph.items)
-    extents = [*wanted[:axis], 1, *wanted[axis + 1 :]]
+    axis = _items_axis(t, wanted)
+    assert axis is not None
+    extents = [*wanted[:axis], wanted[axis] // t.graph.items, *wanted[axis + 1 :]]
     array = array.reshape(own)
     if own[axis] != 1 or any(a not in (1, b) for a, b in zip(own, extents, strict=True)):
         t.fail(f"spreads a constant of shape {own} to {_said(t, sizes)}; expected 1 for the items")
-    t.require_numbers(int(np.prod(extents, dtype=object)))
+    t.require_numbers(math.prod(extents))
     return t.builder.repeated(t.called("constant"), np.broadcast_to(array, extents), axis)
 
 
@@ -94,7 +115,7 @@ def constant_of_shape(t: Translation) -> Translated:
 
 def tile(t: Translation) -> Translated:
     """Numbers along axes several times, and a constant once for each item."""
-    repeats, items = _sizes(t, 1), t.graph.items
+    repeats = _sizes(t, 1)
     if t.is_rows(0):
         view = t.view()
         for axis, count in enumerate(repeats):
@@ -102,9 +123,10 @@ def tile(t: Translation) -> Translated:
                 view = _tiled(t, view, axis, count)
         return view
     array = t.weights(0)
+    axis = _items_axis(t, repeats)
+    within = [1 if i == axis else count for i, count in enumerate(repeats)]
     sizes = [size * count for size, count in zip(array.shape, repeats, strict=True)]
-    within = [1 if count == items else count for count in repeats]
-    t.require_numbers(int(np.prod([array.size, *within], dtype=object)))
+    t.require_numbers(math.prod([array.size, *within]))
     return _repeated(t, np.tile(array, within), sizes)
 
 
@@ -135,7 +157,7 @@ def concat(t: Translation) -> Translated:
         t.fail(f"joins {said} along axis {axis}; expected the same other axes, items in one place")
     extents = [*first.extents]
     extents[axis] = sum(shape[axis] for shape in shapes)
-    t.require_numbers(int(np.prod(extents, dtype=object)))
+    t.require_numbers(math.prod(extents))
     sources, offset = dict[str, IntArray](), np.zeros(extents)
     start = 0
     for part, shape in zip(parts, shapes, strict=True):

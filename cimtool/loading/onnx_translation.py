@@ -301,13 +301,29 @@ class Translation:
         Exporters write such for a fixed number of items.
         """
         axis, items = view.items_axis, self.graph.rows
-        if array.ndim != len(view.axes) or items is None or array.shape[axis] != items:
+        own = view.axes[axis]
+        if array.ndim != len(view.axes) or items is None:
             return array
-        first = array.take([0], axis)
-        return first if np.array_equal(np.broadcast_to(first, array.shape), array) else array
+        before, after = (
+            extent(part) for part in (own[: own.index(ITEMS)], own[own.index(ITEMS) + 1 :])
+        )
+        if array.shape[axis] != before * items * after:
+            return array
+        ends = array.shape[:axis], array.shape[axis + 1 :]
+        apart = array.reshape(*ends[0], before, items, after, *ends[1])
+        first = apart.take([0], axis + 1)
+        same = np.array_equal(np.broadcast_to(first, apart.shape), apart)
+        return first.reshape(*ends[0], before * after, *ends[1]) if same else array
 
     def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
-        """A view times a constant over its axes plus another."""
+        """A view times a constant over its axes plus another; axes of one number grow to these."""
+        for array in (self.of_items(one, view) for one in (factor, offset)):
+            if array.ndim == len(view.axes):
+                grown = [
+                    1 if ITEMS in axis else n
+                    for axis, n in zip(view.axes, array.shape, strict=True)
+                ]
+                view = widened(view, grown)
         name, (factor, offset) = self.spread(view, factor, offset)
         return self.add(Add((factor,), offset), name)
 

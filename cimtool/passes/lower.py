@@ -53,7 +53,13 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import integer, rows_of_item
-from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse, fit_inverse_root
+from cimtool.passes.approximate import (
+    CurvePolynomial,
+    NewtonIteration,
+    fit_exp,
+    fit_inverse,
+    fit_inverse_root,
+)
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.reference.surrogate import as_float, shifted
@@ -360,10 +366,11 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
     lo, hi = widened_range(seen)
     lo = max(lo, float(seen.lo) / 2)
     with naming(f"{builder.name}.{name}"):
-        fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+        fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    steps = " and ".join(str(fit.steps) for fit in fits)
     builder.note(
         f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
-        f"by {fit.steps} Newton steps, worst relative error {fit.error:.1e}"
+        f"by {steps} Newton steps, worst relative error {max(fit.error for fit in fits):.1e}"
     )
     squares = builder.add(f"{name}.sq", Mul(), rows, rows)
     if added:
@@ -371,6 +378,16 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
         squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
     else:
         squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
+    roots = [_newton_root(builder, name, squared, fit) for fit in fits]
+    if len(roots) > 1:
+        both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
+        roots = [_bounded_root(builder, f"{name}.root", both, lo, hi)]
+    return builder.add(f"{name}.column", Axis(1), roots[0])
+
+
+def _newton_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:
+    """`1 / sqrt(x)` of x within the range of an iteration, and at its ends beyond."""
+    lo, hi = fit.lo, fit.hi
     x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
     y = builder.add(f"{name}.y0", plus(fit.beta, offset=fit.alpha), x)
     for step in range(1, fit.steps + 1):
@@ -380,8 +397,7 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
         y = builder.add(f"{name}.y{step}", Mul(), y, correction)
         if step < fit.steps:
             y = _bounded_root(builder, f"{name}.y{step}.kept", y, lo, hi)
-    root = _bounded_root(builder, f"{name}.root", y, lo, hi)
-    return builder.add(f"{name}.column", Axis(1), root)
+    return _bounded_root(builder, f"{name}.root", y, lo, hi)
 
 
 def _bounded_root(builder: Builder, name: str, y: str, lo: float, hi: float) -> str:
