@@ -1,8 +1,8 @@
 """Nodes that depend on constants alone, computed while a file is read.
 
 Exporters leave `exp` of a logit scale, norms of weights, masks and computations of shapes in a
-graph. Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted before
-they are computed, so that no small file asks for all of memory.
+graph. Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted
+before they are computed, so that no small file asks for all of memory.
 """
 
 from __future__ import annotations

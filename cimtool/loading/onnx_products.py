@@ -16,7 +16,13 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import BatchMatMul, Mvm, scalar
 from cimtool.loading.onnx_quantized import layer_of
-from cimtool.loading.onnx_translation import LARGEST_ITEM, IntegerWeights, Translated, Translation
+from cimtool.loading.onnx_translation import (
+    LARGEST_ITEM,
+    OPEN_ITEMS,
+    IntegerWeights,
+    Translated,
+    Translation,
+)
 from cimtool.loading.onnx_views import ITEMS, Rows, axis_of, contiguous, extent, reshaped, widened
 
 LARGEST_WEIGHTS = 1 << 26
@@ -84,8 +90,10 @@ def einsum(t: Translation) -> Translated:
     operands = [_operand(t, i) for i in range(len(t.node.inputs))]
     plain = arrow and all(part.isalpha() for part in (*letters, out))
     fitting = [len(part) for part in letters] == [len(one.labels) for one in operands]
-    if len(letters) != 2 or not plain or any(len(set(p)) < len(p) for p in (*letters, out)):
-        t.fail(f'is "{text}"; expected two inputs, an arrow, and no letter twice in one of them')
+    if len(letters) != 2:
+        t.fail(f'is "{text}"; expected two inputs (sums of one by a sum or mean, turns by permute)')
+    if not plain or any(len(set(p)) < len(p) for p in (*letters, out)):
+        t.fail(f'is "{text}"; expected letters, an arrow, and no letter twice in one of them')
     if not fitting:
         t.fail(f'is "{text}" of values of {[len(one.labels) for one in operands]} axes')
     a, b = (replace(one, labels=tuple(own)) for one, own in zip(operands, letters, strict=True))
@@ -109,12 +117,17 @@ def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
     for label in (*a.labels, *b.labels, *out):
         held = (label in a.labels) + (label in b.labels)
         if not held or (held == 1 and label not in out):
-            t.fail("sums an axis of one input alone, or makes one of none; expected such of both")
+            t.fail(
+                f"sums {label} of one input alone, or makes it of none; expected axes of the "
+                "result or of both inputs (a sum or mean before it)"
+            )
     a, b = _spread(a, b), _spread(b, a)
     sizes = a.extents | b.extents
     if any(sizes[label] != size for label, size in a.extents.items()):
+        fixed = not (isinstance(a.of, Rows) and isinstance(b.of, Rows))
         t.fail(
             f"multiplies {_text(a)} by {_text(b)}; expected [..., r, k] by [..., k, c] of each item"
+            f"{OPEN_ITEMS if fixed else ''}"
         )
     if isinstance(a.of, Rows) and isinstance(b.of, Rows):
         return _by_values(t, a, b, out)
@@ -147,7 +160,11 @@ def _spread(one: Operand, other: Operand) -> Operand:
         return Operand(one.of.reshape(shape), tuple(left))
     if not isinstance(other.of, Rows):
         return one
-    wide = widened(one.of, [max(size, sizes.get(la, 1)) for la, size in one.extents.items()])
+    kept = (items, _items_label(one))
+    wide = widened(
+        one.of,
+        [1 if la in kept else max(size, sizes.get(la, 1)) for la, size in one.extents.items()],
+    )
     return replace(one, of=wide)
 
 

@@ -15,7 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, plus, scalar
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
-from cimtool.loading.onnx_activations import ACTIVATIONS
+from cimtool.loading.onnx_activations import ACTIVATIONS, MASKED
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph
@@ -42,6 +42,7 @@ from cimtool.loading.onnx_translation import (
     Translated,
     Translation,
 )
+from cimtool.loading.onnx_unsupported import UNSUPPORTED
 from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
@@ -75,6 +76,8 @@ def translate(graph: OnnxGraph) -> Graph:
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
+            if not node.domain and node.kind in UNSUPPORTED:
+                t.fail(UNSUPPORTED[node.kind])
             supported = sorted(kind for kind, one in RULES.items() if one not in REFUSALS)
             t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
         if node.kind in COMPUTING:
@@ -187,6 +190,9 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
+    mask = t.value(1 - index)
+    if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and np.isneginf(mask).any():
+        t.fail(MASKED.format(t.input(1 - index)))
     value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
     if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
         return shifted(t, value, float(constant.item()))
@@ -209,6 +215,12 @@ def multiply(t: Translation) -> Translated:
     value, constant = t.value(index), t.weights(1 - index)
     if isinstance(value, Norms) and constant.size == 1 and constant.item() > 0:
         return scaled(value, float(constant.item()))
+    if isinstance(value, Norms):
+        t.fail(
+            f"multiplies row norms by constants {list(constant.shape)}; expected one number above "
+            "0, as of rows and weights that are each divided by their norms (F.normalize) before "
+            "their product"
+        )
     return t.affine(t.view(index), constant, scalar(0.0))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.loading.onnx_translation import Norms, RowMeans, Translated, Translation
+from cimtool.loading.onnx_translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx_views import ITEMS, Rows, extent, taken
 
 ShapeRule = Callable[[Translation], "Translated | tuple[Translated, ...]"]
@@ -40,6 +40,8 @@ def reshape(t: Translation) -> Translated:
     found = t.reshaped(view, shape)
     if found is None:
         said = [-1 if size == t.graph.items else size for size in shape]
+        if t.graph.rows is None and shape and shape[0] > 0 and shape[0] % t.graph.items:
+            t.fail(f"to {said} fixes the items of {view.text}; expected axes of these{OPEN_ITEMS}")
         t.fail(f"to {said} changes the rows; expected [-1, {view.size}] or axes of these")
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, scalar
 from cimtool.loading.onnx_shapes import taken_along
-from cimtool.loading.onnx_translation import Norms, RowMeans, Translated, Translation
+from cimtool.loading.onnx_translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx_views import (
     FileAxis,
     Rows,
@@ -123,8 +123,8 @@ def tile(t: Translation) -> Translated:
                 view = _tiled(t, view, axis, count)
         return view
     array = t.weights(0)
-    axis = _items_axis(t, repeats)
-    within = [1 if i == axis else count for i, count in enumerate(repeats)]
+    once = _items_axis(t, repeats)
+    within = [1 if i == once else count for i, count in enumerate(repeats)]
     sizes = [size * count for size, count in zip(array.shape, repeats, strict=True)]
     t.require_numbers(math.prod([array.size, *within]))
     return _repeated(t, np.tile(array, within), sizes)
@@ -145,6 +145,7 @@ def concat(t: Translation) -> Translated:
 
     Each value is brought to its places among zeros; the sum of all has them and the constants.
     """
+    parts: list[Rows | FloatArray]
     parts = [t.view(i) if t.is_rows(i) else t.weights(i) for i in range(len(t.node.inputs))]
     first = next(part for part in parts if isinstance(part, Rows))
     axis, rank = _axis(t, first), len(first.axes)
@@ -154,7 +155,7 @@ def concat(t: Translation) -> Translated:
     places = {part.items_place for part in parts if isinstance(part, Rows)}
     if {len(shape) for shape in shapes} != {rank} or len(rest) > 1 or len(places) > 1:
         said = ", ".join(p.text if isinstance(p, Rows) else str(list(p.shape)) for p in parts)
-        t.fail(f"joins {said} along axis {axis}; expected the same other axes, items in one place")
+        t.fail(f"joins {said} along axis {axis}; expected the same other axes{OPEN_ITEMS}")
     extents = [*first.extents]
     extents[axis] = sum(shape[axis] for shape in shapes)
     t.require_numbers(math.prod(extents))

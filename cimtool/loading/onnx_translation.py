@@ -34,6 +34,12 @@ from cimtool.loading.onnx_views import (
 LARGEST_ITEM = 1 << 22
 """Numbers that an item may have in a value whose numbers move."""
 
+OPEN_ITEMS = (
+    ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
+    "with dynamic_axes or dynamic_shapes"
+)
+"""The end of a sentence on a file that may have been made for a fixed number of items."""
+
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 INTEGERS = re.compile("bool|u?int[248]$")

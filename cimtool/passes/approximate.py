@@ -283,18 +283,16 @@ def fit_inverse_root(lo: float, hi: float, tolerance: float) -> tuple[NewtonIter
         return (found,)
     middle = float(np.sqrt(lo * hi))
     # The error of the first stays where x is beyond it, beside a smaller root.
-    both = (
-        _inverse_root(lo, middle, tolerance / 2 * float(np.sqrt(middle / hi))),
-        _inverse_root(middle, hi, tolerance / 2),
+    below = _inverse_root(lo, middle, tolerance / 2 * np.sqrt(middle / hi)) if lo > 0 else None
+    above = _inverse_root(middle, hi, tolerance / 2) if below else None
+    if below and above:
+        return below, above
+    raise CimError(
+        f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
+        f"calibration data, too wide for two ranges of {MAX_NEWTON_STEPS} Newton steps each; "
+        f"expected norms that differ {WIDEST_NORMS:,} times at most, by a larger epsilon or larger "
+        "groups"
     )
-    if both[0] is None or both[1] is None:
-        raise CimError(
-            f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
-            f"calibration data, {np.sqrt(hi / lo):,.0f} times, too wide for two ranges of "
-            f"{MAX_NEWTON_STEPS} Newton steps each; expected about {WIDEST_NORMS:,} times at most, "
-            "by a larger epsilon of the norm or larger groups"
-        )
-    return both[0], both[1]
 
 
 def _inverse_root(lo: float, hi: float, tolerance: float) -> NewtonIteration | None:

@@ -29,6 +29,7 @@ from cimtool.ir.arithmetic import (
 from cimtool.ir.backends import LOWER
 from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
+from cimtool.ir.largest import largest
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
 from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore, is_whole
@@ -291,7 +292,7 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
         f"{power.error:.1e}; 1/sum for sums in [1, {width}] by {inverse.steps} Newton steps, worst "
         f"relative error {inverse.error:.1e}"
     )
-    below = builder.add(f"{name}.below", plus(1, -1), x, _largest(builder, name, x))
+    below = builder.add(f"{name}.below", plus(1, -1), x, largest(builder, f"{name}.largest", x))
     u = normalised(builder, f"{name}.u", below, power.centre, power.half)
     raised = horner(builder, f"{name}.exp", u, power.coefficients)
     powers = builder.add(f"{name}.exp", Clip(scalar(0.0), scalar(1.0)), raised)
@@ -304,22 +305,6 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
         y = builder.add(f"{name}.y{step}", Mul(), y, correction)
         y = builder.add(f"{name}.y{step}.kept", Clip(scalar(0.0), scalar(1.0)), y)
     return builder.add(name, Mul(), powers, builder.add(f"{name}.column", Axis(1), y))
-
-
-def _largest(builder: Lowering, name: str, x: str) -> str:
-    """The largest number [n, 1] of each row: of two halves `a + max(b - a, 0)`, and of these."""
-    rows, _ = rows_of_item(builder.types[x].shape[0])
-    value = x
-    while (width := builder.extent(value)) > 1:
-        half = -(-width // 2)
-        places = np.arange(rows * width).reshape(rows, width)
-        own = f"{name}.largest{half}"
-        a = builder.add(f"{own}.a", Arrange(rows, places[:, :half]), value)
-        b = builder.add(f"{own}.b", Arrange(rows, places[:, -half:]), value)
-        more = builder.add(f"{own}.more", plus(1, -1), b, a)
-        above = builder.add(f"{own}.above", Clip(scalar(0.0), scalar(np.inf)), more)
-        value = builder.add(own, plus(1, 1), a, above)
-    return value
 
 
 @LOWER.rule(LeakyRelu)
