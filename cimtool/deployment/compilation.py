@@ -168,7 +168,7 @@ def prepare(
     source, flags = ModelSource.of(projectors, poly, options)
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
-    model = source.load(say)
+    model = source.for_rows(calibration).load(say)
     agreed = [] if check is None else check_outputs(model, check)
     layers = layer_names(model.program)
     of_score = score_layers(model.head, decided.score_mapping)

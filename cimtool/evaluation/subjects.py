@@ -200,7 +200,8 @@ def trained_subjects(
     source: ModelSource, read: Reader, samples: Sequence[int], say: Say
 ) -> tuple[Subject, ...]:
     """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
-    model = source.load(say)
+    own = source if source.files else source.for_rows(read(None))
+    model = own.load(say)
     rows = read_data(read(model.modalities), model)
     require_rivals(rows)
     warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)

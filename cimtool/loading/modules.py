@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, model_of_graphs, read_towers
 from cimtool.loading.onnx_export import export_module
+from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_graph
 
@@ -35,11 +36,13 @@ def model_from_modules(
     score: ScoreOptions,
     layer_map: LayerMap = NO_MAP,
     name: str = "model",
+    widths: tuple[int | None, int | None] = (None, None),
 ) -> Model:
     """The model of two torch modules that return (mu, logvar), or mu alone.
 
     Their weights are read by a layout where one fits and gives the same mu on a few rows, as
-    activations do not show in weights; other modules are exported to ONNX in memory. Raises
+    activations do not show in weights; other modules are exported to ONNX in memory, for rows of
+    these `widths`. Raises
     CimError as `build_model` and `export_module` do, and where what was read computes something
     else.
     """
@@ -58,7 +61,11 @@ def model_from_modules(
             raise
         fits = False
     if not fits and layer_map is NO_MAP:
-        return _exported_model(name, modules, places, score)
+        graphs = (
+            export_module(module, places[modality], width)
+            for (modality, module), width in zip(modules.items(), widths, strict=True)
+        )
+        return _exported_model(name, modules, places, graphs, score)
     for (modality, module), tower in zip(modules.items(), towers, strict=True):
         _compare(layout.name, layout.unit_rows, tower, module, places[modality])
     # Nothing is left to assume of a module that was run.
@@ -66,10 +73,14 @@ def model_from_modules(
 
 
 def _exported_model(
-    name: str, modules: Mapping[str, nn.Module], places: Mapping[str, str], score: ScoreOptions
+    name: str,
+    modules: Mapping[str, nn.Module],
+    places: Mapping[str, str],
+    graphs: Iterable[OnnxGraph],
+    score: ScoreOptions,
 ) -> Model:
-    """The model of modules of any architecture, by ONNX in memory."""
-    text, video = (export_module(modules[key], places[key]) for key in MODALITIES)
+    """The model of modules of any architecture, by their ONNX graphs in memory."""
+    text, video = graphs
     model = model_of_graphs(name, (text, video), score)
     for modality, tower in zip(MODALITIES, model.towers, strict=True):
         _compare(model.layout, model.unit_rows, tower, modules[modality], places[modality])

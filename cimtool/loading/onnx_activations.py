@@ -38,6 +38,11 @@ TANH_GELU = (0.044715, float(np.sqrt(2 / np.pi)))
 SAME_SOFTPLUS = 15.0
 """From here on softplus is its input within 2^-21: an exporter's choice between them is none."""
 
+MASKED = (
+    "has a mask of attention, {} with -inf; expected attention to all tokens, for a choice of some "
+    "for each is no multiplication or addition (take the tokens that count before, with a slice)"
+)
+
 ActivationRule = Callable[[Translation], Translated]
 
 
@@ -147,6 +152,10 @@ def greater(t: Translation) -> Translated:
 def where(t: Translation) -> Translated:
     """The softplus of a choice between it and, above a limit from where both agree, its input."""
     condition = t.value(0)
+    for index in (1, 2):
+        mask = t.value(index)
+        if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and np.isneginf(mask).any():
+            t.fail(MASKED.format(t.input(index)))
     nodes = t.builder.by_name
     if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS:
         node = nodes.get(t.rows(2))

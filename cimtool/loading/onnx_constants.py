@@ -1,12 +1,14 @@
 """Nodes that depend on constants alone, computed while a file is read.
 
-Exporters leave `exp` of a logit scale, transposes of weights and computations of shapes in a graph.
-Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted before
-they are computed, so that no small file asks for all of memory.
+Exporters leave `exp` of a logit scale, norms of weights, masks and computations of shapes in a
+graph. Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted
+before they are computed, so that no small file asks for all of memory.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,18 +19,23 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.loading.onnx_graph import OnnxNode
 
+FREE_SOFTMAX = 13
+"""The operator set from which on Softmax is along any one axis."""
+
 LARGEST_RESULTS = 1 << 30
 """Bytes that the computed constants of a file may have together, beside its quantized ones."""
 
 QUANTIZED_STEPS = 4
 """Times that a number of a file may be quantized, limited, dequantized or turned for that."""
 
-VIEWS = ("Identity", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+PRODUCTS_A_NUMBER = 256
+"""Multiply-adds of a product of constants that take as long as a number of its result."""
+
+VIEWS = ("Identity", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results take no memory of their own."""
 
-BROADCAST = ("Add", "Div", "Mod", "Mul", "Pow", "Sub")
-
-Fold = Callable[[Mapping[str, Any], list[Array]], Array]
+Folded = Array | tuple[Array, ...]
+Fold = Callable[[Mapping[str, Any], list[Array]], Folded]
 
 
 def _integers(array: Array) -> list[int]:
@@ -46,11 +53,46 @@ def _cast(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     return inputs[0].astype(helper.tensor_dtype_to_np_dtype(attributes["to"]))
 
 
+def _constant_of_shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    from onnx import numpy_helper
+
+    given = attributes.get("value")
+    value = np.zeros(1, np.float32) if given is None else numpy_helper.to_array(given)
+    return np.full(_integers(inputs[0]), value.item(), value.dtype)
+
+
 def _divide(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     a, b = inputs
     if a.dtype.kind in "iu" and b.dtype.kind in "iu":
         return np.asarray(a // b)
     return np.asarray(a / b)
+
+
+def _expand(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    array = inputs[0]
+    return np.broadcast_to(array, np.broadcast_shapes(array.shape, tuple(_integers(inputs[1]))))
+
+
+def _flatten(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    array, axis = inputs[0], attributes.get("axis", 1)
+    return array.reshape(math.prod(array.shape[: axis % (array.ndim + 1)]), -1)
+
+
+def _gemm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    a, b = (
+        array.T if attributes.get(key, 0) else array
+        for array, key in zip(inputs[:2], ("transA", "transB"), strict=True)
+    )
+    added = attributes.get("beta", 1.0) * inputs[2] if len(inputs) > 2 else 0
+    return np.asarray(attributes.get("alpha", 1.0) * (a @ b) + added, a.dtype)
+
+
+def _layer_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    array, axis = inputs[0], attributes.get("axis", -1)
+    axes = tuple(range(axis % array.ndim, array.ndim))
+    centred = array - array.mean(axes, keepdims=True)
+    variance = np.square(centred).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
+    return np.asarray(centred / np.sqrt(variance) * inputs[1] + sum(inputs[2:3]), array.dtype)
 
 
 def _gather(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -62,6 +104,27 @@ def _reshape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     if not attributes.get("allowzero", 0):
         shape = [array.shape[i] if size == 0 else size for i, size in enumerate(shape)]
     return array.reshape(shape)
+
+
+def _range(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    return np.arange(*(array.item() for array in inputs), dtype=inputs[0].dtype)
+
+
+def _reduction(function: Callable[..., Any]) -> Fold:
+    """A function of an array, axes and whether these are kept."""
+
+    def fold(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+        axes = tuple(_axes(attributes, inputs)) or None
+        if axes is None and attributes.get("noop_with_empty_axes", 0):
+            return inputs[0]
+        kept = bool(attributes.get("keepdims", 1))
+        return np.asarray(function(inputs[0], axis=axes, keepdims=kept), inputs[0].dtype)
+
+    return fold
+
+
+def _root_of_squares(array: Array, **along: Any) -> Array:
+    return np.asarray(np.sqrt(np.square(array).sum(**along)))
 
 
 def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -78,9 +141,32 @@ def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     return inputs[0][tuple(index)]
 
 
+def _softmax(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    array, older = inputs[0], attributes["opset"] < FREE_SOFTMAX
+    axis = attributes.get("axis", 1 if older else -1)
+    if older and axis % array.ndim != array.ndim - 1:
+        raise ValueError(f"a softmax along all axes from {axis} on of {array.ndim}")
+    powers = np.exp(array - array.max(axis=axis, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+
+
+def _split(attributes: Mapping[str, Any], inputs: list[Array]) -> tuple[Array, ...]:
+    array, axis = inputs[0], attributes.get("axis", 0)
+    sizes = _integers(inputs[1]) if len(inputs) > 1 else list(attributes.get("split", ()))
+    if not sizes:
+        share = -(-array.shape[axis] // attributes["outputs"])
+        sizes = [share] * attributes["outputs"]
+    return tuple(np.split(array, np.cumsum(sizes)[:-1], axis=axis))
+
+
 def _squeeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     axes = _axes(attributes, inputs)
     return np.squeeze(inputs[0], tuple(axes) if axes else None)
+
+
+def _triangle(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    kept = np.triu if attributes.get("upper", 1) else np.tril
+    return np.asarray(kept(inputs[0], int(inputs[1].item()) if len(inputs) > 1 else 0))
 
 
 def _unsqueeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -91,53 +177,108 @@ def _ufunc(function: Callable[..., Any]) -> Fold:
     return lambda attributes, inputs: np.asarray(function(*inputs))
 
 
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "Abs": np.abs,
+    "Add": np.add,
+    "And": np.logical_and,
+    "Ceil": np.ceil,
+    "Cos": np.cos,
+    "Equal": np.equal,
+    "Exp": np.exp,
+    "Floor": np.floor,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "IsNaN": np.isnan,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Log": np.log,
+    "Max": lambda *arrays: functools.reduce(np.maximum, arrays),
+    "Min": lambda *arrays: functools.reduce(np.minimum, arrays),
+    "Mod": np.mod,
+    "Mul": np.multiply,
+    "Neg": np.negative,
+    "Not": np.logical_not,
+    "Or": np.logical_or,
+    "Pow": np.power,
+    "Reciprocal": np.reciprocal,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Round": np.rint,
+    "Sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+    "Sign": np.sign,
+    "Sin": np.sin,
+    "Softplus": lambda x: np.logaddexp(x.dtype.type(0), x),
+    "Sqrt": np.sqrt,
+    "Sub": np.subtract,
+    "Sum": lambda *arrays: functools.reduce(np.add, arrays),
+    "Tanh": np.tanh,
+    "Where": np.where,
+    "Xor": np.logical_xor,
+}
+"""Operators of numbers in equal places, after all have been spread to one shape."""
+
 FOLDS: dict[str, Fold] = {
-    "Add": _ufunc(np.add),
+    **{kind: _ufunc(function) for kind, function in ELEMENTWISE.items()},
     "Cast": _cast,
     "Concat": lambda attributes, inputs: np.concatenate(inputs, axis=attributes["axis"]),
+    "ConstantOfShape": _constant_of_shape,
     "Div": _divide,
-    "Exp": _ufunc(np.exp),
+    "Expand": _expand,
+    "Flatten": _flatten,
     "Gather": _gather,
+    "Gemm": _gemm,
     "Identity": lambda attributes, inputs: inputs[0],
-    "Log": _ufunc(np.log),
-    "Mod": _ufunc(np.mod),
-    "Mul": _ufunc(np.multiply),
-    "Neg": _ufunc(np.negative),
-    "Pow": _ufunc(np.power),
-    "Reciprocal": _ufunc(np.reciprocal),
+    "LayerNormalization": _layer_norm,
+    "MatMul": _ufunc(np.matmul),
+    "Range": _range,
+    "ReduceL1": _reduction(lambda x, **along: np.abs(x).sum(**along)),
+    "ReduceL2": _reduction(_root_of_squares),
+    "ReduceMax": _reduction(np.max),
+    "ReduceMean": _reduction(np.mean),
+    "ReduceMin": _reduction(np.min),
+    "ReduceProd": _reduction(np.prod),
+    "ReduceSum": _reduction(np.sum),
+    "ReduceSumSquare": _reduction(lambda x, **along: np.square(x).sum(**along)),
     "Reshape": _reshape,
     "Shape": lambda attributes, inputs: np.array(inputs[0].shape, np.int64),
+    "Size": lambda attributes, inputs: np.array(inputs[0].size, np.int64),
     "Slice": _slice,
-    "Softplus": _ufunc(lambda x: np.logaddexp(x.dtype.type(0), x)),
-    "Sqrt": _ufunc(np.sqrt),
+    "Softmax": _softmax,
+    "Split": _split,
     "Squeeze": _squeeze,
-    "Sub": _ufunc(np.subtract),
-    "Tanh": _ufunc(np.tanh),
+    "Tile": lambda attributes, inputs: np.tile(inputs[0], _integers(inputs[1])),
     "Transpose": lambda attributes, inputs: inputs[0].transpose(attributes.get("perm")),
+    "Trilu": _triangle,
     "Unsqueeze": _unsqueeze,
 }
-"""The operators of constants, by name; their inputs are those that a node gives."""
+"""The operators of constants, by name; their inputs are those that a node gives.
+
+`outputs` and `opset` are among the attributes: the number of a node's outputs, the operator set.
+"""
 
 
 class ConstantFolder:
     """Computes the constants of one file, within a budget of bytes for all of them.
 
-    `numbers` are those of the file's own constants, which may be quantized.
+    `numbers` are those of the file's own constants, which may be quantized; `opset` is its operator
+    set.
     """
 
-    def __init__(self, numbers: int) -> None:
+    def __init__(self, numbers: int, opset: int) -> None:
+        self.opset = opset
         self._left = LARGEST_RESULTS + 8 * QUANTIZED_STEPS * numbers
 
     @np.errstate(all="ignore")
-    def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> Array:
-        """The constant that a node of constants alone makes.
+    def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
+        """The constants that a node of constants alone makes.
 
         Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
         result beyond the budget.
         """
         try:
             self.take(_size(node, inputs), where)
-            return np.asarray(FOLDS[node.kind](node.attributes, inputs))
+            known = {**node.attributes, "outputs": len(node.outputs), "opset": self.opset}
+            made = FOLDS[node.kind](known, inputs)
+            return tuple(map(np.asarray, made if isinstance(made, tuple) else (made,)))
         except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
             raise CimError(f"{where}: its constants do not fit: {error}") from None
 
@@ -153,14 +294,44 @@ class ConstantFolder:
 
 
 def _size(node: OnnxNode, inputs: list[Array]) -> int:
-    """Numbers that a result takes memory for."""
-    if node.kind in VIEWS:
-        return 0
-    if node.kind in BROADCAST:
-        return math.prod(np.broadcast_shapes(*(array.shape for array in inputs)))
-    if node.kind == "Gather":
-        extent: int = inputs[0].shape[node.attributes.get("axis", 0)]
-        return inputs[0].size // max(extent, 1) * inputs[1].size
-    if node.kind == "Concat":
-        return sum(array.size for array in inputs)
+    """Numbers that a result takes memory for, or as many as take the time that it does."""
+    shapes = [array.shape for array in inputs]
+    match node.kind:
+        case kind if kind in VIEWS:
+            return 0
+        case kind if kind in ELEMENTWISE or kind == "Div":
+            return math.prod(np.broadcast_shapes(*shapes))
+        case "ConstantOfShape":
+            return math.prod(_integers(inputs[0]))
+        case "Expand":
+            return math.prod(_spread(shapes[0], _integers(inputs[1])))
+        case "Gather":
+            extent: int = shapes[0][node.attributes.get("axis", 0)]
+            return inputs[0].size // max(extent, 1) * inputs[1].size
+        case "Concat":
+            return sum(array.size for array in inputs)
+        case "Gemm" | "MatMul":
+            return _product_size(node, *shapes[:2])
+        case "Range":
+            start, limit, step = (float(array.item()) for array in inputs)
+            return max(math.ceil((limit - start) / step), 0)
+        case "Tile":
+            return inputs[0].size * math.prod(_integers(inputs[1]))
     return inputs[0].size
+
+
+def _spread(shape: tuple[int, ...], wanted: list[int]) -> list[int]:
+    """The larger extents of two shapes, the last ones in the same place."""
+    pairs = itertools.zip_longest(reversed(shape), reversed(wanted), fillvalue=1)
+    return [max(pair) for pair in pairs]
+
+
+def _product_size(node: OnnxNode, a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """The same of a product of matrices, with its multiply-adds."""
+    if not (a and b):
+        raise ValueError("a number alone is no matrix")
+    inner = a[-2] if node.attributes.get("transA", 0) else a[-1]
+    rows = math.prod(a) // max(inner, 1)
+    columns = math.prod(b[-2:]) // max(inner, 1)
+    made = math.prod(_spread(a[:-2], list(b[:-2]))) // max(math.prod(a[:-2]), 1) * rows * columns
+    return made + made * inner // PRODUCTS_A_NUMBER

@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
@@ -23,30 +24,42 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from torch import nn
 
-TRACED_ROWS = 2
-"""Rows that a module is exported with; 1 might be taken for an extent that is always 1."""
+TRIED_ROWS = 2
+"""Rows that a module is tried with; 1 might be taken for an extent that is always 1."""
 
+TRACED_ROWS = 31
+"""Rows that a module is exported with: a prime, found again in products, where tracing fixes it.
+
+`len(x)` and `int(x.shape[0])` are plain numbers to both exporters.
+"""
 
 MOST_TOKENS = 256
 """Tokens up to which a row is taken for several of an extent of the weights."""
 
 
-def export_module(module: nn.Module, where: str) -> OnnxGraph:
+def export_module(module: nn.Module, where: str, width: int | None = None) -> OnnxGraph:
     """The graph of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module is copied, to float32 on the CPU and in evaluation mode. Raises CimError, which says
-    `where` it stands, for a module that takes no rows, returns something else, or has operators
-    that torch cannot export.
+    The module is copied, to float32 on the CPU and in evaluation mode. `width` is `in`, None where
+    no data say it: then it is looked for. Raises CimError, which says `where` it stands, for a
+    module that takes no such rows, returns something else, or has operators that torch cannot
+    export.
     """
     own = copy.deepcopy(module).float().cpu().eval()
-    width = _width(own, where)
+    if width is None:
+        width = _width(own, where)
+    elif failure := _failure(own, width):
+        raise CimError(
+            f"{where} does not run on rows of {width} numbers, which the data have ({failure}); "
+            "expected rows as wide as it takes"
+        )
     names = _output_names(own, width, where)
     try:
         with _quiet():
             model = _exported(_ordered(own, names), width, names, dynamo=False)
     except Exception as first:
         model = _by_newer_exporter(own, width, names, where, first)
-    return graph_of(model, where)
+    return replace(graph_of(model, where), rows=TRACED_ROWS)
 
 
 def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
@@ -68,11 +81,9 @@ def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
 def _width(module: nn.Module, where: str) -> int:
     """Numbers in a row that a module takes: the first of its extents with which it runs.
 
-    Or a multiple of one, for rows of several tokens. A wrong width may run too, where the module
-    shapes all numbers of a batch anew; its outputs are then of another number of rows.
+    Or a multiple of one, for rows of several tokens. CimError where twice as many are taken too, as
+    by a module of any number of tokens.
     """
-    import torch
-
     extents = [
         extent
         for part in module.modules()
@@ -81,17 +92,37 @@ def _width(module: nn.Module, where: str) -> int:
     ]
     extents += [extent for array in module.parameters() for extent in array.shape]
     extents = list(dict.fromkeys(extents))
-    failure = "it has no weights"
-    for width in [*extents, *(k * one for one in extents for k in range(2, MOST_TOKENS + 1))]:
-        try:
-            with torch.no_grad(), _quiet():
-                rows = _first_output(module(torch.ones(TRACED_ROWS, width)))
-        except Exception as error:
-            failure = _first_line(error) if width == extents[0] else failure
-        else:
-            if rows is None or rows.shape[:1] == (TRACED_ROWS,):
-                return width
-    raise CimError(f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does")
+    tried = [*extents, *(k * one for one in extents for k in range(2, MOST_TOKENS + 1))]
+    width = next((width for width in tried if not _failure(module, width)), None)
+    if width is None:
+        failure = _failure(module, extents[0]) if extents else "it has no weights"
+        raise CimError(
+            f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does"
+        )
+    if not _failure(module, 2 * width):
+        raise CimError(
+            f"{where} takes rows of {width} numbers and of {2 * width}, as one of any number of "
+            "tokens does; expected data that have the width, or ModelSource(widths=(TEXT, VIDEO))"
+        )
+    return width
+
+
+def _failure(module: nn.Module, width: int) -> str:
+    """The reason why a module does not take rows [n, width]; nothing where it does.
+
+    One that shapes all numbers of a batch anew may run on others too; its outputs are then of
+    another number of rows.
+    """
+    import torch
+
+    try:
+        with torch.no_grad(), _quiet():
+            rows = _first_output(module(torch.ones(TRIED_ROWS, width)))
+    except Exception as error:
+        return _first_line(error)
+    if rows is None or rows.shape[:1] == (TRIED_ROWS,):
+        return ""
+    return f"of {TRIED_ROWS} rows it makes a tensor {list(rows.shape)}"
 
 
 def _first_output(value: Any) -> torch.Tensor | None:
@@ -107,7 +138,7 @@ def _output_names(module: nn.Module, width: int, where: str) -> list[str]:
     import torch
 
     with torch.no_grad():
-        value = module(torch.ones(TRACED_ROWS, width))
+        value = module(torch.ones(TRIED_ROWS, width))
     if isinstance(value, torch.Tensor):
         return [OUTPUTS[0]]
     if isinstance(value, Mapping) and set(OUTPUTS) <= set(value):
@@ -128,11 +159,9 @@ def _exported(module: nn.Module, width: int, names: list[str], dynamo: bool) -> 
     export: Any = torch.onnx.export  # declared for paths alone, and takes buffers
     given = (torch.ones(TRACED_ROWS, width),)
     if dynamo:
-        rows = {0: torch.export.Dim("n")}
         program = export(
-            module, given, dynamo=True, input_names=["x"], output_names=names,
-            dynamic_shapes={"x": rows}, verbose=False,
-        )  # fmt: skip
+            module, given, dynamo=True, input_names=["x"], output_names=names, verbose=False
+        )
         return cast("ModelProto", program.model_proto)
     file = io.BytesIO()
     export(

@@ -244,8 +244,7 @@ def _needed(nodes: list[OnnxNode], wanted: Sequence[str]) -> tuple[OnnxNode, ...
     for node in reversed(nodes):
         if used.intersection(node.outputs):
             kept.append(node)
-            # The shape that row norms are spread to is that of what they divide.
-            used.update(node.inputs[:1] if node.kind == "Expand" else node.inputs)
+            used.update(node.inputs)
     return tuple(reversed(kept))
 
 

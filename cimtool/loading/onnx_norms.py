@@ -6,14 +6,17 @@ a whole row is followed as a `Norms` until a value is divided by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Axis, Sum, plus
+from cimtool.ir.largest import largest
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
+from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Norms,
@@ -26,9 +29,6 @@ from cimtool.loading.onnx_views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
-
-FREE_SOFTMAX = 13
-"""The operator set from which on Softmax is along any one axis."""
 
 NormRule = Callable[[Translation], Translated]
 
@@ -143,19 +143,57 @@ def _squared_norms(t: Translation) -> Norms | None:
     return Norms(t.in_rows(replace(view, name=node.inputs[0])), column=_reduced(t))
 
 
-def _sums(t: Translation) -> tuple[Rows, Rows]:
-    """Rows along the axis that the node reduces, the program's, and the sums, a view of a value."""
-    view, axes = t.view(), t.axes()
-    if len(axes) != 1 or t.place(axes[0]) == view.items_axis:
-        t.fail(f"reduces axes {axes} of {view.text}; expected one of each item's numbers")
-    place, last = t.place(axes[0]), len(view.axes) - 1
-    rows = t.in_rows(view.reordered([i for i in range(last + 1) if i != place] + [place]))
+def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
+    """Rows of the program along the axes that the node reduces, which come last, as one."""
+    view, given = t.view(), t.axes() if axes is None else axes
+    places = [t.place(axis) for axis in given]
+    if not places or view.items_axis in places:
+        t.fail(f"reduces axes {list(given)} of {view.text}; expected some of each item's numbers")
+    last = tuple(atom for place in sorted(places) for atom in view.axes[place])
+    kept = [axis for place, axis in enumerate(view.axes) if place not in places]
+    return t.in_rows(replace(view, axes=(*kept, last)))
+
+
+def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | None = None) -> Rows:
+    """A value with one number for each of the rows, in the axes of what the node reduces."""
+    places = sorted(t.place(axis) for axis in (t.axes() if axes is None else axes))
+    view = replace(t.narrowed(rows, 1), name=name)
+    left = list(view.axes[:-1])
+    if t.node.attributes.get("keepdims", 1):
+        for place in places:
+            left.insert(place, ())
+    t.views[name] = replace(view, axes=tuple(left))
+    return t.views[name]
+
+
+def _sums(t: Translation, axes: Sequence[int] | None = None) -> tuple[Rows, Rows]:
+    """Rows along the axes that the node reduces, the program's, and the sums, a view of a value."""
+    rows = _reduced_rows(t, axes)
     total = t.builder.add(f"{rows.name}_sum", Sum(), rows.name)
     column = t.builder.add(f"{rows.name}_total", Axis(1), total)
-    kept = [last] if t.node.attributes.get("keepdims", 1) else []
-    sums = replace(t.narrowed(rows, 1), name=column)
-    t.views[column] = sums.reordered([*range(place), *kept, *range(place, last)])
-    return rows, t.views[column]
+    return rows, _reduced_view(t, rows, column, axes)
+
+
+def reduce_max(t: Translation) -> Translated:
+    """The largest number along axes, as of tokens."""
+    rows = _reduced_rows(t)
+    return _reduced_view(t, rows, largest(t.builder, t.called("largest"), rows.name))
+
+
+def pooled(t: Translation, largest_of_all: bool) -> Translated:
+    """The mean, or the largest, over all axes behind the channels."""
+    view, behind = t.view(), range(2, len(t.view().axes))
+    size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
+    if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
+        t.fail(f"is of windows {list(kernel)} of {view.text}; expected one over all places")
+    if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
+        t.fail(f"is over {view.text}; expected items, channels and places")
+    if largest_of_all:
+        rows = _reduced_rows(t, behind)
+        name = largest(t.builder, t.called("largest"), rows.name)
+        return _reduced_view(t, rows, name, behind)
+    rows, sums = _sums(t, behind)
+    return t.add(plus(1 / t.width(rows.name)), sums.name)
 
 
 def reduce_mean(t: Translation) -> Translated:
@@ -165,7 +203,7 @@ def reduce_mean(t: Translation) -> Translated:
         return replace(norms, factor=1 / t.width(norms.of.name))
     rows, sums = _sums(t)
     means = t.add(plus(1 / t.width(rows.name)), sums.name)
-    behind = t.place(t.axes()[0]) == len(t.view().axes) - 1
+    behind = [t.place(axis) for axis in t.axes()] == [len(t.view().axes) - 1]
     return RowMeans(rows, means) if behind else means
 
 
@@ -250,22 +288,18 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
 
 
-def expand(t: Translation) -> Translated:
-    """Norms and means of rows, spread over the rows that they meet."""
-    value = t.value(0)
-    if not isinstance(value, Norms | RowMeans):
-        t.fail("is supported for row norms alone")
-    return value
-
-
 NORM_RULES: dict[str, NormRule] = {
-    "Expand": expand,
+    "AveragePool": partial(pooled, largest_of_all=False),
+    "GlobalAveragePool": partial(pooled, largest_of_all=False),
+    "GlobalMaxPool": partial(pooled, largest_of_all=True),
     "GroupNormalization": group_normalization,
     "InstanceNormalization": instance_normalization,
     "LayerNormalization": layer_normalization,
     "LpNormalization": lp_normalization,
     "RMSNormalization": rms_normalization,
+    "MaxPool": partial(pooled, largest_of_all=True),
     "ReduceL2": reduce_l2,
+    "ReduceMax": reduce_max,
     "ReduceMean": reduce_mean,
     "ReduceSum": reduce_sum,
     "ReduceSumSquare": reduce_sum_square,

@@ -5,37 +5,35 @@ The operators' definitions: https://onnx.ai/onnx/operators/.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import BatchMatMul, Clip, plus, scalar
-from cimtool.ir.heads import TowerBuilder
-from cimtool.ir.program import Builder, Graph
+from cimtool.ir.arithmetic import Clip, plus, scalar
+from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
-from cimtool.loading.onnx_activations import ACTIVATIONS
+from cimtool.loading.onnx_activations import ACTIVATIONS, MASKED
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
+from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
+from cimtool.loading.onnx_products import PRODUCTS
 from cimtool.loading.onnx_quantized import (
     COMPUTING,
     DOMAINS,
     QUANTIZERS,
     REFUSALS,
     constant_numbers,
-    layer_of,
     limited_codes,
     require_one_quantizer,
     turned,
 )
 from cimtool.loading.onnx_shapes import SHAPES
+from cimtool.loading.onnx_spreads import SPREADS, over_items
 from cimtool.loading.onnx_translation import (
-    LARGEST_ITEM,
     CentredRows,
     Codes,
     Norms,
@@ -44,12 +42,13 @@ from cimtool.loading.onnx_translation import (
     Translated,
     Translation,
 )
+from cimtool.loading.onnx_unsupported import UNSUPPORTED
 from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
 
-LARGEST_NUMBER = float(np.finfo(np.float32).max)
+OF_TWO_VALUES = ("Add", "Div", "Mul", "Sub")
 
 TranslationRule = Callable[[Translation], Translated | tuple[Translated, ...]]
 
@@ -60,19 +59,25 @@ def translate(graph: OnnxGraph) -> Graph:
     Raises CimError naming the first node that is not supported, and where mu and logvar differ in
     extent.
     """
-    builder = TowerBuilder(graph.width)
-    folder = ConstantFolder(sum(array.size for array in graph.constants.values()))
+    builder = FixedBuilder(graph.width)
+    folder = ConstantFolder(sum(array.size for array in graph.constants.values()), graph.opset)
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
         given = [values[name] for name in node.inputs if name in values]
         constants = [value for value in given if isinstance(value, np.ndarray)]
-        if not node.domain and node.kind in FOLDS and given and len(constants) == len(given):
-            values[node.outputs[0]] = folder.fold(node, constants, t.where)
+        foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
+        if foldable and given and not over_items(t):
+            folded = folder.fold(node, constants, t.where)
+            values.update(zip(node.outputs, folded, strict=False))
             continue
+        if node.kind in OF_TWO_VALUES:
+            t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
+            if not node.domain and node.kind in UNSUPPORTED:
+                t.fail(UNSUPPORTED[node.kind])
             supported = sorted(kind for kind, one in RULES.items() if one not in REFUSALS)
             t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
         if node.kind in COMPUTING:
@@ -91,78 +96,13 @@ def translate(graph: OnnxGraph) -> Graph:
     return tower
 
 
-def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: Builder) -> str:
+def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: FixedBuilder) -> str:
     """The program's name of an output of the file."""
-    if not isinstance(value, Rows):
+    if not isinstance(value, Rows) or value.name in builder.fixed:
         raise CimError(f"{graph.file}: {name} does not depend on the input; expected rows")
     if len(value.axes) != 2 or value.axes[0] != (ITEMS,):
         raise CimError(f"{graph.file}: {name} has axes {value.text}; expected [n, d]")
     return in_rows(builder, value).name
-
-
-def gemm(t: Translation) -> Translated:
-    """`alpha x W + beta b`, W transposed with transB."""
-    attributes = t.node.attributes
-    if attributes.get("transA", 0):
-        t.fail("transA = 1 is not supported; expected rows of inputs first")
-    alpha, beta = t.number("alpha", 1.0), t.number("beta", 1.0)
-    weight = t.weights(1) * alpha
-    bias = t.weights(2) * beta if t.input(2) else scalar(0.0)
-    turned = bool(attributes.get("transB", 0))
-    return _layer(t, t.view(), weight.T if turned else weight, bias, 0 if turned else 1)
-
-
-def matmul(t: Translation) -> Translated:
-    """`x W`, or the product of two values, as attention has it."""
-    if t.is_rows(0) and t.is_rows(1):
-        return _product(t)
-    return _layer(t, t.view(), t.weights(1), scalar(0.0), 1)
-
-
-def _product(t: Translation) -> Translated:
-    """`a [..., R, K] b [..., K, C]` for each of the axes before, the items among them."""
-    a, b = t.view(0), t.view(1)
-    batch, places = len(a.axes) - 2, {a.items_place, b.items_place}
-    if (
-        len(b.axes) != len(a.axes)
-        or len(places) > 1
-        or a.items_axis >= batch
-        or a.extents[:batch] != b.extents[:batch]
-        or a.extents[-1] != b.extents[-2]
-    ):
-        t.fail(f"multiplies {a.text} by {b.text}; expected [..., r, k] by [..., k, c] of each item")
-    made = math.prod(a.extents[:-1]) * b.extents[-1]
-    if made > LARGEST_ITEM:
-        t.fail(f"makes {made:,} numbers of an item; expected at most {LARGEST_ITEM:,}")
-    rows = t.in_order(a)
-    columns = t.in_order(b.reordered([*range(batch), batch + 1, batch]))
-    op = BatchMatMul(a.extents[-2], b.extents[-1])
-    return replace(t.narrowed(rows, op.columns), name=t.add(op, rows.name, columns.name).name)
-
-
-def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray, axis: int) -> Rows:
-    """A layer over the last axis of a view: the same weights [in, out] for each of its rows.
-
-    Its outputs are along `axis` of the node's second input.
-    """
-    x = t.in_rows(view)
-    width = t.width(x.name)
-    if weight.ndim != 2 or weight.shape[0] != width or not weight.size:
-        t.fail(f"its weights have shape {list(weight.shape)}; expected [{width}, any] (in, out)")
-    _require_storable(t, "one of its weights", weight)
-    _require_storable(t, "one of its biases", bias)
-    named = t.input(1)
-    name = named.removesuffix(".weight") if named.endswith(".weight") else ""
-    op = layer_of(t, weight, t.channels(bias, weight.shape[1]), axis)
-    made = t.add(op, x.name, name=name)
-    return replace(t.narrowed(x, weight.shape[1]), name=made.name)
-
-
-def _require_storable(t: Translation, what: str, array: FloatArray) -> None:
-    """Raise CimError where float32, in which the float graph is emitted, cannot hold an array."""
-    beyond = ~(np.abs(array) <= LARGEST_NUMBER)
-    if beyond.any():
-        t.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
 
 
 def batch_normalization(t: Translation) -> Translated:
@@ -190,8 +130,8 @@ def batch_normalization(t: Translation) -> Translated:
     x, spread = t.spread(view, *(array.reshape(-1, *[1] * behind) for array in parameters))
     gamma, beta, mean, var = (np.array(np.broadcast_to(array, t.width(x))) for array in spread)
     op = BatchNorm(gamma, beta, mean, var, eps)
-    _require_storable(t, "gamma / sqrt(variance + epsilon)", op.factor)
-    _require_storable(t, "its offset", op.beta - op.mean * op.factor)
+    t.require_storable("gamma / sqrt(variance + epsilon)", op.factor)
+    t.require_storable("its offset", op.beta - op.mean * op.factor)
     return t.add(op, x)
 
 
@@ -199,6 +139,8 @@ def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return np.asarray(np.clip(value, lo, hi))
     if isinstance(value, Codes | np.ndarray):
         return limited_codes(t, lo, hi)
     if isinstance(value, Norms):
@@ -227,6 +169,18 @@ def _limit(t: Translation, index: int, name: str, absent: float) -> float:
     return float(given.item())
 
 
+def with_constants(t: Translation) -> Mapping[str, Translated]:
+    """The values of a node's inputs, numbers in the place of one that is the same for all items."""
+    pair = {name: t.values[name] for name in t.node.inputs if name in t.values}
+    views = {name: value for name, value in pair.items() if isinstance(value, Rows)}
+    known = {name: t.builder.numbers(view) for name, view in views.items()}
+    if len(views) != 2 or all(numbers is not None for numbers in known.values()):
+        return t.values
+    apart = {name for name, view in views.items() if view.axes[view.items_axis] == (ITEMS,)}
+    fixed = {name: array for name, array in known.items() if array is not None and name in apart}
+    return {**pair, **fixed}
+
+
 def add(t: Translation, sign: float = 1.0) -> Translated:
     """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
     signs = (1.0, sign)
@@ -236,6 +190,9 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
+    mask = t.value(1 - index)
+    if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and np.isneginf(mask).any():
+        t.fail(MASKED.format(t.input(1 - index)))
     value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
     if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
         return shifted(t, value, float(constant.item()))
@@ -258,6 +215,12 @@ def multiply(t: Translation) -> Translated:
     value, constant = t.value(index), t.weights(1 - index)
     if isinstance(value, Norms) and constant.size == 1 and constant.item() > 0:
         return scaled(value, float(constant.item()))
+    if isinstance(value, Norms):
+        t.fail(
+            f"multiplies row norms by constants {list(constant.shape)}; expected one number above "
+            "0, as of rows and weights that are each divided by their norms (F.normalize) before "
+            "their product"
+        )
     return t.affine(t.view(index), constant, scalar(0.0))
 
 
@@ -280,7 +243,7 @@ def divide(t: Translation) -> Translated:
         t.fail(f"{t.input(1)} holds 0; expected what can be divided by")
     with np.errstate(over="ignore"):
         factor = 1 / constant
-    _require_storable(t, f"1 / {t.input(1)}", factor)
+    t.require_storable(f"1 / {t.input(1)}", factor)
     if isinstance(dividend, Norms) and factor.size == 1 and factor.item() > 0:
         return scaled(dividend, float(factor.item()))
     return t.affine(t.view(), factor, scalar(0.0))
@@ -306,27 +269,6 @@ def reciprocal(t: Translation) -> Translated:
     return raised(t, value, -1.0) if isinstance(value, Norms) else ACTIVATIONS["Reciprocal"](t)
 
 
-def convolution(t: Translation) -> Translated:
-    """A layer, of a convolution of width 1: the same for each place."""
-    view, weight = t.view(), t.weights(1)
-    attributes, behind = t.node.attributes, len(view.axes) - 2
-    if (
-        weight.ndim != len(view.axes)
-        or set(weight.shape[2:]) != {1}
-        or {attributes.get("group", 1), *attributes.get("strides", ())} != {1}
-    ):
-        t.fail(
-            f"has weights {list(weight.shape)} for inputs {view.text}; expected width 1, without "
-            "groups or strides"
-        )
-    if any(attributes.get("pads", ())):
-        t.fail("pads its inputs; expected width 1 without")
-    bias = t.weights(2) if t.input(2) else scalar(0.0)
-    channels_last = view.reordered([0, *range(2, 2 + behind), 1])
-    made = _layer(t, channels_last, weight.reshape(weight.shape[:2]).T, bias, 0)
-    return made.reordered([0, 1 + behind, *range(1, 1 + behind)])
-
-
 def dropout(t: Translation) -> Translated:
     """The same value, as at inference."""
     training = t.constant(2)
@@ -345,19 +287,18 @@ def cast(t: Translation) -> Translated:
 RULES: dict[str, TranslationRule] = (
     ACTIVATIONS
     | NORM_RULES
+    | PRODUCTS
     | QUANTIZERS
     | SHAPES
+    | SPREADS
     | {
         "Add": add,
         "BatchNormalization": batch_normalization,
         "Cast": cast,
         "Clip": clip,
-        "Conv": convolution,
         "Div": divide,
         "Dropout": dropout,
-        "Gemm": gemm,
         "Identity": lambda t: t.value(0),
-        "MatMul": matmul,
         "Max": partial(limit, lower=True),
         "Min": partial(limit, lower=False),
         "Mul": multiply,

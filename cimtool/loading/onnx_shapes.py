@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.loading.onnx_translation import Norms, RowMeans, Translated, Translation
+from cimtool.loading.onnx_translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx_views import ITEMS, Rows, extent, taken
 
 ShapeRule = Callable[[Translation], "Translated | tuple[Translated, ...]"]
@@ -40,6 +40,8 @@ def reshape(t: Translation) -> Translated:
     found = t.reshaped(view, shape)
     if found is None:
         said = [-1 if size == t.graph.items else size for size in shape]
+        if t.graph.rows is None and shape and shape[0] > 0 and shape[0] % t.graph.items:
+            t.fail(f"to {said} fixes the items of {view.text}; expected axes of these{OPEN_ITEMS}")
         t.fail(f"to {said} changes the rows; expected [-1, {view.size}] or axes of these")
     return found
 
@@ -100,7 +102,9 @@ def split(t: Translation) -> tuple[Translated, ...]:
     if len(sizes) != count or ends[-1] != width or min(sizes) < 1:
         t.fail(f"{width} numbers into {[int(size) for size in sizes]}; expected a sum of {width}")
     starts = ends - np.array(sizes, np.int64)
-    return tuple(_taken(t, view, axis, np.arange(*one)) for one in zip(starts, ends, strict=True))
+    return tuple(
+        taken_along(t, view, axis, np.arange(*one)) for one in zip(starts, ends, strict=True)
+    )
 
 
 def sliced(t: Translation) -> Translated:
@@ -120,7 +124,7 @@ def sliced(t: Translation) -> Translated:
         kept = np.arange(extent(view.axes[place]))[starts[i] : ends[i] : step]
         if not len(kept):
             t.fail("leaves no channel")
-        view = _taken(t, view, place, kept)
+        view = taken_along(t, view, place, kept)
     return view
 
 
@@ -134,7 +138,7 @@ def gather(t: Translation) -> Translated:
         t.fail(f"takes places of shape {list(given.shape)}; expected one, or a list of them")
     if not len(places) or places.min() < -width or places.max() >= width:
         t.fail(f"takes channels beyond the {width} that there are")
-    found = _taken(t, view, axis, places % width)
+    found = taken_along(t, view, axis, places % width)
     return found if given.ndim else found.with_axis(axis)
 
 
@@ -150,7 +154,7 @@ def _axis_of_numbers(t: Translation, axis: int) -> int:
     return place
 
 
-def _taken(t: Translation, view: Rows, axis: int, places: IntArray) -> Rows:
+def taken_along(t: Translation, view: Rows, axis: int, places: IntArray) -> Rows:
     """Numbers along an axis: a view where they are evenly apart, else moved to where they are."""
     t.require_bounded(view)
     found = taken(view, axis, places)

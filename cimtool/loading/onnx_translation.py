@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, FloatArray, IntArray, single
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder
+from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
 from cimtool.loading.onnx_views import (
     ITEMS,
@@ -33,6 +33,14 @@ from cimtool.loading.onnx_views import (
 
 LARGEST_ITEM = 1 << 22
 """Numbers that an item may have in a value whose numbers move."""
+
+OPEN_ITEMS = (
+    ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
+    "with dynamic_axes or dynamic_shapes"
+)
+"""The end of a sentence on a file that may have been made for a fixed number of items."""
+
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 INTEGERS = re.compile("bool|u?int[248]$")
 """Types of truths and of a quantized model's codes, whose scale is not known."""
@@ -146,7 +154,7 @@ class Translation:
     graph: OnnxGraph
     node: OnnxNode
     values: Mapping[str, Translated]
-    builder: Builder
+    builder: FixedBuilder
     views: dict[str, Rows] = field(default_factory=dict)
     """The views by which values of the program are taken in the node."""
 
@@ -217,8 +225,12 @@ class Translation:
 
     def require_bounded(self, view: Rows) -> None:
         """Raise CimError for a view of more numbers than may move."""
-        if view.size > LARGEST_ITEM:
-            self.fail(f"an item has {view.size:,} numbers; expected at most {LARGEST_ITEM:,}")
+        self.require_numbers(view.size)
+
+    def require_numbers(self, count: int) -> None:
+        """Raise CimError for more numbers of an item than may move."""
+        if count > LARGEST_ITEM:
+            self.fail(f"an item has {count:,} numbers; expected at most {LARGEST_ITEM:,}")
 
     def constant(self, index: int) -> FloatArray | None:
         """A constant input in float64, None where it is left out."""
@@ -246,6 +258,12 @@ class Translation:
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
 
+    def require_storable(self, what: str, array: FloatArray) -> None:
+        """Raise CimError where float32, in which the float graph is emitted, cannot hold it."""
+        beyond = ~(np.abs(array) <= LARGEST_NUMBER)
+        if beyond.any():
+            self.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
+
     def channels(self, array: FloatArray, width: int) -> FloatArray:
         """One number a channel, from any shape that spreads over rows [n, width] and no further."""
         try:
@@ -270,7 +288,7 @@ class Translation:
         self.require_bounded(view)
         known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
         width, found = self.width(view.name), list[FloatArray]()
-        for array in arrays:
+        for array in (self.of_items(array, view) for array in arrays):
             try:
                 over = np.broadcast_to(np.broadcast_to(array, known), view.extents)
             except ValueError:
@@ -284,8 +302,35 @@ class Translation:
         self.views[name] = replace(view, name=name)
         return name, [array.reshape(-1) if array.ndim else array for array in found]
 
+    def of_items(self, array: FloatArray, view: Rows) -> FloatArray:
+        """A constant over the axes of a view; one with a row for each item as one row.
+
+        Exporters write such for a fixed number of items.
+        """
+        axis, items = view.items_axis, self.graph.rows
+        own = view.axes[axis]
+        if array.ndim != len(view.axes) or items is None:
+            return array
+        before, after = (
+            extent(part) for part in (own[: own.index(ITEMS)], own[own.index(ITEMS) + 1 :])
+        )
+        if array.shape[axis] != before * items * after:
+            return array
+        ends = array.shape[:axis], array.shape[axis + 1 :]
+        apart = array.reshape(*ends[0], before, items, after, *ends[1])
+        first = apart.take([0], axis + 1)
+        same = np.array_equal(np.broadcast_to(first, apart.shape), apart)
+        return first.reshape(*ends[0], before * after, *ends[1]) if same else array
+
     def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
-        """A view times a constant over its axes plus another."""
+        """A view times a constant over its axes plus another; axes of one number grow to these."""
+        for array in (self.of_items(one, view) for one in (factor, offset)):
+            if array.ndim == len(view.axes):
+                grown = [
+                    1 if ITEMS in axis else n
+                    for axis, n in zip(view.axes, array.shape, strict=True)
+                ]
+                view = widened(view, grown)
         name, (factor, offset) = self.spread(view, factor, offset)
         return self.add(Add((factor,), offset), name)
 
@@ -391,7 +436,11 @@ class Translation:
 
     def part(self, name: str, op: Op, *inputs: str) -> str:
         """Append an operation of several that the node becomes; returns its value's name."""
-        return self._made(f"{self._plain()}_{name}", op, inputs).name
+        return self._made(self.called(name), op, inputs).name
+
+    def called(self, name: str) -> str:
+        """The name of a part of what the node becomes."""
+        return f"{self._plain()}_{name}"
 
     def _made(self, name: str, op: Op, inputs: tuple[str, ...]) -> Rows:
         made, types = self.builder.add(name, op, *inputs), self.builder.types

@@ -12,6 +12,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.embeddings import EmbeddingsLike, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.layouts import require_known_keys
 from cimtool.loading.model import Model, build_model, build_onnx_model
@@ -44,7 +45,8 @@ class ModelSource:
 
     `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
     `head` a score function, in place of what the files hold; the file `layer_map` names the layers
-    of a checkpoint. Paths may be texts. Raises CimError for what makes no model, whatever the files
+    of a checkpoint. `widths` are those of a row of text and of video, for modules that take several
+    (`for_rows`). Paths may be texts. Raises CimError for what makes no model, whatever the files
     hold.
     """
 
@@ -55,6 +57,7 @@ class ModelSource:
     b: float | None = None
     layer_map: Path | str | None = None
     head: str | None = None
+    widths: tuple[int | None, int | None] = (None, None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projectors", _projectors(self.projectors))
@@ -100,6 +103,13 @@ class ModelSource:
     def __str__(self) -> str:
         return " and ".join(map(str, self.files)) or "torch modules"
 
+    def for_rows(self, data: EmbeddingsLike) -> Self:
+        """The source of a model for rows as wide as those of some data; files say their widths."""
+        if self.files:
+            return self
+        rows = embeddings_in(data)
+        return replace(self, widths=(rows.text.shape[1], rows.video.shape[1]))
+
     def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit.
 
@@ -130,7 +140,7 @@ class ModelSource:
                 model = build_onnx_model(text, video, score)
             case (text, video):
                 modules: tuple[Any, Any] = text, video
-                return model_from_modules(*modules, score, layer_map)
+                return model_from_modules(*modules, score, layer_map, widths=self.widths)
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 

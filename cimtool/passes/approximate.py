@@ -48,6 +48,9 @@ MAX_MULTIPLY_ADDS = 24
 MAX_NEWTON_STEPS = 12
 """Steps from a line to 1/sqrt(x) where the largest x is 5,000 times the least."""
 
+WIDEST_NORMS = 4_000
+"""The largest norm as a multiple of the least, for which two ranges of such steps are enough."""
+
 
 @dataclass(frozen=True)
 class ExpPolynomial:
@@ -262,24 +265,39 @@ def _lowest(
 class NewtonIteration:
     """A power of x on [lo, hi]: start `y = alpha + beta x`, then `steps` of an iteration."""
 
+    lo: float
+    hi: float
     alpha: float
     beta: float
     steps: int
     error: float
 
 
-def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonIteration:
-    """`1/sqrt(x)` by steps of `y (3 - x y^2) / 2` to a relative error.
+def fit_inverse_root(lo: float, hi: float, tolerance: float) -> tuple[NewtonIteration, ...]:
+    """`1/sqrt(x)` by steps of `y (3 - x y^2) / 2` to a relative error, on one range or on two.
 
-    The start line is fitted at Chebyshev nodes.
+    Of two, `[lo, t]` and `[t, hi]`, it is the sum of both, each of x limited to its range, less
+    `1/sqrt(t)`: the one that x is beyond gives just this. The start lines are fitted at Chebyshev
+    nodes.
     """
-    found = _newton(np.sqrt, lambda x, y: y * (1.5 - 0.5 * x * y * y), lo, hi, tolerance)
-    if found is None:
-        raise RowsError(
-            f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on these "
-            f"rows, too wide for {MAX_NEWTON_STEPS} Newton steps; expected {RIGHT_ROWS}"
-        )
-    return found
+    if found := _inverse_root(lo, hi, tolerance):
+        return (found,)
+    middle = float(np.sqrt(lo * hi))
+    # The error of the first stays where x is beyond it, beside a smaller root.
+    below = _inverse_root(lo, middle, tolerance / 2 * np.sqrt(middle / hi)) if lo > 0 else None
+    above = _inverse_root(middle, hi, tolerance / 2) if below else None
+    if below and above:
+        return below, above
+    raise RowsError(
+        f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on these "
+        f"rows, too wide for two ranges of {MAX_NEWTON_STEPS} Newton steps each; expected norms "
+        f"that differ {WIDEST_NORMS:,} times at most: {RIGHT_ROWS}, a larger epsilon or larger "
+        "groups"
+    )
+
+
+def _inverse_root(lo: float, hi: float, tolerance: float) -> NewtonIteration | None:
+    return _newton(np.sqrt, lambda x, y: y * (1.5 - 0.5 * x * y * y), lo, hi, tolerance)
 
 
 def fit_inverse(lo: float, hi: float, tolerance: float) -> NewtonIteration:
@@ -310,6 +328,6 @@ def _newton(
     for steps in range(MAX_NEWTON_STEPS + 1):
         error = float(np.abs(y * inverse(x) - 1).max())
         if error <= tolerance:
-            return NewtonIteration(alpha, beta, steps, error)
+            return NewtonIteration(lo, hi, alpha, beta, steps, error)
         y = step(x, y)
     return None

@@ -31,6 +31,7 @@ from cimtool.ir.arithmetic import (
 from cimtool.ir.backends import LOWER
 from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
+from cimtool.ir.largest import largest
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
 from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore, is_whole
@@ -55,7 +56,13 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import integer, rows_of_item
-from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse, fit_inverse_root
+from cimtool.passes.approximate import (
+    CurvePolynomial,
+    NewtonIteration,
+    fit_exp,
+    fit_inverse,
+    fit_inverse_root,
+)
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.reference.surrogate import as_float, shifted
@@ -297,7 +304,7 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
         f"{power.error:.1e}; 1/sum for sums in [1, {width}] by {inverse.steps} Newton steps, worst "
         f"relative error {inverse.error:.1e}"
     )
-    below = builder.add(f"{name}.below", plus(1, -1), x, _largest(builder, name, x))
+    below = builder.add(f"{name}.below", plus(1, -1), x, largest(builder, f"{name}.largest", x))
     u = normalised(builder, f"{name}.u", below, power.centre, power.half)
     raised = horner(builder, f"{name}.exp", u, power.coefficients)
     powers = builder.add(f"{name}.exp", Clip(scalar(0.0), scalar(1.0)), raised)
@@ -310,22 +317,6 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
         y = builder.add(f"{name}.y{step}", Mul(), y, correction)
         y = builder.add(f"{name}.y{step}.kept", Clip(scalar(0.0), scalar(1.0)), y)
     return builder.add(name, Mul(), powers, builder.add(f"{name}.column", Axis(1), y))
-
-
-def _largest(builder: Lowering, name: str, x: str) -> str:
-    """The largest number [n, 1] of each row: of two halves `a + max(b - a, 0)`, and of these."""
-    rows, _ = rows_of_item(builder.types[x].shape[0])
-    value = x
-    while (width := builder.extent(value)) > 1:
-        half = -(-width // 2)
-        places = np.arange(rows * width).reshape(rows, width)
-        own = f"{name}.largest{half}"
-        a = builder.add(f"{own}.a", Arrange(rows, places[:, :half]), value)
-        b = builder.add(f"{own}.b", Arrange(rows, places[:, -half:]), value)
-        more = builder.add(f"{own}.more", plus(1, -1), b, a)
-        above = builder.add(f"{own}.above", Clip(scalar(0.0), scalar(np.inf)), more)
-        value = builder.add(own, plus(1, 1), a, above)
-    return value
 
 
 @LOWER.rule(LeakyRelu)
@@ -381,10 +372,11 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
     lo, hi = widened_range(seen)
     lo = max(lo, float(seen.lo) / 2)
     with _of_layer(builder, name):
-        fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+        fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    steps = " and ".join(str(fit.steps) for fit in fits)
     builder.note(
         f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
-        f"by {fit.steps} Newton steps, worst relative error {fit.error:.1e}"
+        f"by {steps} Newton steps, worst relative error {max(fit.error for fit in fits):.1e}"
     )
     squares = builder.add(f"{name}.sq", Mul(), rows, rows)
     if added:
@@ -392,6 +384,16 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
         squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
     else:
         squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
+    roots = [_newton_root(builder, name, squared, fit) for fit in fits]
+    if len(roots) > 1:
+        both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
+        roots = [_bounded_root(builder, f"{name}.root", both, lo, hi)]
+    return builder.add(f"{name}.column", Axis(1), roots[0])
+
+
+def _newton_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:
+    """`1 / sqrt(x)` of x within the range of an iteration, and at its ends beyond."""
+    lo, hi = fit.lo, fit.hi
     x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
     y = builder.add(f"{name}.y0", plus(fit.beta, offset=fit.alpha), x)
     for step in range(1, fit.steps + 1):
@@ -401,8 +403,7 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
         y = builder.add(f"{name}.y{step}", Mul(), y, correction)
         if step < fit.steps:
             y = _bounded_root(builder, f"{name}.y{step}.kept", y, lo, hi)
-    root = _bounded_root(builder, f"{name}.root", y, lo, hi)
-    return builder.add(f"{name}.column", Axis(1), root)
+    return _bounded_root(builder, f"{name}.root", y, lo, hi)
 
 
 def _bounded_root(builder: Builder, name: str, y: str, lo: float, hi: float) -> str:

@@ -99,7 +99,7 @@ def sweep(
         raise ArgumentError("{jobs} is {}; expected at least 1", jobs)
     check_metrics("budget", budget or {})
     check_format(table)
-    source = ModelSource(projectors, poly, **options)
+    source = ModelSource(projectors, poly, **options).for_rows(calibration)
     check_scores(keys, source.head, source.poly, teacher)
     known = scored_models(source, made, teacher, say)
     seen = seen_rows(allow_calibration_rows, drop_calibration_rows)

@@ -107,7 +107,7 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     Raises CimError where file, layer map or embeddings are wrong, the embeddings do not say which
     video is right, or a variance is not finite.
     """
-    model = source.load_projectors()
+    model = source.for_rows(data).load_projectors()
     rows = read_data(data, model)
     right = rows.right
     say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")

@@ -171,7 +171,7 @@ def tune(
     given = {name: value for name, value in by_name.items() if value is not None}
     if settings is not None:
         given = read_toml(Path(settings)) | given
-    model = source.load(say)
+    model = source.for_rows(calibration).load(say)
     seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
     rows, evaluated = read_evaluation(model, calibration, data, seen, qrels)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)

@@ -165,6 +165,61 @@ class Attended(nn.Module):
         return self.out(heads.transpose(1, 2).flatten(1))
 
 
+class ClassToken(nn.Module):
+    """A learned row before the tokens, as of ViT, whose output goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.class_token = nn.Parameter(torch.randn(1, 1, WIDTH))
+        self.positions = nn.Parameter(torch.randn(TOKENS + 1, WIDTH))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.out = nn.Linear(WIDTH, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.shape[0]
+        tokens = [self.class_token.expand(rows, -1, -1), x.reshape(rows, TOKENS, WIDTH)]
+        embedded = torch.cat(tokens, dim=1) + self.positions
+        normed = self.norm(embedded)
+        return self.out((embedded + self.attention(normed, normed, normed)[0])[:, 0])
+
+
+class AttentionPool(nn.Module):
+    """PCME's: learned queries attend to tokens; their outputs join the mean and the largest.
+
+    Queries go through norms and layers that no item changes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(1, 2, WIDTH))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.after = nn.LayerNorm(WIDTH)
+        self.out = nn.Linear(3 * WIDTH, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(x.shape[0], TOKENS, WIDTH)
+        queries = self.norm(self.queries.expand(x.shape[0], -1, -1))
+        pooled = self.attention(queries, tokens, tokens)[0] + queries
+        parts = [self.after(pooled).mean(1), tokens.mean(1), tokens.amax(1)]
+        return self.out(torch.cat(parts, dim=-1))
+
+
+class AnyTokens(nn.Module):
+    """Attention in letters over however many tokens a row has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(HIDDEN))
+        self.key, self.value = nn.Linear(WIDTH, HIDDEN), nn.Linear(WIDTH, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(x.shape[0], -1, WIDTH)
+        weights = torch.einsum("bld,d->bl", self.key(tokens), self.query).softmax(-1)
+        return torch.einsum("bl,bld->bd", weights, self.value(tokens))
+
+
 def behind_a_layer(*inner: nn.Module) -> Callable[[], nn.Module]:
     """A layer, modules of `HIDDEN` numbers, another layer, heads."""
     layers = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
@@ -212,12 +267,20 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "group norm": behind_a_layer(nn.GroupNorm(1, HIDDEN), nn.Mish()),
     "group norm of three groups": behind_a_layer(nn.GroupNorm(3, HIDDEN), nn.ReLU()),
     "multi-head attention over 8 tokens": lambda: Heads(Encoder()),
+    "attention with a class token": lambda: Heads(ClassToken()),
+    "attention pooling by learned queries": lambda: Heads(AttentionPool()),
 }
 """Those that are compiled for all of TARGETS."""
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "attention by torch's function": lambda: Heads(Attended(by_hand=False)),
     "attention by hand": lambda: Heads(Attended(by_hand=True)),
+    "attention of any number of tokens": lambda: Heads(AnyTokens()),
+    "group norm of pairs": behind_a_layer(nn.GroupNorm(6, HIDDEN)),
+    "weight norm": lambda: Heads(nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, HIDDEN))),
+    "spectral norm": lambda: Heads(
+        nn.Sequential(nn.utils.spectral_norm(nn.Linear(WIDTH, HIDDEN)), nn.Tanh())
+    ),
     "gelu": behind_a_layer(nn.GELU()),
     "gelu by tanh": behind_a_layer(nn.GELU(approximate="tanh")),
     "silu": behind_a_layer(nn.SiLU()),

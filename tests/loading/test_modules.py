@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+import cimtool.api as api
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
+from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
+from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 
@@ -161,3 +166,45 @@ def test_exporters_write_nothing_to_standard_output(
 
     model_from_modules(tower(), tower(), ScoreOptions(head="cosine"))
     assert capfd.readouterr() == ("", "")
+
+
+class Tokens(nn.Module):
+    """The mean of a layer over however many tokens a row has, in numbers that tracing fixes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.linspace(-1, 1, 5))
+        self.layer = nn.Linear(3, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.layer(x.view(len(x), -1, 3)).tanh()
+        first = self.start.repeat(len(x), 1, 1) + torch.zeros(int(x.shape[0]), 1, 5)
+        return torch.cat([first, tokens], dim=1).mean(1)
+
+
+@pytest.mark.parametrize("width", [3, 12])
+def test_a_module_of_any_number_of_tokens_takes_rows_as_wide_as_the_data(width: int) -> None:
+    module, rows = Tokens(), np.random.default_rng(0).normal(size=(7, width)).astype(np.float32)
+    data = {"text": rows, "video": rows}
+    model = ModelSource((module, module), head="cosine").for_rows(data).load()
+    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    with torch.no_grad():
+        np.testing.assert_allclose(found, module(torch.from_numpy(rows)), atol=1e-6)
+    assert api.prepare((module, module), calibration=data, head="cosine").model.text_width == width
+
+
+def test_without_data_a_module_of_any_number_of_tokens_has_no_width() -> None:
+    source = ModelSource((Tokens(), Tokens()), head="cosine")
+    with pytest.raises(
+        CimError, match=r"text module takes rows of 3 numbers and of 6, .*; expected data that"
+    ):
+        source.load()
+    assert replace(source, widths=(6, 9)).load().video_width == 9
+
+
+def test_data_that_a_module_does_not_take_are_named() -> None:
+    source = ModelSource((Tokens(), Tokens()), head="cosine")
+    with pytest.raises(
+        CimError, match=r"video module does not run on rows of 4 numbers, which the data have \("
+    ):
+        source.for_rows({"text": np.ones((2, 3)), "video": np.ones((2, 4))}).load()
