@@ -41,6 +41,8 @@ module cim_column #(
     output logic signed [SUM_BITS-1:0]    sum,         // tap 2
     output logic signed [CODE_BITS-1:0]   code         // tap 3
 );
+    // All columns of a kind run the same code, which is compiled once.
+    /* verilator no_inline_module */
     localparam int PLANES = CELLS * CELL_BITS;
     localparam int WIDE = FINE_BITS + 2;
 
