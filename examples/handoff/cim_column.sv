@@ -8,14 +8,13 @@
 // 16 codes.
 /* verilator lint_off DECLFILENAME */
 
-// A bit cell: it takes `data` when it is written while its word line is up.
+// A bit cell: it takes `data` when its word line goes up.
 module bit_cell (
-    input  logic write,
     input  logic word_line,
     input  logic data,
     output logic held
 );
-    always_ff @(posedge write) if (word_line) held <= data;
+    always_ff @(posedge word_line) held <= data;
 endmodule
 
 // A bit line with its cells, one in each row: cells that hold 1 conduct where their row is driven,
@@ -26,7 +25,6 @@ module bit_line #(
     parameter int DIGIT_BITS = 1,
     parameter int SUM_BITS = 12
 ) (
-    input  logic                       write,
     input  logic [ROWS-1:0]            word_lines,
     input  logic                       data,
     input  logic [DIGIT_BITS*ROWS-1:0] drive,
@@ -34,7 +32,7 @@ module bit_line #(
     output logic signed [SUM_BITS-1:0] count
 );
     logic [ROWS-1:0] held;
-    bit_cell cells [ROWS-1:0] (.write(write), .word_line(word_lines), .data(data), .held(held));
+    bit_cell cells [ROWS-1:0] (.word_line(word_lines), .data(data), .held(held));
 
     // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
     function automatic int ones(input logic [ROWS-1:0] bits);
@@ -106,11 +104,9 @@ module cim_column #(
         initial $fatal(1, "cim_column: THRESHOLDS = %0d; expected at most %0d", THRESHOLDS, COMPARATORS);
     end
 
-    // Row decoder, and the pulse that writes.
+    // Row decoder: the word line of a row is up while it is written.
     logic [ROWS-1:0] word_lines;
-    logic pulse;
-    assign word_lines = ROWS'(1) << write_row;
-    assign pulse = clk && write;
+    assign word_lines = (clk && write) ? ROWS'(1) << write_row : '0;
 
     // A bit line for each bit of a cell; those of a pair's second cell, and a sign bit, count down.
     localparam int LINES = CELLS * CELL_BITS;
@@ -119,7 +115,7 @@ module cim_column #(
         localparam bit DOWN = (p >= CELL_BITS) != (SIGNED_CELL && p % CELL_BITS == CELL_BITS - 1);
         logic signed [SUM_BITS-1:0] count;
         bit_line #(.ROWS(ROWS), .DIGIT_BITS(DIGIT_BITS), .SUM_BITS(SUM_BITS)) line (
-            .write(pulse), .word_lines, .data(write_cells[p]), .drive, .negative, .count
+            .word_lines, .data(write_cells[p]), .drive, .negative, .count
         );
         assign counts[p*SUM_BITS +: SUM_BITS] = (DOWN ? -count : count) <<< (p % CELL_BITS);
     end

@@ -61,15 +61,15 @@ class Encoded:
             return self.cam.graph(items)
         return GalleryJob(self.bundle, items, self.digital).maker(WAYS[way][1])(items)
 
-    def cells(self, way: str, items: Features) -> Mapping[str, ArrayCells]:
-        graph, bundle = self.graph(way, items), self.bundle
+    def cells(self, way: str, graph: Graph) -> Mapping[str, ArrayCells]:
+        bundle = self.bundle
         if way == "cam":
             return word_cells(graph, CAM)
         return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
 
-    def kept(self, way: str, items: Features) -> tuple[str, dict[str, bytes]]:
-        """The program with these items, as the files of a bundle keep it."""
-        job, graph = GalleryJob(self.bundle, items, self.digital), self.graph(way, items)
+    def kept(self, way: str, items: Features, graph: Graph) -> tuple[str, dict[str, bytes]]:
+        """The program with the graph of these items, as the files of a bundle keep it."""
+        job = GalleryJob(self.bundle, items, self.digital)
         if way not in ("in-memory", "cam"):  # of a whole score it takes long, a CAM has none
             graph = job.fitted(job.maker(WAYS[way][1]), graph)
         table = ConstantTable()
@@ -142,7 +142,8 @@ def test_a_sequence_of_changes_is_programming_anew(
     one = encoded[WAYS[way][0]]
     chip = Chip([(row, row) for row in range(FIRST)], FIRST)
     items = HeldItems(np.arange(FIRST), one.rows(list(range(FIRST))), FIRST)
-    cells = one.cells(way, items.features)
+    graph = one.graph(way, items.features)
+    cells = one.cells(way, graph)
     counts = counts_after({}, {}, cells)
     programmed(chip, {}, counts, cells)
     ever = set[int]()
@@ -158,7 +159,8 @@ def test_a_sequence_of_changes_is_programming_anew(
         gone, kept = (np.array(sorted(known), np.int64) for known in (removed, replaced))
         replacing = one.rows([replaced[known] for known in kept.tolist()])
         items = items.changed(gone, kept, replacing, one.rows(added))
-        before, cells = cells, one.cells(way, items.features)
+        graph = one.graph(way, items.features)
+        before, cells = cells, one.cells(way, graph)
         earlier, counts = counts, counts_after(counts, before, cells)
         programmed(chip, earlier, counts, cells)
     ids, held = zip(*chip.held(), strict=True)
@@ -166,8 +168,9 @@ def test_a_sequence_of_changes_is_programming_anew(
     assert items.following == chip.following
     assert not ever & set(ids)
     anew = one.rows(list(held))
-    assert one.kept(way, items.features) == one.kept(way, anew)
-    for name, matrix in one.cells(way, anew).items():
+    graph_anew = one.graph(way, anew)
+    assert one.kept(way, items.features, graph) == one.kept(way, anew, graph_anew)
+    for name, matrix in one.cells(way, graph_anew).items():
         for part, found in enumerate(chip.cells[name]):
             used, contents = matrix.used(part), matrix.contents(part)
             np.testing.assert_array_equal(found[: len(used)][used], contents[used])

@@ -62,8 +62,8 @@ FAULTS = (
         "a bit line misses a row",
         "sums",
         COLUMN,
-        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS])",
-        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & ~ROWS'(1))",
+        "cells[p*ROWS +: ROWS] & driven",
+        "cells[p*ROWS +: ROWS] & driven & ~ROWS'(1)",
     ),
     Fault(
         "bits of a cell weigh alike",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,12 @@ COMPILERS = {
 }
 
 
+@cache
 def random_layers(encoding: str) -> list[tuple[CrossbarMvm, IntArray, IntArray]]:
-    """Layers of one weight code with everything else, and inputs at the ends and between."""
+    """Layers of one weight code with everything else, and inputs at the ends and between.
+
+    Each compiler takes the same.
+    """
     rng = np.random.default_rng(ENCODINGS.index(encoding))
     found = []
     for _ in range(LAYERS):

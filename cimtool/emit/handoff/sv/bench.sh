@@ -37,10 +37,11 @@ build() {
             kept="$kept -o ${object##*/}"
         done
         verilator --binary --timing -O3 -Wall -Wno-fatal $include --top-module tb_macro --Mdir "$output.obj" \
-            -CFLAGS "${OPTIMIZE:=-O1}" -MAKEFLAGS "VM_PARALLEL_BUILDS=0$kept" -o ../"${output##*/}" \
+            -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='${OPTIMIZE:=-O1}' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
             sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
         for object in "$output.obj"/verilated*.o; do
-            [ -f "$VERILATED/${object##*/}" ] || cp "$object" "$VERILATED"
+            # Beside, then renamed: several benches may share the folder.
+            [ -f "$VERILATED/${object##*/}" ] || { cp "$object" "$VERILATED/kept.$$" && mv "$VERILATED/kept.$$" "$VERILATED/${object##*/}"; }
         done
         ;;
     esac

@@ -41,13 +41,10 @@ module cim_column #(
     output logic signed [SUM_BITS-1:0]    sum,         // tap 2
     output logic signed [CODE_BITS-1:0]   code         // tap 3
 );
+    // All columns of a kind run the same code, which is compiled once.
+    /* verilator no_inline_module */
     localparam int PLANES = CELLS * CELL_BITS;
     localparam int WIDE = FINE_BITS + 2;
-
-    // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
-    function automatic int ones(input logic [ROWS-1:0] bits);
-        ones = $countones(bits);
-    endfunction
 
     // Cells are kept as bit planes, so that a sum is a few population counts.
     logic [PLANES*ROWS-1:0] planes;
@@ -59,18 +56,28 @@ module cim_column #(
     function automatic logic signed [SUM_BITS-1:0] bit_line(
         input logic [PLANES*ROWS-1:0] cells, input logic [DIGIT_BITS*ROWS-1:0] digits, input logic [ROWS-1:0] down
     );
-        int part, all;
+        logic [ROWS-1:0] driven, on;
+        logic signs;
+        int part;
         bit_line = '0;
+        signs = down != '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
+            driven = digits[d*ROWS +: ROWS];
+            // Population counts of plain variables: of an expression Icarus 11 counts wrongly, silently.
             for (int p = 0; p < PLANES; p++) begin
-                part = ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS]);
-                if (down != '0) part = part - 2 * ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & down);
+                on = cells[p*ROWS +: ROWS] & driven;
+                part = $countones(on);
+                if (signs) begin
+                    on = on & down;
+                    part = part - 2 * $countones(on);
+                end
                 if (p >= CELL_BITS || (SIGNED_CELL && p == CELL_BITS - 1)) part = -part;
                 bit_line = bit_line + SUM_BITS'(part <<< (p % CELL_BITS + d + FRACTION_BITS));
             end
             if (LEAK != 0) begin
-                all = ones(digits[d*ROWS +: ROWS]) - 2 * ones(digits[d*ROWS +: ROWS] & down);
-                bit_line = bit_line + SUM_BITS'(LEAK * (all <<< d));
+                on = driven & down;
+                part = $countones(driven) - 2 * $countones(on);
+                bit_line = bit_line + SUM_BITS'(LEAK * (part <<< d));
             end
         end
     endfunction

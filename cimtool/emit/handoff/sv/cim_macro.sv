@@ -116,22 +116,32 @@ module cim_macro #(
         digit_of = (DIGIT_BITS+1)'(below ? -lifted : lifted);
     endfunction
 
-    logic [DIGIT_BITS*ROWS-1:0] drive, sizes;
+    // In one process, and each bus at once: of a bus that is driven bit by bit, Verilator 5.006 has
+    // driven wrong planes, silently, and Icarus wakes every column for each bit.
+    logic [DIGIT_BITS*ROWS-1:0] drive;
     logic [ROWS-1:0] negative, driving;
-    for (genvar r = 0; r < ROWS; r++) begin : g_row
+    always_comb begin : drive_rows
         logic signed [DIGIT_BITS:0] digit;
         logic [DIGIT_BITS-1:0] size;
-        assign digit = digit_of(held[r*INPUT_BITS +: INPUT_BITS], lift, sign_magnitude, 5'(shift), bits);
-        assign driving[r] = row_enable[r];
-        assign size = DIGIT_BITS'((digit < 0) ? -digit : digit);
-        assign negative[r] = digit < 0;
-        assign tap_digits[r*DIGIT_LANE +: DIGIT_LANE] = driving[r] ? DIGIT_LANE'(digit) : '0;
-        assign sizes[r*DIGIT_BITS +: DIGIT_BITS] = (driving[r] || idle[r]) ? size : '0;
+        logic [DIGIT_BITS*ROWS-1:0] planes;
+        logic [ROWS*DIGIT_LANE-1:0] digits;
+        logic [ROWS-1:0] below, enabled;
+        planes = '0;
+        digits = '0;
+        for (int r = 0; r < ROWS; r++) begin
+            digit = digit_of(held[r*INPUT_BITS +: INPUT_BITS], lift, sign_magnitude, 5'(shift), bits);
+            enabled[r] = row_enable[r];
+            below[r] = digit < 0;
+            size = DIGIT_BITS'((digit < 0) ? -digit : digit);
+            if (enabled[r]) digits[r*DIGIT_LANE +: DIGIT_LANE] = DIGIT_LANE'(digit);
+            if (enabled[r] || idle[r])
+                for (int d = 0; d < DIGIT_BITS; d++) planes[d*ROWS + r] = size[d];
+        end
+        drive = planes;
+        negative = below;
+        driving = enabled;
+        tap_digits = digits;
     end
-    // In one process: with an assignment a bit, Verilator 5.006 drove wrong planes, silently.
-    always_comb
-        for (int d = 0; d < DIGIT_BITS; d++)
-            for (int r = 0; r < ROWS; r++) drive[d*ROWS + r] = sizes[r*DIGIT_BITS + d];
 
     // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
     function automatic int ones(input logic [ROWS-1:0] mask);
@@ -170,6 +180,9 @@ module cim_macro #(
         );
     end else assign baseline = '0;
 
+    // Columns have words of their own: parts of a bus that each have a driver take Icarus long.
+    logic signed [SUM_BITS-1:0] sums [0:CONVERTED-1];
+    logic signed [CODE_BITS-1:0] codes [0:CONVERTED-1];
     for (genvar j = 0; j < CONVERTED; j++) begin : g_lane
         localparam int SLICE = slice_of(j);
         localparam int OWN = (j == LANES) ? 1 : CELLS;
@@ -194,9 +207,14 @@ module cim_macro #(
             .drive, .negative, .baseline(reference),
             .step(step[SLICE*STEP_BITS +: STEP_BITS]), .offset(offset[j*FINE_BITS +: FINE_BITS]),
             .lo, .hi, .thresholds(thresholds[SLICE*THRESHOLDS*FINE_BITS +: THRESHOLDS*FINE_BITS]),
-            .sum(tap_sums[j*SUM_BITS +: SUM_BITS]), .code(tap_codes[j*CODE_BITS +: CODE_BITS])
+            .sum(sums[j]), .code(codes[j])
         );
     end
+    always_comb
+        for (int j = 0; j < CONVERTED; j++) begin
+            tap_sums[j*SUM_BITS +: SUM_BITS] = sums[j];
+            tap_codes[j*CODE_BITS +: CODE_BITS] = codes[j];
+        end
 
     // What the digital side takes a lane's code for, in 2^-(FRACTION_BITS + REFERENCE_BITS).
     logic signed [ACC_BITS-1:0] value [0:CONVERTED-1];
@@ -205,7 +223,7 @@ module cim_macro #(
         logic signed [CODE_BITS-1:0] code;
         logic signed [ACC_BITS-1:0] from;
         logic [STEP_BITS-1:0] width;
-        assign code = $signed(tap_codes[j*CODE_BITS +: CODE_BITS]);
+        assign code = codes[j];
         assign from = ACC_BITS'($signed(offset[j*FINE_BITS +: FINE_BITS]));
         assign width = step[SLICE*STEP_BITS +: STEP_BITS];
         if (CONVERTER == 2) begin : g_levels
