@@ -101,7 +101,10 @@ def read_table(
 
 
 def _header(file: Path, stream: IO[bytes]) -> tuple[str, ...]:
-    line = _text(file, 1, stream.readline(LONGEST_LINE).removeprefix(b"\xef\xbb\xbf"))
+    content = stream.readline(LONGEST_LINE + 1)
+    if len(content) > LONGEST_LINE:
+        raise CimError(f"{file}: line 1: is longer than {LONGEST_LINE} bytes")
+    line = _text(file, 1, content.removeprefix(b"\xef\xbb\xbf"))
     names = tuple(name.strip() for name in line.split(","))
     if names == ("",) or len(names) > MOST_COLUMNS:
         raise CimError(f"{file}: line 1: is no line of column names with commas between")

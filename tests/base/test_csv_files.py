@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cimtool.base import csv_files
-from cimtool.base.csv_files import CsvColumn, read_table
+from cimtool.base.csv_files import CsvColumn, header_of, read_table
 from cimtool.base.errors import CimError
 
 COLUMNS = {
@@ -59,3 +59,9 @@ def test_an_error_names_its_line_in_any_block(
         with pytest.raises(CimError) as caught:
             table(file, [*LINES[:at], line, *LINES[at + 1 :]])
         assert str(caught.value) == f"{file}: line {at + 2}: {said}"
+
+
+def test_a_first_line_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"1" * 100_000)
+    with pytest.raises(CimError, match=r"a\.csv: line 1: is longer than 4096 bytes$"):
+        header_of(tmp_path / "a.csv")
