@@ -96,7 +96,8 @@ class Outcome:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Read what `to_json` returned; KeyError, TypeError or AttributeError for anything else."""
-        parts = {name: values[name] for name in ("error", "metrics", "cost")}
+        parts = {name: values[name] for name in ("error", "metrics")}
+        parts["cost"] = asdict(made_of(PointCost, values["cost"]))
         parts |= {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
         parts["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
         raw = values["against_raw"]
@@ -362,6 +363,31 @@ def read_evaluation(
         return calibrating, evaluated
     require_unseen(known, evaluated, model.name)
     return calibrating, evaluated
+
+
+@dataclass(frozen=True)
+class PointCost:
+    """The cost of a point, by the names in its file; None for what is not known or not there."""
+
+    arrays: int | None
+    chips: int | None
+    loads: int | None
+    cells: int | None
+    area_mm2: float | None
+    area_missing: str | None
+    conversions: int | None
+    energy_pj: float | None
+    energy_low_pj: float | None
+    energy_high_pj: float | None
+    energy_missing: str
+    latency_ns: float | None
+    latency_missing: str
+    energy_coverage: float | None
+    energy_basis: str | None
+    score_multiplications: int
+    sigmoids: int
+    random_normals: int
+    gallery_bytes: int | None
 
 
 def cost_of(found: Estimate) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.base.folders import POINTS
+from cimtool.base.folders import POINTS, read_sealed, sealed_text
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps import evaluator, run
@@ -171,6 +171,22 @@ def test_a_wider_grid_goes_on_in_the_same_folder(swept: Sweep, sweep_small: RunS
     wider = sweep_small(folder_of(swept).parent / "wider", {"weight_bits": [8]})
     wider = sweep_small(folder_of(wider), {"weight_bits": [8, 6], "adc_bits": [8]})
     assert (wider.resumed, len(wider.points)) == (1, 2), "8 bits are the target's own"
+
+
+@pytest.mark.parametrize("forged", [None, "much"], ids=["lacks", "word"])
+def test_a_sealed_point_of_other_costs_is_computed_anew(
+    sweep_small: RunSweep, tmp_path: Path, forged: str | None
+) -> None:
+    first = sweep_small(tmp_path / "s", {"weight_bits": [8]})
+    (file,) = (folder_of(first) / POINTS).glob("*.json")
+    whole, values = file.read_bytes(), read_sealed(file)
+    values["cost"] |= {"energy_pj": forged}
+    if forged is None:
+        del values["cost"]["energy_missing"]
+    file.write_text(sealed_text(values))
+    again = sweep_small(folder_of(first), {"weight_bits": [8]})
+    assert (again.resumed, again.failed) == (0, 0)
+    assert file.read_bytes() == whole
 
 
 def test_a_killed_sweep_goes_on_where_it_was(
