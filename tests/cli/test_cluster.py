@@ -1,7 +1,8 @@
-"""A sweep whose scheduler ends or falls silent: one line on stderr, the same bytes in the end."""
+"""A sweep whose scheduler or worker ends or falls silent: the same bytes in the end."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,8 @@ from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 from cimtool import cli
 from cimtool.training.demo_data import DemoFiles
 
-PATIENT = (
-    "from cimtool.base import cluster; from cimtool.cli import main; "
-    "cluster.CONNECT_SECONDS, cluster.SILENT_SECONDS = 60, 3; main()"
-)
+PATIENT = "from cimtool.base import cluster; from cimtool.cli import main; {}; main()"
+"""A command line that waits for other times; one of a minute at the start, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -58,24 +57,50 @@ def test_a_sweep_goes_on_after_its_scheduler(
     whole: dict[str, bytes],
     tmp_path: Path,
 ) -> None:
-    port, folder = free_port(), tmp_path / "sweep"
-    address = f"tcp://127.0.0.1:{port}"
+    folder = tmp_path / "sweep"
+    status, out, err = swept_while([*sweeping, "-o", str(folder)], "SILENT_SECONDS = 3", 0, what)
+    advice = "run the command again to go on"
+    assert (status, out) == (2, "")
+    told = rf"--dask tcp://127\.0\.0\.1:\d+: {happened}; {advice}"
+    assert re.fullmatch(rf"cimtool: error: {told}\n", err)
+    assert 0 < len(list((folder / "points").iterdir())) < 12
+    assert cli.run([*sweeping, "-o", str(folder)]) == 0
+    assert contents(folder) == whole
+
+
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_sweep_ends_without_one_of_its_workers(
+    what: signal.Signals, sweeping: list[str], whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "sweep"
     command = [*sweeping, "-o", str(folder)]
-    with processes(scheduler(port), *(worker(port, tmp_path / one) for one in "ab")) as started:
+    status, _, err = swept_while(command, "FROZEN_SECONDS = 5", 1, what)
+    assert (status, err) == (0, "")
+    assert contents(folder) == whole
+
+
+def swept_while(
+    command: list[str], patience: str, place: int, what: signal.Signals
+) -> tuple[int, str, str]:
+    """Status and streams of a sweep on two workers, one process of which gets a signal.
+
+    `place` is 0 for the scheduler, 1 and 2 for workers; that is after the first point.
+    """
+    folder, port = Path(command[-1]), free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with processes(
+        scheduler(port), *(worker(port, folder.parent / one) for one in "ab")
+    ) as started:
         wait_for_two(address)
+        times = f"cluster.CONNECT_SECONDS = 60; cluster.{patience}"
         client = subprocess.Popen(
-            [sys.executable, "-c", PATIENT, *command, "--dask", address],
+            [sys.executable, "-c", PATIENT.format(times), *command, "--dask", address],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         while client.poll() is None and not any(folder.glob("points/*.json")):
             time.sleep(0.01)
-        started[0].send_signal(what)
+        started[place].send_signal(what)
         out, err = client.communicate(timeout=60)
-    advice = "run the command again to go on"
-    assert (client.returncode, out) == (2, "")
-    assert err == f"cimtool: error: --dask {address}: {happened}; {advice}\n"
-    assert 0 < len(list((folder / "points").iterdir())) < 12
-    assert cli.run(command) == 0
-    assert contents(folder) == whole
+    return client.returncode, out, err
