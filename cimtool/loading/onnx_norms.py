@@ -146,7 +146,7 @@ def _squared_norms(t: Translation) -> Norms | None:
 def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
     """Rows of the program along the axes that the node reduces, which come last, as one."""
     view, given = t.view(), t.axes() if axes is None else axes
-    places = [t.place(axis) for axis in given]
+    places = {t.place(axis) for axis in given}
     if not places or view.items_axis in places:
         t.fail(f"reduces axes {list(given)} of {view.text}; expected some of each item's numbers")
     last = tuple(atom for place in sorted(places) for atom in view.axes[place])
@@ -156,7 +156,7 @@ def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
 
 def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | None = None) -> Rows:
     """A value with one number for each of the rows, in the axes of what the node reduces."""
-    places = sorted(t.place(axis) for axis in (t.axes() if axes is None else axes))
+    places = sorted({t.place(axis) for axis in (t.axes() if axes is None else axes)})
     view = replace(t.narrowed(rows, 1), name=name)
     left = list(view.axes[:-1])
     if t.node.attributes.get("keepdims", 1):

@@ -113,6 +113,8 @@ def _operand(t: Translation, index: int) -> Operand:
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
     """The sums over axes that both have and the result `out` has not."""
+    if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
+        t.fail("is of constants alone; expected a value among its inputs")
     a, b = (_known(t, one, other) for one, other in ((a, b), (b, a)))
     for label in (*a.labels, *b.labels, *out):
         held = (label in a.labels) + (label in b.labels)

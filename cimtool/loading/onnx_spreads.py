@@ -94,7 +94,8 @@ def _repeated(t: Translation, array: FloatArray, sizes: Sequence[int]) -> Rows:
     own = [*[1] * (rank - array.ndim), *array.shape]
     wanted = [max(pair) for pair in zip(own, [*[1] * (rank - len(sizes)), *sizes], strict=True)]
     axis = _items_axis(t, wanted)
-    assert axis is not None
+    if axis is None:
+        t.fail(f"spreads a constant to {_said(t, sizes)}; expected the items among these")
     extents = [*wanted[:axis], wanted[axis] // t.graph.items, *wanted[axis + 1 :]]
     array = array.reshape(own)
     if own[axis] != 1 or any(a not in (1, b) for a, b in zip(own, extents, strict=True)):
@@ -116,6 +117,9 @@ def constant_of_shape(t: Translation) -> Translated:
 def tile(t: Translation) -> Translated:
     """Numbers along axes several times, and a constant once for each item."""
     repeats = _sizes(t, 1)
+    rank = len(t.view().axes) if t.is_rows(0) else t.weights(0).ndim
+    if len(repeats) != rank or min(repeats, default=1) < 1:
+        t.fail(f"repeats {repeats} times; expected a number of at least 1 for each of {rank} axes")
     if t.is_rows(0):
         view = t.view()
         for axis, count in enumerate(repeats):
@@ -147,7 +151,9 @@ def concat(t: Translation) -> Translated:
     """
     parts: list[Rows | FloatArray]
     parts = [t.view(i) if t.is_rows(i) else t.weights(i) for i in range(len(t.node.inputs))]
-    first = next(part for part in parts if isinstance(part, Rows))
+    first = next((part for part in parts if isinstance(part, Rows)), None)
+    if first is None:
+        t.fail("joins constants alone; expected a value among them")
     axis, rank = _axis(t, first), len(first.axes)
     parts = [p if isinstance(p, Rows) else t.of_items(p, first) for p in parts]
     shapes = [part.extents if isinstance(part, Rows) else part.shape for part in parts]

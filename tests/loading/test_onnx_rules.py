@@ -719,6 +719,18 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [*TOKENS, node("Where", ["yes", "t", "mask"], ["h"], "w")],
         r"w \(Where\): has a mask of attention, mask with -inf; expected attention to all tokens",
     ),
+    "numbers of repeats": (
+        [*TOKENS, node("Tile", ["t", "thrice"], ["h"], "t")],
+        r"t \(Tile\): repeats \[1, 3\] times; expected a number of at least 1 for each of 3 axes",
+    ),
+    "a sum of constants": (
+        [
+            node("Einsum", ["W", "b"], ["k"], "e", equation="ij,j->i"),
+            linear(),
+            node("Add", ["h0", "k"], ["h"]),
+        ],
+        r"e \(Einsum\): is of constants alone; expected a value among its inputs",
+    ),
     "a known operator": (
         [linear(), node("TopK", ["h0", "five"], ["h", "i"], "t")],
         r"t \(TopK\): chooses numbers by their size; expected the mean or the largest of tokens",
