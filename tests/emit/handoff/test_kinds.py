@@ -37,7 +37,7 @@ def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def icarus(handoff: Path) -> subprocess.CompletedProcess[str]:
-    """What Icarus says of it."""
+    """The run of its bench in Icarus."""
     return run_goal(handoff, "icarus")
 
 
