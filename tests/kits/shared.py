@@ -1,4 +1,4 @@
-"""What the processes of one run of the tests share."""
+"""A folder that all processes of one run of the tests share."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
     return handoff_of(small_trunk, folder, choices)
 
 
+@pytest.fixture(scope="module")
+def icarus(handoff: Path) -> subprocess.CompletedProcess[str]:
+    """The run of its bench in Icarus."""
+    return run_goal(handoff, "icarus")
+
+
 def test_layers_of_a_kind_share_what_a_macro_has_once(handoff: Path) -> None:
     layers = driven_layers(read_bundle(handoff.parent / "bundle"), "text.*", None)
     kinds = macro_kinds(layers)
@@ -60,8 +67,10 @@ def by_kind(printed: str) -> dict[str, dict[str, tuple[int, int]]]:
     }
 
 
-def test_every_simulator_sums_over_the_kinds(handoff: Path) -> None:
-    icarus, verilator = (run_goal(handoff, goal) for goal in ("icarus", "verilator"))
+def test_every_simulator_sums_over_the_kinds(
+    handoff: Path, icarus: subprocess.CompletedProcess[str]
+) -> None:
+    verilator = run_goal(handoff, "verilator")
     assert (icarus.returncode, icarus.stderr, verilator.returncode) == (0, "", 0)
     found, of_kinds = counts(icarus.stdout), by_kind(icarus.stdout)
     assert found == counts(verilator.stdout)
@@ -82,10 +91,11 @@ def test_a_bench_that_reads_files_alone_agrees(handoff: Path) -> None:
     assert bench.compared["digits"] > 1000
 
 
-def test_the_column_of_each_kind_agrees_in_cocotb(handoff: Path) -> None:
+def test_the_column_of_each_kind_agrees_in_cocotb(
+    handoff: Path, icarus: subprocess.CompletedProcess[str]
+) -> None:
     done = run_cocotb(handoff)
     assert done.returncode == 0, done.stdout + done.stderr
-    icarus = run_goal(handoff, "icarus")
     assert counts(done.stdout) == {"converter": counts(icarus.stdout)["converter"]}
     assert by_kind(done.stdout)["kind3"] == {}
 
