@@ -127,7 +127,7 @@ def _cell(value: object) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Conditions of the measurements: the CPU, as LLVM calls it, its features, threads, versions."""
+    """Conditions of the measurements: the CPU by LLVM's name, its features, threads, versions."""
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text("utf-8").split() if cpuinfo.exists() else []
     features = [feature for feature in CPU_FEATURES if feature in flags]

@@ -1,8 +1,8 @@
-"""Time of the simulator's work as it grows: inputs, dimensions, layers, slices x cycles, threads, pairs.
+"""Time of the simulator's work as inputs, dimensions, layers, cycles, pairs or threads grow.
 
-Each curve doubles one extent and leaves the others; it ends where a call takes LONGEST. The exponent is the slope of
-log time over log extent, of the whole curve and of its upper half: 1 is linear, 2 is expected where the work is a
-square.
+Each curve doubles one extent and leaves the others; it ends where a call takes LONGEST. The
+exponent is the slope of log time over log extent, of the whole curve and of its upper half: 1 is
+linear, 2 is expected where the work is a square.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WIDE = 4096
 
 @dataclass(frozen=True)
 class Curve:
-    """What grows, the exponent that is expected, and the work at each size; `threads` of each."""
+    """The name of what grows, the exponent expected, the work at each size, and its `threads`."""
 
     name: str
     expected: float
@@ -102,13 +102,11 @@ def all_curves() -> Iterator[Curve]:
     """Every curve."""
     one = layer(WIDTH)
     cores = os.cpu_count() or 1
-    yield Curve("inputs of a layer", 1, lambda n: encoding([one], n), doubling(32, 1 << 16))
-    yield Curve(
-        "dimensions d, d x d", 2, lambda d: encoding([layer(d)], INPUTS), doubling(128, WIDE)
-    )
+    yield Curve("inputs", 1, lambda n: encoding([one], n), doubling(32, 1 << 16))
+    yield Curve("dimensions", 2, lambda d: encoding([layer(d)], INPUTS), doubling(128, WIDE))
     yield Curve("layers", 1, lambda n: encoding([one] * n, INPUTS), doubling(1, 64))
     yield Curve("slices x cycles", 1, sliced, doubling(1, 32))
-    yield Curve("pairs, n x n", 2, pairs, doubling(64, 1 << 13))
+    yield Curve("texts x videos", 2, pairs, doubling(64, 1 << 13))
     threads = doubling(1, cores)
     work = encoding([one], 16 * INPUTS)
     yield Curve("threads", -1, lambda n: work, threads, lambda n: n)
@@ -151,8 +149,15 @@ def row(curve: Curve, taken: Mapping[int, float]) -> Row:
     }
 
 
+PICTURES = {
+    "scale-layers.svg": ("inputs", "dimensions", "layers", "slices x cycles"),
+    "scale-pairs.svg": ("texts x videos", "threads"),
+}
+"""Files of pictures, and their curves."""
+
+
 def picture(found: Mapping[str, Mapping[int, float]]) -> str:
-    """All curves on logarithmic axes: milliseconds over the multiple of the smallest size."""
+    """Curves on logarithmic axes: milliseconds over the multiple of the smallest size."""
     lines = [
         Points(name, [(size / min(taken), 1e3 * seconds) for size, seconds in taken.items()])
         for name, taken in found.items()
@@ -164,17 +169,20 @@ def picture(found: Mapping[str, Mapping[int, float]]) -> str:
 
 def main() -> None:
     own: argparse.ArgumentParser = parser(str(__doc__), rounds=5)
-    own.add_argument("--svg", type=Path, metavar="FILE", help="write the picture there")
+    own.add_argument("--svg", type=Path, metavar="FOLDER", help="write the pictures there")
     options = own.parse_args()
     found, rows = {}, []
     for curve in all_curves():
         found[curve.name] = measured(curve, options.rounds)
         rows.append(row(curve, found[curve.name]))
     if options.svg is not None:
-        options.svg.write_text(picture(found), "utf-8")
-    points = {name: {str(n): s for n, s in taken.items()} for name, taken in found.items()}
-    notes = [f"{name}, ms: " + ", ".join(f"{n} {1e3 * s:.3g}" for n, s in taken.items())
-             for name, taken in points.items()]  # fmt: skip
+        for file, names in PICTURES.items():
+            drawn = picture({name: found[name] for name in names})
+            (options.svg / file).write_text(drawn, "utf-8")
+    notes = [
+        f"{name}, ms: {', '.join(f'{size} {1e3 * s:.3g}' for size, s in taken.items())}"
+        for name, taken in found.items()
+    ]
     report("scale", rows, options.json, notes)
 
 

@@ -29,7 +29,7 @@ LOSSLESS = "CIMTOOL_LOSSLESS"
 OWN, LIBRARY = "own", "onnxruntime"
 
 KEPT = "lossless.json"
-"""What was measured: a kernel's name by the CPU's, the library's version and the extents."""
+"""The file of choices: a kernel's name by the CPU's, the library's version and the extents."""
 
 BYTES = (0, 255)
 """Inputs of the library's product."""
@@ -130,7 +130,7 @@ def _cache_file() -> Path | None:
 
 
 def _kept(file: Path | None) -> dict[str, str]:
-    """What was measured before; nothing where it cannot be read."""
+    """Choices of earlier processes; none where the file cannot be read."""
     try:
         found = {} if file is None else json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -139,7 +139,7 @@ def _kept(file: Path | None) -> dict[str, str]:
 
 
 def _keep(file: Path | None, known: dict[str, str]) -> None:
-    """Keep it for the next process, where the folder can be written."""
+    """Keep choices for the next process, where the folder can be written."""
     if file is None:
         return
     beside = file.with_name(f"{file.name}.{os.getpid()}")
@@ -151,7 +151,7 @@ def _keep(file: Path | None, known: dict[str, str]) -> None:
 
 
 def _measured(rows: int, columns: int) -> float:
-    """How many times faster the library is than the own kernel, by the best of some rounds."""
+    """Time of the own kernel over that of the library, each the best of some rounds."""
     rng = np.random.default_rng(0)
     weight, bias = rng.integers(-127, 128, (rows, columns)), np.zeros(columns, np.int64)
     x = rng.integers(*BYTES, (ROW_BLOCK, rows), np.uint8, endpoint=True)
