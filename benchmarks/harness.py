@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from llvmlite import binding
 from threadpoolctl import threadpool_limits
 
 import cimtool
@@ -126,11 +127,12 @@ def _cell(value: object) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Conditions of the measurements: the CPU's features, threads, versions."""
+    """Conditions of the measurements: the CPU by LLVM's name, its features, threads, versions."""
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text("utf-8").split() if cpuinfo.exists() else []
     features = [feature for feature in CPU_FEATURES if feature in flags]
     return {
+        "processor": binding.get_host_cpu_name(),
         "cpu": f"{platform.machine()} {' '.join(features) or '(features not known)'}",
         "cores": str(os.cpu_count()),
         "threads": str(THREADS),

@@ -36,8 +36,12 @@ LAZY = {"cimtool/__init__.py", "cimtool/cli/group.py", "cimtool/base/named.py"}
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
 LIBRARIES = {
     "torch": ("cimtool/loading/*", "cimtool/training/*", "cimtool/simulation/torch_device.py"),
-    "onnx": ("cimtool/emit/*", "cimtool/loading/onnx*"),
-    "onnxruntime": ("cimtool/emit/*", "cimtool/loading/onnx*"),
+    "onnx": ("cimtool/emit/*", "cimtool/loading/onnx*", "cimtool/simulation/kernels/library.py"),
+    "onnxruntime": (
+        "cimtool/emit/*",
+        "cimtool/loading/onnx*",
+        "cimtool/simulation/kernels/library.py",
+    ),
     "sklearn": ("cimtool/training/demo_data.py",),
     "llvmlite": ("cimtool/simulation/kernels*",),
     "numba": (

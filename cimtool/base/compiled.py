@@ -89,10 +89,16 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
     if _nested():
         return [function(item) for item in items]
     threads = min(thread_count(), len(items))
+    errors = np.geterr()
+
+    def call(item: Item) -> Result:
+        with np.errstate(**errors):  # a new thread has NumPy's own
+            return function(item)
+
     with _libraries().limit(limits=1, user_api="blas"):
         if threads > 1:
             with ThreadPoolExecutor(threads, initializer=_enter) as pool:
-                return list(pool.map(function, items))
+                return list(pool.map(call, items))
         _enter()
         try:
             return [function(item) for item in items]

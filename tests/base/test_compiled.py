@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import numba
+import numpy as np
 import pytest
 
 from cimtool.base import compiled
@@ -39,3 +40,10 @@ def test_an_error_of_the_callers_own_thread_leaves_it_as_it_was() -> None:
     with pytest.raises(ZeroDivisionError):
         compiled.side_by_side(lambda x: 1 // x, [0])
     assert not compiled._nested()
+
+
+def test_threads_treat_overflow_as_the_caller_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "thread_count", lambda: 2)
+    huge = np.float64(1e300)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        compiled.side_by_side(lambda x: huge * x, [np.float64(1.0), huge])

@@ -16,7 +16,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.ir.types import Type
-from cimtool.simulation.kernels import dot
+from cimtool.simulation.kernels import dot, library
 from cimtool.simulation.kernels.choice import Kernel, Kind, choose, extreme_rows, in_blocks, warn_of
 from cimtool.simulation.kernels.fused import (
     INT32,
@@ -117,6 +117,8 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
     reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
+    if parts is not None and len(parts) == 1 and library.takes(weight, x.limits):
+        return Packed(parts, [in_blocks(library.product(weight, bias, x.limits))], kind)
     kernels = _by_bytes(weight, bias, x, parts, kind or np.int32) if parts else None
     if parts is None or kernels is None:
         return _by_blas(weight, reach, kind, bias if bias.any() else None)

@@ -1,0 +1,142 @@
+"""The library's product gives the integers of the readable one, and is taken where it is faster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.simulation.kernels import library
+from cimtool.simulation.kernels.products import Factor, weight_product
+from cimtool.simulation.kernels.tiles import DOT_BITS
+
+K, N = 300, 257
+
+pytestmark = pytest.mark.skipif(not DOT_BITS, reason="no dot product of bytes: never taken")
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """No choice of another test."""
+    library._faster.cache_clear()
+    library._right.cache_clear()
+    yield
+    library._faster.cache_clear()
+    library._right.cache_clear()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Extents of the products that the library is asked for."""
+    found: list[int] = []
+    made = library.product
+
+    def product(weight, *rest):
+        found.append(len(weight))
+        return made(weight, *rest)
+
+    monkeypatch.setattr(library, "product", product)
+    return found
+
+
+def drawn(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.integers(lo, hi, (70, K), endpoint=True)
+    x[0], x[1] = lo, hi
+    weight = rng.integers(-128, 127, (K, N), endpoint=True)
+    weight[:, 0], weight[:, 1] = -128, 127
+    return x, weight, rng.integers(-9999, 9999, N)
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "kind"),
+    [(0, 255, np.uint8), (-127, 127, np.int8), (-128, 127, np.int64), (-3, 200, np.int16)],
+)
+@pytest.mark.parametrize("name", [library.OWN, library.LIBRARY])
+def test_both_give_the_integers_of_the_readable_product(
+    monkeypatch: pytest.MonkeyPatch, taken: list[int], name: str, lo: int, hi: int, kind: type
+) -> None:
+    monkeypatch.setenv(library.LOSSLESS, name)
+    x, weight, bias = drawn(lo, hi)
+    known = Factor(np.full(K, lo), np.full(K, hi))
+    for made in (np.int32, np.int64):
+        run = weight_product(weight, bias, known, made)
+        found = run(x.astype(kind))
+        np.testing.assert_array_equal(found, x @ weight + bias)
+        assert found.dtype == made
+        assert run(x[:0].astype(kind)).shape == (0, N)
+    assert (K in taken) == (name == library.LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("weight", "limits"),
+    [
+        (np.full((K, N), 128), (0, 255)),
+        (np.zeros((K, N), int), (-1, 255)),
+        (np.zeros((255, N), int), (0, 255)),
+    ],
+)
+def test_wider_numbers_and_small_layers_are_not_for_it(
+    monkeypatch: pytest.MonkeyPatch, weight: np.ndarray, limits: tuple[int, int]
+) -> None:
+    monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
+    assert not library.takes(weight, limits)
+
+
+def test_an_unknown_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.LOSSLESS, "torch")
+    with pytest.raises(CimError, match="CIMTOOL_LOSSLESS is torch; expected own or onnxruntime"):
+        library.takes(np.zeros((K, N), int), (0, 255))
+
+
+@pytest.mark.parametrize(("times", "is_taken"), [(1.05, False), (1.2, True)])
+def test_what_was_measured_is_kept_for_the_next_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: float, is_taken: bool
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def measured(rows: int, columns: int) -> float:
+        asked.append((rows, columns))
+        return times
+
+    monkeypatch.delenv(library.LOSSLESS, raising=False)
+    monkeypatch.setattr(library, "_measured", measured)
+    monkeypatch.setattr(library, "_cache_file", lambda: tmp_path / library.KEPT)
+    for _ in range(2):
+        library._faster.cache_clear()
+        assert library.takes(np.zeros((K, N), int), (0, 255)) == is_taken
+        assert library.takes(np.zeros((K + 50, N), int), (0, 255)) == is_taken
+    assert asked == [(256, 256)]
+    (kept,) = json.loads((tmp_path / library.KEPT).read_text()).items()
+    assert kept[0].endswith(", 256x256")
+    assert kept[1] == (library.LIBRARY if is_taken else library.OWN)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"other": "own"}'])
+def test_a_spoiled_file_is_measured_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / library.KEPT
+    file.write_text(text)
+    monkeypatch.delenv(library.LOSSLESS, raising=False)
+    monkeypatch.setattr(library, "_measured", lambda rows, columns: 2.0)
+    monkeypatch.setattr(library, "_cache_file", lambda: file)
+    assert library.takes(np.zeros((K, N), int), (0, 255))
+
+
+def test_a_library_whose_sums_saturate_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def saturating(weight, bias, limits):
+        return lambda x: np.clip(x.astype(np.int64) @ weight + bias, -(1 << 15), (1 << 15) - 1)
+
+    monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
+    monkeypatch.setattr(library, "product", saturating)
+    with pytest.warns(RuntimeWarning, match="ONNX Runtime product"):
+        assert not library.takes(np.zeros((K, N), int), (0, 255))
+
+
+def test_the_measurement_runs() -> None:
+    assert library._measured(256, 256) > 0
