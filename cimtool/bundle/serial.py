@@ -158,7 +158,10 @@ class Constants:
         """Weights in the cells of a crossbar; KeyError where there are none."""
         key = name, _json(crossbar)
         if key not in self._stored:
-            self._stored[key] = StoredWeights(self.array(name), Crossbar.from_json(crossbar))
+            self._stored[key] = made_of(
+                StoredWeights,
+                {"weight": self.array(name), "crossbar": Crossbar.from_json(crossbar)},
+            )
         return self._stored[key]
 
 
