@@ -189,11 +189,13 @@ def _compared(head: Head, program: Program) -> str | None:
 
 
 def _domain(score: Graph, statistic: str) -> tuple[float, float]:
-    """The real ends of the values at which a statistic is tried; KeyError where there is none."""
+    """The real ends of what is tried of a statistic: of its domain, as far as its type goes."""
     limits = domain_limits(score, statistic)
     if limits is None:
         return 0.0, 0.0
-    lo, hi = (limits.unit * (limits.centre + end) for end in (limits.lo, limits.hi))
+    least, most = score.types[statistic].real_bounds()
+    ends = (limits.unit * (limits.centre + end) for end in (limits.lo, limits.hi))
+    lo, hi = (float(np.clip(end, np.min(least), np.max(most))) for end in ends)
     return lo, hi
 
 

@@ -70,7 +70,7 @@ def test_data(tmp_path: Path) -> None:
     facts = facts_of(tmp_path / "e.npz")
     assert (facts["kind"], facts["pairs"], facts["classes"]) == ("embeddings", "row i to row i", 2)
     assert (facts["text"]["unit_rows"], facts["image"]["unit_rows"]) == (True, False)
-    assert facts["video"]["norms"] == [2.0, 2.0]
+    assert facts["image"]["norms"] == [2.0, 2.0]
     torch.save({"text": torch.eye(4), "video": torch.eye(4)[:2]}, tmp_path / "e.pt")
     assert facts_of(tmp_path / "e.pt")["pairs"].startswith("not known for 4 texts and 2 videos")
     np.save(tmp_path / "t.npy", rows)

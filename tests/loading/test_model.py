@@ -104,7 +104,7 @@ def test_two_branch_brings_its_polynomial_in_its_own_statistics(
     assert_same_as_torch(model, branches, unit=True)
     assert (model.layout, model.unit_rows, model.dimension) == ("two-branch", True, D)
     assert (model.a, model.b, model.samples) == (0.2, 0.3, None)
-    own = replace(polynomial, a=None, b=None, K=None)
+    own = replace(polynomial, a=0.2, b=0.3, K=None)
     assert model.head.polynomial == replace(own, scale_ed=D, scale_vd=D * D)
     ed, vd = np.linspace(1, 4, 9), np.linspace(2, 7, 9)
     np.testing.assert_allclose(

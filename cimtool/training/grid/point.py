@@ -62,7 +62,7 @@ class TrainedPoint:
         parts["queries"] = Queries(*sides)
         parts["question"] = None if question is None else made_of(Question, question)
         found = made_of(cls, parts)
-        if not 0 < found.best_epoch <= found.epochs or min(found.pairs, found.weights) < 0:
+        if not 0 <= found.best_epoch <= found.epochs or min(found.pairs, found.weights) < 0:
             raise ValueError("its best epoch is none of its epochs, or a count is below 0")
         return found
 
