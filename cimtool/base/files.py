@@ -50,7 +50,8 @@ def require_file(path: Path) -> None:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
             raise CimError(f"{path}: is a folder; expected a file")
-        if not stat.S_ISREG(found.st_mode):
+        # Files of the kernel look ordinary, and reading one may wait for ever.
+        if not stat.S_ISREG(found.st_mode) or path.resolve().is_relative_to("/proc"):
             raise CimError(f"{path}: is a device, a pipe or a socket; expected an ordinary file")
         if found.st_size - 512 * found.st_blocks > LARGEST_HOLES:
             held = _bytes_held(path, found.st_size)
@@ -136,9 +137,14 @@ def unwritable(place: Path, error: OSError) -> CimError:
     return CimError(f"{place}: cannot be written ({reason}); nothing was left there")
 
 
+def text_bytes(text: str) -> bytes:
+    """A text in UTF-8, with `?` for what it cannot have: bytes of a file's name that are none."""
+    return text.encode("utf-8", "replace")
+
+
 def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:
     """Write text files by name into `folder`, as `replace_files` does."""
-    return replace_files(folder, {name: text.encode() for name, text in texts.items()}, what)
+    return replace_files(folder, {name: text_bytes(one) for name, one in texts.items()}, what)
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[Path, ...]:

@@ -43,7 +43,7 @@ def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The values of a text.
+    """The values of a text; what is no Unicode in them, as half of a pair, is `?`.
 
     ValueError for one that is no JSON, has more than MOST_VALUES or is nested deeper than DEEPEST.
     """
@@ -66,7 +66,7 @@ def parse_json(text: str | bytes) -> Any:
         inner = (one.values() if isinstance(one, dict) else one for one in level)
         level = [one for ones in inner for one in ones if isinstance(one, dict | list)]
         if not level:
-            return values
+            return in_unicode(values) if b"\\ud" in content.lower() else values
     raise ValueError(complaint)
 
 
@@ -82,9 +82,14 @@ def read_table(file: Path, again: str) -> dict[str, Any]:
     return values
 
 
+def in_unicode(values: Any) -> Any:
+    """Values as JSON has them, with `?` for what is no Unicode: bytes of a file's name, say."""
+    return json.loads(json.dumps(values, ensure_ascii=False).encode("utf-8", "replace"))
+
+
 def values_digest(values: Mapping[str, Any]) -> str:
     """The SHA-256 of all that the object of a file says, beside its own `sha256`."""
-    said = {key: value for key, value in values.items() if key != "sha256"}
+    said = in_unicode({key: value for key, value in values.items() if key != "sha256"})
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

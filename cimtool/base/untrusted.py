@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import reading, require_file
 
 MAX_MEMORY = "CIMTOOL_MAX_MEMORY"
@@ -67,7 +67,8 @@ class Budget:
         """The whole budget of an ordinary file; CimError where it is none."""
         require_file(path)
         said = os.environ.get(MAX_MEMORY)
-        limit = RATIO * path.stat().st_size + SPARE if said is None else memory_size(said)
+        with naming(MAX_MEMORY):
+            limit = RATIO * path.stat().st_size + SPARE if said is None else memory_size(said)
         return cls(limit, limit)
 
     def take(self, count: int, size: int, where: str) -> None:

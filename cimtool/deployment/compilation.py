@@ -12,6 +12,7 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
+from cimtool.base.json_files import in_unicode
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -196,7 +197,7 @@ def prepare(
         decided,
         stages,
         tuple(notes),
-        inputs=tuple((Path(name).name, digest) for name, digest in files),
+        inputs=tuple((in_unicode(Path(name).name), digest) for name, digest in files),
         calibration=digests_of(*rows),
         queries=queries,
     )

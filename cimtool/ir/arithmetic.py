@@ -213,7 +213,12 @@ class Sum(Op, name="sum", levels=Level.TRAINED.to(Level.DIE)):
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
         lo, hi = (_total(bound, x.shape[-1]) for bound in (x.lo, x.hi))
-        return number_type(x.shape[:-1], lo, hi, x.scale)
+        scale = x.scale
+        if scale is not None and scale.ndim:
+            if scale.min() != scale.max():
+                raise ValueError("numbers of several units are added")
+            scale = scale.min()
+        return number_type(x.shape[:-1], lo, hi, scale)
 
     def run(self, *inputs: Array) -> Array:
         total: Array = inputs[0].sum(axis=-1)

@@ -234,10 +234,12 @@ def clip(builder: Quantizing, op: Clip, node: Node, inputs: tuple[str, ...]) -> 
 
 @QUANTIZE.rule(Sum)
 def accumulate(builder: Quantizing, op: Sum, node: Node, inputs: tuple[str, ...]) -> str:
-    """Accumulate exactly, after narrowing terms whose sum would be too wide."""
-    known = builder.types[inputs[0]]
+    """Accumulate exactly; terms of several units, or whose sum would be too wide, are narrowed."""
+    known, value = builder.types[inputs[0]], inputs[0]
+    if known.is_integer and np.min(known.unit) != np.max(known.unit):
+        value = builder.narrow(value, FACTOR_BITS)
+        known = builder.types[value]
     spare = EXACT_BITS - known.bits - int(known.shape[-1]).bit_length()
-    value = inputs[0]
     if spare < 0:
         value = builder.narrow(value, known.bits + spare)
     return builder.add(node.name, Sum(), value)

@@ -21,6 +21,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from cimtool.base.files import text_bytes
 from cimtool.report import svg
 from cimtool.report.formats import counted, whole
 
@@ -83,7 +84,7 @@ def plain(text: str) -> str:
 
 def picture_url(picture: str) -> str:
     """An SVG document as a source of <img>, where its styles and ids stay its own."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(text_bytes(picture)).decode()}"
 
 
 def _policy(style: str, script: str) -> str:

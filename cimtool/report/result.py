@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import check_output, replace_files
+from cimtool.base.files import check_output, replace_files, text_bytes
 from cimtool.base.json_files import plain_values
 from cimtool.base.named import unknown
 from cimtool.report import svg
@@ -70,7 +70,7 @@ class Picture:
         """Write the picture to a `.svg`; CimError for another suffix, or where it cannot be."""
         path = Path(file)
         check_output(path, ".svg")
-        replace_files(path.parent, {path.name: self.svg.encode()}, "the picture")
+        replace_files(path.parent, {path.name: text_bytes(self.svg)}, "the picture")
         return path
 
 

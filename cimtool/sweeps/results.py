@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from cimtool import __version__
 from cimtool.base.extras import needing
+from cimtool.base.files import text_bytes
 from cimtool.base.grids import GridKey
 from cimtool.report.result import Result
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
@@ -211,7 +212,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     writer.writeheader()
     for row in rows:
         writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
-    return stream.getvalue().encode()
+    return text_bytes(stream.getvalue())
 
 
 def check_format(table: TableFormat) -> None:

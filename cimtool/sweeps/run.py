@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack, get_args
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed
-from cimtool.base.files import replace_files
+from cimtool.base.files import replace_files, text_bytes
 from cimtool.base.grids import Grid, GridKey
 from cimtool.base.named import nearest
 from cimtool.base.progress import Countdown, Say, silent
@@ -252,7 +252,7 @@ def _written(
             chosen, texts = replace(chosen, command=command), texts | files
         sweep = replace(sweep, chosen=chosen)
     texts[PAGE] = pareto_page(sweep)
-    written = sweep_files(sweep, table) | {name: t.encode() for name, t in texts.items()}
+    written = sweep_files(sweep, table) | {name: text_bytes(t) for name, t in texts.items()}
     earlier = {*TABLES, TARGET_FILE, SETTINGS_FILE, *(file.name for file in fitted_in(place))}
     sweep = replace(sweep, written=replace_files(place, written, "the results"))
     for name in earlier - set(written):

@@ -24,7 +24,7 @@ from cimtool.base.untrusted import (
 from cimtool.loading.checkpoint import read_checkpoint
 
 
-@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "pipe"])
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "/proc/self/status", "pipe"])
 def test_devices_and_pipes_are_refused_before_they_are_read(place: str, tmp_path: Path) -> None:
     if place == "pipe":
         place = str(tmp_path / "pipe")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
+from cimtool.bundle.serial import Constants, ConstantTable, program_text, read_program
 from cimtool.costs.estimate import estimate
 from cimtool.deployment.compilation import Compilation
 from cimtool.emit.c.model import c_model
@@ -220,6 +221,23 @@ class AnyTokens(nn.Module):
         return torch.einsum("bl,bld->bd", weights, self.value(tokens))
 
 
+class PieNet(nn.Module):
+    """PVSE's and PCME's: tokens weighed by their own softmax, beside a layer of their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.Sequential(nn.Linear(WIDTH, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.base, self.local = nn.Linear(2 * WIDTH, HIDDEN), nn.Linear(WIDTH, HIDDEN)
+        self.norm = nn.LayerNorm(HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(x.shape[0], TOKENS, WIDTH)
+        weights = self.attention(tokens).transpose(1, 2).softmax(-1)
+        local = torch.sigmoid(self.local((weights @ tokens).squeeze(1)))
+        whole = torch.cat([tokens.mean(1), tokens.sum(1)], dim=-1)
+        return self.norm(self.base(whole) + local)
+
+
 def behind_a_layer(*inner: nn.Module) -> Callable[[], nn.Module]:
     """A layer, modules of `HIDDEN` numbers, another layer, heads."""
     layers = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
@@ -269,6 +287,7 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "multi-head attention over 8 tokens": lambda: Heads(Encoder()),
     "attention with a class token": lambda: Heads(ClassToken()),
     "attention pooling by learned queries": lambda: Heads(AttentionPool()),
+    "attention beside means and sums of tokens": lambda: Heads(PieNet()),
 }
 """Those that are compiled for all of TARGETS."""
 
@@ -408,6 +427,12 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(folder: Path, name: str, t
     compiled = api.prepare((files[0], files[1]), calibration=rows, target=target, **score)
     stages = {stage.name: stage.program for stage in compiled.stages}
     final = compiled.stages[-1].program
+    for program in stages.values():
+        table = ConstantTable()
+        text = program_text(program, table)
+        assert (
+            program_text(read_program(text, Constants(table.arrays), "p"), ConstantTable()) == text
+        )
     written = onnx_files(final, stages["calibrated"])
     simulator, readable = Simulator(final), {"text": final.text, "video": final.video}
     units = {}

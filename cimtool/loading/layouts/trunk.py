@@ -170,6 +170,8 @@ def _chain_fits(weights: Weights, roles: dict[str, str]) -> bool:
         shapes = {role: weights.shape(layer, "weight") for role, layer in roles.items()}
     except CimError:  # a layer without weight: reported by name when it is read
         return False
+    if not all(shapes.values()):  # one number: told where it is read
+        return False
     hidden = {shapes["fc1"][0], shapes["bn1"][0], shapes["fc2"][-1]}
     last = {shapes["fc2"][0], shapes["bn2"][0], shapes["mu"][-1], shapes["logvar"][-1]}
     return len(hidden) == len(last) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CheckFailed, CimError
-from cimtool.base.files import replace_files
+from cimtool.base.files import replace_files, text_bytes
 from cimtool.base.grids import Grid
 from cimtool.base.progress import Say
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
@@ -92,7 +92,7 @@ def train_points(
             modalities=rows.called,
             resumed=resumed,
         )
-        files = found_grid.files() | {PAGE: grid_page(found_grid).encode()}
+        files = found_grid.files() | {PAGE: text_bytes(grid_page(found_grid))}
         found_grid = replace(found_grid, written=replace_files(folder, files, "the results"))
     if found_grid.failed:
         raise TrainingsFailed(

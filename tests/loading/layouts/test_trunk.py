@@ -78,3 +78,15 @@ def test_modules_are_run_so_that_nothing_is_assumed() -> None:
     model = ModelSource(other).load_projectors()
     assert model.layout == "onnx"
     assert "tanh" in {node.op.name for node in model.towers[0].nodes}
+
+
+@pytest.mark.parametrize("key", ["fc1.weight", "bn1.weight", "fc2.weight", "bn2.weight"])
+def test_a_parameter_of_no_extent_is_one_sentence(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.pth"
+    saved(file, "trunk", "relu")
+    content = torch.load(file, weights_only=True)
+    content["text_proj"][key] = torch.ones(())
+    torch.save(content, file)
+    with pytest.raises(CimError, match=r"m\.pth: text_proj\.") as caught:
+        ModelSource(file, head="cosine").load()
+    assert "\n" not in str(caught.value)
