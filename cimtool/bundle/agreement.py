@@ -34,6 +34,9 @@ SCORE_TOLERANCE = 2.0**-15
 STATISTIC_TOLERANCE = 2.0**-18
 """Allowed difference of their statistics, as a share of the domain: they have 21 bits."""
 
+UNIT, UNIT_STEP = (0.0, 1.0), 2.0**-20
+"""Values at which a statistic is tried that the program does without, and their step."""
+
 MOST_JITTER = 2.0**-3
 """The most, as a share of the scores' bounds, that is allowed for what statistics differ by."""
 
@@ -168,13 +171,19 @@ def _compared(head: Head, program: Program) -> str | None:
     wanted = head.score({name: real(known.shape) for name, known in features.items()})
     (last,) = wanted.outputs.values()
     names = wanted.by_name[last].inputs
-    domains = [_domain(program.score, name) for name in names]
-    units = [float(np.max(program.score.types[name].unit)) for name in names]
+    # Terms that vanish beside the others are not compiled, and with them a statistic may be.
+    present = [name for name in names if name in program.score.types] or list(names)
+    domains = [_domain(program.score, name) if name in present else UNIT for name in names]
+    units = [
+        float(np.max(program.score.types[name].unit)) if name in present else UNIT_STEP
+        for name in names
+    ]
     spaced = np.meshgrid(*(np.linspace(*ends, POINTS) for ends in domains), indexing="ij")
     counts = [np.atleast_2d(np.rint(x / u)) for x, u in zip(spaced, units, strict=True)]
     values = {name: x * u for name, x, u in zip(names, counts, units, strict=True)}
-    own = _scores(program.score, dict(zip(names, counts, strict=True)))
-    if any(domain_limits(program.score, name) is None for name in names):
+    given = dict(zip(names, counts, strict=True))
+    own = _scores(program.score, {name: given[name] for name in present})
+    if any(domain_limits(program.score, name) is None for name in present):
         return None
     (logit,) = program.score.outputs.values()
     lo, hi = program.score.types[logit].real_bounds()

@@ -73,10 +73,11 @@ def test_a_curve_is_within_its_tolerance_everywhere(name: str, lo: float, span: 
     function, hi = CURVES[name], lo + span
     fit = fit_curve(function, lo, hi, 2.0**-14)
     if fit is None:
-        # All of it is below what x above 0 would give, and wide: x and its gate are fitted apart.
-        assert name in ("silu", "mish")
-        assert lo <= -12
-        assert hi < 1
+        # Wide below 0 and small above it, of which the tolerance is a share: x and its gate are
+        # fitted apart.
+        begin, end = {"silu": (-11, 1.25), "mish": (-8, 4.25)}[name]
+        assert lo < begin
+        assert hi < end
         return
     dense = function(np.linspace(lo, hi, DENSE_POINTS))
     assert fit.error <= max(2.0**-14 * np.abs(dense).max(), LEAST_TOLERANCE)
