@@ -12,7 +12,6 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
-from cimtool.base.json_files import in_unicode
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -197,7 +196,7 @@ def prepare(
         decided,
         stages,
         tuple(notes),
-        inputs=tuple((in_unicode(Path(name).name), digest) for name, digest in files),
+        inputs=tuple((Path(name).name, digest) for name, digest in files),
         calibration=digests_of(*rows),
         queries=queries,
     )

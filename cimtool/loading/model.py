@@ -88,9 +88,8 @@ class ModelCard:
         lists = ("warnings", "modalities", "called")
         tuples = {k: list_of(values[k], f"model.{k}") for k in lists if k in values}
         for key in ("modalities", "called"):
-            names = tuples.get(key, TEXT_VIDEO)
-            if len(names) != 2 or len(set(names)) != 2 or not all(names):
-                raise ValueError(f"model.{key} is {list(names)}; expected two different names")
+            if key in tuples:
+                check_modalities(tuples[key], f"model.{key}")
         return made_of(ModelCard, {**values, "head": head, **tuples})
 
 
