@@ -121,7 +121,11 @@ def _arrange(writer: GraphWriter, op: Arrange, types: Types, x: str) -> str:
 
 @ONNX.rule(Softmax)
 def _softmax(writer: GraphWriter, op: Softmax, types: Types, x: str) -> str:
-    return writer.node("Softmax", x, axis=-1)
+    if op.mask is None:
+        return writer.node("Softmax", x, axis=-1)
+    items = writer.node("Reshape", x, writer.constant(np.array([-1, *op.mask.shape])))
+    powers = writer.node("Softmax", writer.node("Add", items, writer.constant(op.mask)), axis=-1)
+    return writer.node("Reshape", powers, writer.constant(np.array([-1, op.mask.shape[1]])))
 
 
 @ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)

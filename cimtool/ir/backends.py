@@ -71,7 +71,7 @@ FOLD: Rules[Callable[..., str]] = Rules("fold", Level.TRAINED)
 LOWER: Rules[Callable[..., str]] = Rules("lower", Level.FLOAT)
 QUANTIZE: Rules[Callable[..., str]] = Rules("quantize", Level.MAC)
 """`rule(builder, op, node, inputs)` appends the node's form at the next level and returns the name
-of its value. The builder is the pass's own (`passes/fold.py`, `passes/lower.py`,
+of its value. The builder is the pass's own (`passes/fold.py`, `passes/lowering.py`,
 `passes/quantize.py`); `keep` of `ir/program.py` is the rule of what stays as it is."""
 
 ONNX: Rules[Callable[..., str]] = Rules("ONNX", Level.FLOAT, Level.CROSSBAR)

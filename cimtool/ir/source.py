@@ -13,8 +13,11 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Mul
 from cimtool.ir.op import Identity, Level, Op
-from cimtool.ir.types import Type, combine, real
+from cimtool.ir.types import Type, combine, real, rows_of_item
 from cimtool.reference.surrogate import Polynomial
+
+NO_WEIGHT = -746.0
+"""From here down `exp` is 0 in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,15 +241,52 @@ class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
 
 @dataclass(frozen=True, eq=False)
 class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`exp(x)` over its sum along each row."""
+    """`exp(x + mask)` over its sum along each row.
+
+    Of attention `mask` [rows of an item, d], or [1, d] where it is the same for all rows, is 0
+    where a number counts and NO_WEIGHT, or less, where it does not; None where all count.
+    """
+
+    mask: Array | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows of an item that the mask differs in."""
+        return 1 if self.mask is None else len(self.mask)
+
+    @property
+    def counted(self) -> Array:
+        """Truths [rows, d]: where a number of a masked row counts."""
+        return np.asarray(self.mask == 0)
 
     def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape, 0.0, 1.0)
+        (x,) = inputs
+        if self.mask is not None:
+            rows, width = rows_of_item(x.shape[0])[0], int(x.shape[-1])
+            if self.mask.ndim != 2 or self.mask.shape[1] != width or rows % self.rows:
+                raise ValueError(f"a mask of {self.mask.shape} for {rows} rows of {width}")
+            if not ((self.mask == 0) | (self.mask <= NO_WEIGHT)).all():
+                raise ValueError(f"a mask is neither 0 nor {NO_WEIGHT:g} or less")
+            if not self.counted.any(axis=1).all():
+                raise ValueError("a mask has a row in which no number counts")
+        return real(x.shape, 0.0, 1.0)
 
     def run(self, *inputs: Array) -> Array:
         (x,) = inputs
+        if self.mask is not None:
+            x = (x.reshape(-1, *self.mask.shape) + self.mask).reshape(x.shape)
         powers = np.exp(x - x.max(axis=-1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def counted_places(counted: Array) -> Array:
+    """The places [rows, d] of an item's numbers with those that do not count left out.
+
+    In the place of each is the first of its row that does.
+    """
+    rows, width = counted.shape
+    columns = np.where(counted, np.arange(width), counted.argmax(axis=1)[:, None])
+    return np.asarray(np.arange(rows)[:, None] * width + columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,11 +38,6 @@ TANH_GELU = (0.044715, float(np.sqrt(2 / np.pi)))
 SAME_SOFTPLUS = 15.0
 """From here on softplus is its input within 2^-21: an exporter's choice between them is none."""
 
-MASKED = (
-    "has a mask of attention, {} with -inf; expected attention to all tokens, for a choice of some "
-    "for each is no multiplication or addition (take the tokens that count before, with a slice)"
-)
-
 ActivationRule = Callable[[Translation], Translated]
 
 
@@ -149,13 +144,9 @@ def greater(t: Translation) -> Translated:
     return Compared(x, float(limit.item()))
 
 
-def where(t: Translation) -> Translated:
+def chosen_softplus(t: Translation) -> Translated:
     """The softplus of a choice between it and, above a limit from where both agree, its input."""
     condition = t.value(0)
-    for index in (1, 2):
-        mask = t.value(index)
-        if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and np.isneginf(mask).any():
-            t.fail(MASKED.format(t.input(index)))
     nodes = t.builder.by_name
     if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS:
         node = nodes.get(t.rows(2))
@@ -163,7 +154,10 @@ def where(t: Translation) -> Translated:
             node = nodes.get(node.inputs[0])
         if node is not None and isinstance(node.op, Softplus) and node.inputs == (condition.of,):
             return t.view(2)
-    t.fail("is supported behind a softplus alone; expected a choice that hardware need not make")
+    t.fail(
+        f"chooses by {t.input(0)}, which depends on the input; expected a choice that is the same "
+        "for all items, as a causal mask is, or that of torch behind a softplus"
+    )
 
 
 ACTIVATIONS: dict[str, ActivationRule] = {
@@ -190,6 +184,6 @@ ACTIVATIONS: dict[str, ActivationRule] = {
     "Softsign": softsign,
     "Swish": swish,
     "Tanh": elementwise(Tanh()),
-    "Where": where,
+    "Where": chosen_softplus,
 }
 """The supported activations, and the rule of each."""

@@ -8,6 +8,8 @@ known: where it meets a value that depends on the input they are constants again
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from cimtool.ir.calibration import Range
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.onnx_views import ITEMS, Rows, arranged, axis_of, contiguous
+from cimtool.loading.onnx_views import ITEMS, FileAxis, Rows, arranged, axis_of, contiguous
 
 MOST_NUMBERS = 1 << 24
 """Numbers of values that are the same for all items, all together."""
@@ -60,11 +62,16 @@ class FixedBuilder(TowerBuilder):
         """
         first = arranged(self, "x", np.zeros((1, array.size), np.int64))
         numbers = np.array(array, np.float64).reshape(-1)
-        made = self.add(name, Add((scalar(0.0),), numbers), first)
+        held = np.maximum(numbers, np.finfo(np.float32).min)  # -inf has no bounds to add
+        made = self.add(name, Add((scalar(0.0),), held), first)
         self.fixed[made] = numbers[None]
         axes = [axis_of(size, 1) for size in array.shape]
         axes[axis] = (ITEMS, *axes[axis])
         return Rows(made, contiguous(axes))
+
+    def same(self, name: str, array: FloatArray, axes: Sequence[FileAxis]) -> Rows:
+        """A value of these axes that has the numbers of an array for every item."""
+        return replace(self.repeated(name, array.reshape(1, -1), 0), axes=contiguous(axes))
 
     def numbers(self, view: Rows) -> FloatArray | None:
         """The numbers of a view along its axes, the items' left out; None where items differ."""

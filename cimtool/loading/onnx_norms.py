@@ -17,8 +17,10 @@ from cimtool.ir.arithmetic import Axis, Sum, plus
 from cimtool.ir.largest import largest
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
+from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
     CentredRows,
+    Masked,
     Norms,
     RowMeans,
     Squares,
@@ -111,13 +113,18 @@ def softmax(t: Translation) -> Translated:
 
     Before operator set 13 along all axes from one on, of which only the last is read.
     """
-    view, older = t.view(), t.graph.opset < FREE_SOFTMAX
-    axis, last = t.place(int(t.node.attributes.get("axis", 1 if older else -1))), len(view.axes) - 1
+    value, older = t.value(0), t.graph.opset < FREE_SOFTMAX
+    view = value.of if isinstance(value, Masked) else t.view()
+    axis = t.place(int(t.node.attributes.get("axis", 1 if older else -1)), view)
+    last, mask = len(view.axes) - 1, None
     if older and axis != last:
         t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
+    if isinstance(value, Masked):
+        view, mask = parted(t, value, axis)
     order = [i for i in range(last + 1) if i != axis] + [axis]
-    made = t.add(Softmax(), t.in_rows(view.reordered(order)).name)
-    return made.reordered([order.index(i) for i in range(last + 1)])
+    rows = t.in_rows(view.reordered(order))
+    op = Softmax() if mask is None else Softmax(of_rows(t, rows, mask.transpose(order)))
+    return t.add(op, rows.name).reordered([order.index(i) for i in range(last + 1)])
 
 
 def _reduced(t: Translation) -> bool:

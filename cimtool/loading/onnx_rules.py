@@ -15,10 +15,11 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, plus, scalar
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
-from cimtool.loading.onnx_activations import ACTIVATIONS, MASKED
+from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph
+from cimtool.loading.onnx_masks import MASKS, summed
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
 from cimtool.loading.onnx_products import PRODUCTS
 from cimtool.loading.onnx_quantized import (
@@ -32,10 +33,11 @@ from cimtool.loading.onnx_quantized import (
     turned,
 )
 from cimtool.loading.onnx_shapes import SHAPES
-from cimtool.loading.onnx_spreads import SPREADS, over_items
+from cimtool.loading.onnx_spreads import SPREADS, alike_for_items, for_items, over_items
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Codes,
+    Masked,
     Norms,
     RowMeans,
     Squares,
@@ -71,6 +73,10 @@ def translate(graph: OnnxGraph) -> Graph:
             folded = folder.fold(node, constants, t.where)
             values.update(zip(node.outputs, folded, strict=False))
             continue
+        if (arrays := alike_for_items(t)) is not None:
+            (array,) = folder.fold(node, arrays, t.where)
+            values[node.outputs[0]] = for_items(t, array)
+            continue
         if node.kind in OF_TWO_VALUES:
             t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
@@ -82,7 +88,7 @@ def translate(graph: OnnxGraph) -> Graph:
             t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
-        made = rule(t)
+        made = _past_a_mask(t, rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
@@ -94,6 +100,20 @@ def translate(graph: OnnxGraph) -> Graph:
     tower = builder.tower(*outputs)
     require_one_quantizer(tower, graph.file)
     return tower
+
+
+def _past_a_mask(t: Translation, rule: TranslationRule) -> Translated | tuple[Translated, ...]:
+    """The value of a node, some of whose inputs may have a mask of attention."""
+    masks = None if t.node.domain else MASKS.get(t.node.kind)
+    made = None if masks is None else masks(t, rule)
+    if made is not None:
+        last = t.node.outputs[0] in t.graph.outputs.values()
+        return summed(t, made) if last and isinstance(made, Masked) else made
+    if masks is None:
+        masked = {name: t.values.get(name) for name in t.node.inputs}
+        sums = {name: summed(t, one) for name, one in masked.items() if isinstance(one, Masked)}
+        t = replace(t, values={**t.values, **sums}) if sums else t
+    return rule(t)
 
 
 def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: FixedBuilder) -> str:
@@ -190,9 +210,6 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
-    mask = t.value(1 - index)
-    if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and np.isneginf(mask).any():
-        t.fail(MASKED.format(t.input(1 - index)))
     value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
     if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
         return shifted(t, value, float(constant.item()))
@@ -298,6 +315,7 @@ RULES: dict[str, TranslationRule] = (
         "Clip": clip,
         "Div": divide,
         "Dropout": dropout,
+        "IsNaN": lambda t: np.array(False),  # no number of a program is none
         "Identity": lambda t: t.value(0),
         "Max": partial(limit, lower=True),
         "Min": partial(limit, lower=False),

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, scalar
+from cimtool.loading.onnx_constants import ELEMENTWISE
 from cimtool.loading.onnx_shapes import taken_along
 from cimtool.loading.onnx_translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx_views import (
-    FileAxis,
+    ITEMS,
     Rows,
     arranged,
     axis_of,
@@ -57,6 +58,35 @@ def _items_axis(t: Translation, sizes: Sequence[int]) -> int | None:
     return next(iter(found), None)
 
 
+def alike_for_items(t: Translation) -> list[Array] | None:
+    """The inputs of a node of single numbers that is the same for all items, with 1 for these.
+
+    None of other nodes, and where the items are in several places, or in an axis with others.
+    """
+    if t.node.domain or not (t.node.kind in ELEMENTWISE or t.node.kind == "Cast"):
+        return None
+    places, arrays = set(), list[Array]()
+    for index in range(len(t.node.inputs)):
+        value = t.value(index)
+        numbers = t.builder.numbers(value) if isinstance(value, Rows) else value
+        if isinstance(value, Rows):
+            alone = value.axes[value.items_axis] == (ITEMS,)
+            places.add(value.items_axis - len(value.axes) if alone else 0)
+        if not isinstance(numbers, np.ndarray):
+            return None
+        arrays.append(numbers)
+    return arrays if len(places) == 1 and 0 not in places else None
+
+
+def for_items(t: Translation, array: Array) -> Rows:
+    """What is computed of such inputs, a value that is the same for all items."""
+    views = (value for i in range(len(t.node.inputs)) if isinstance(value := t.value(i), Rows))
+    first = next(views)
+    axis = array.ndim + first.items_axis - len(first.axes)
+    t.require_numbers(array.size)
+    return t.builder.repeated(t.called("constant"), array.astype(np.float64), axis)
+
+
 def expand(t: Translation) -> Translated:
     """Norms and means of rows over the rows that they meet; a constant over the items."""
     value = t.value(0)
@@ -65,7 +95,7 @@ def expand(t: Translation) -> Translated:
     sizes = _sizes(t, 1)
     if isinstance(value, Rows):
         return _widened(t, value, sizes)
-    return _repeated(t, t.weights(0), sizes)
+    return _repeated(t, t.mask_numbers(0), sizes)
 
 
 def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
@@ -126,7 +156,7 @@ def tile(t: Translation) -> Translated:
             if count != 1:
                 view = _tiled(t, view, axis, count)
         return view
-    array = t.weights(0)
+    array = t.mask_numbers(0)
     once = _items_axis(t, repeats)
     within = [1 if i == once else count for i, count in enumerate(repeats)]
     sizes = [size * count for size, count in zip(array.shape, repeats, strict=True)]
@@ -177,14 +207,8 @@ def concat(t: Translation) -> Translated:
             offset[where] = numbers
     axes = first.with_axis(axis, axis_of(extents[axis], 1)).axes
     if not sources:
-        return _fixed(t, offset, axes)
+        return t.builder.same(t.called("constant"), offset, axes)
     return Rows(_joined(t, sources, offset.reshape(-1)), contiguous(axes))
-
-
-def _fixed(t: Translation, numbers: FloatArray, axes: Sequence[FileAxis]) -> Rows:
-    """A value of these axes that is the same for all items."""
-    made = t.builder.repeated(t.called("constant"), numbers.reshape(1, -1), 0)
-    return replace(made, axes=contiguous(axes))
 
 
 def _axis(t: Translation, view: Rows) -> int:

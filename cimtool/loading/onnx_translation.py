@@ -128,8 +128,28 @@ class IntegerWeights:
             return np.asarray(single(self.codes * self.scale.reshape(along)))
 
 
+@dataclass(frozen=True)
+class Masked:
+    """Numbers to which a constant `mask` is added, of the same axes, for a softmax to read.
+
+    It holds numbers that leave others no weight: -inf, or what is as good.
+    """
+
+    of: Rows
+    mask: Rows
+
+
 Translated = (
-    Rows | RowMeans | CentredRows | Squares | Norms | Compared | Codes | IntegerWeights | Array
+    Rows
+    | RowMeans
+    | CentredRows
+    | Squares
+    | Norms
+    | Compared
+    | Codes
+    | IntegerWeights
+    | Masked
+    | Array
 )
 """The form of an ONNX value in a program; an array is a constant."""
 
@@ -139,6 +159,7 @@ KINDS = {
     Norms: "row norms",
     Compared: "a comparison",
     Codes: "codes of a quantizer",
+    Masked: "numbers with a mask of attention",
 }
 """Words for a value that is neither rows nor a constant."""
 
@@ -258,6 +279,13 @@ class Translation:
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
 
+    def mask_numbers(self, index: int) -> FloatArray:
+        """A constant of real numbers, or -inf, or of truths, as masks of attention have them."""
+        array = self.constant(index)
+        if array is None or np.isnan(array).any() or (array == np.inf).any():
+            return self.weights(index)
+        return array
+
     def require_storable(self, what: str, array: FloatArray) -> None:
         """Raise CimError where float32, in which the float graph is emitted, cannot hold it."""
         beyond = ~(np.abs(array) <= LARGEST_NUMBER)
@@ -286,21 +314,28 @@ class Translation:
         """
         view = self.whole(view)
         self.require_bounded(view)
-        known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
         width, found = self.width(view.name), list[FloatArray]()
-        for array in (self.of_items(array, view) for array in arrays):
-            try:
-                over = np.broadcast_to(np.broadcast_to(array, known), view.extents)
-            except ValueError:
-                self._misshapen(array, view.size)
+        for array in arrays:
             held = np.empty(view.size)
-            held[view.positions()] = over.reshape(-1)
-            found.append(array.reshape(()) if array.size == 1 else held.reshape(-1, width))
+            held[view.positions()] = self.over(array, view).reshape(-1)
+            single = self.of_items(array, view).size == 1
+            found.append(array.reshape(-1)[:1].reshape(()) if single else held.reshape(-1, width))
         if all(array.ndim == 0 or not np.ptp(array, axis=0).any() for array in found):
             return view.name, [array[0] if array.ndim else array for array in found]
         name = arranged(self.builder, view.name, np.arange(view.size)[None])
         self.views[name] = replace(view, name=name)
         return name, [array.reshape(-1) if array.ndim else array for array in found]
+
+    def over(self, array: FloatArray, view: Rows) -> FloatArray:
+        """A constant over the axes of a view, spread to the view's extents."""
+        own = self.of_items(array, view)
+        known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
+        try:
+            if own is array and array.shape != view.extents:
+                own = np.broadcast_to(array, known)
+            return np.broadcast_to(own, view.extents)
+        except ValueError:
+            self._misshapen(array, view.size)
 
     def of_items(self, array: FloatArray, view: Rows) -> FloatArray:
         """A constant over the axes of a view; one with a row for each item as one row.
@@ -324,15 +359,20 @@ class Translation:
 
     def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
         """A view times a constant over its axes plus another; axes of one number grow to these."""
-        for array in (self.of_items(one, view) for one in (factor, offset)):
+        view = self.grown(view, factor, offset)
+        name, (factor, offset) = self.spread(view, factor, offset)
+        return self.add(Add((factor,), offset), name)
+
+    def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
+        """A view whose axes of one number have as many as constants over its axes."""
+        for array in (self.of_items(one, view) for one in arrays):
             if array.ndim == len(view.axes):
-                grown = [
+                extents = [
                     1 if ITEMS in axis else n
                     for axis, n in zip(view.axes, array.shape, strict=True)
                 ]
-                view = widened(view, grown)
-        name, (factor, offset) = self.spread(view, factor, offset)
-        return self.add(Add((factor,), offset), name)
+                view = widened(view, extents)
+        return view
 
     def aligned(self, doing: str) -> tuple[str, str]:
         """The program's names of both inputs, with numbers in equal places; one may spread."""
@@ -357,11 +397,12 @@ class Translation:
         self.views.update({name: replace(place, name=name) for name in (first, second)})
         return first, second
 
-    def place(self, axis: int) -> int:
-        """The place of an axis of the first input, counted from the first."""
-        rank = len(self.view().axes)
+    def place(self, axis: int, view: Rows | None = None) -> int:
+        """The place of an axis of a view, or of the first input, counted from the first."""
+        view = self.view() if view is None else view
+        rank = len(view.axes)
         if not -rank <= axis < rank:
-            self.fail(f"is along axis {axis} of {self.view().text}; expected one of these")
+            self.fail(f"is along axis {axis} of {view.text}; expected one of these")
         return axis % rank
 
     def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:

@@ -6,14 +6,11 @@ of pairs saturate outside a domain, and polynomials become Horner's scheme.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.errors import RowsError
 from cimtool.ir.arithmetic import (
     Add,
     Arrange,
@@ -31,7 +28,6 @@ from cimtool.ir.arithmetic import (
 from cimtool.ir.backends import LOWER
 from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
-from cimtool.ir.largest import largest
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
 from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore, is_whole
@@ -43,38 +39,28 @@ from cimtool.ir.source import (
     Erf,
     Exp,
     Gate,
-    L2Normalize,
-    LayerNorm,
     LeakyRelu,
     Log,
     PolynomialScore,
     Reciprocal,
-    RmsNorm,
     Sigmoid,
-    Softmax,
     Softplus,
     Tanh,
 )
-from cimtool.ir.types import integer, rows_of_item
-from cimtool.passes.approximate import (
-    CurvePolynomial,
-    NewtonIteration,
-    fit_exp,
-    fit_inverse,
-    fit_inverse_root,
-)
+from cimtool.ir.types import rows_of_item
+from cimtool.passes import norms, softmax  # noqa: F401  (importing rules registers them)
+from cimtool.passes.approximate import CurvePolynomial, fit_exp
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
+from cimtool.passes.lowering import (
+    EXP_TOLERANCE,
+    Lowering,
+    horner,
+    limited,
+    normalised,
+    of_layer,
+)
 from cimtool.reference.surrogate import as_float, shifted
-
-EXP_TOLERANCE = 2.0**-17
-"""Error of exp relative to its largest value: half a step of a 16-bit variance."""
-
-SOFTMAX_SPAN = 16.0
-"""Numbers as far below a row's largest have the same power as those at this distance, 1e-7."""
-
-ROOT_TOLERANCE = 2.0**-18
-"""Relative error of the reciprocal norm, below a step of a 16-bit mean."""
 
 NEGLIGIBLE_BITS = 60
 """Bits below the sum of all from which a coefficient, in variables in [-1, 1], is taken as zero."""
@@ -84,9 +70,6 @@ COSINE_LIMIT = 2.0
 
 LOGIT_BITS = 24
 """Bits of the logit: an integer below 2^24 is exact in float32."""
-
-NORMAL_BITS = 21
-"""Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
 
 
 @dataclass(frozen=True)
@@ -128,40 +111,6 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
     return LOWER.of(op)(builder, op, node, inputs)
 
 
-class Lowering(Builder):
-    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks.
-
-    `driven` takes the layers that are driven more than once an item, by how often.
-    """
-
-    def __init__(self, graph: Graph, job: Job, driven: dict[int, list[str]]):
-        super().__init__(graph.name, graph.inputs, graph.calibration)
-        self.settings, self.note, self.embeddings = job.settings, job.note, graph.embeddings
-        self.driven = driven
-
-    def store(self, value: str, role: str, bits: int) -> str:
-        """Mark a value as stored for `role` in this many bits, once for all uses alike."""
-        op = Store(role, bits)
-        for node in self.by_name.values():
-            if node.inputs == (value,) and node.op == op:
-                return node.name
-        return self.add(f"{value}.stored", op, value)
-
-    def lifted(self, value: str, op: QuantizedStore) -> tuple[str, float]:
-        """A value of its own quantizer as the codes of its bits, and what was added to it.
-
-        Nothing where the hardware's code of inputs holds the limits in these bits; else the zero
-        point comes back, so that the lowest code is 0.
-        """
-        known = integer(("n",), op.lo, op.hi, op.scale)
-        if self.settings.input_code(known).bits <= op.bits:
-            return value, 0.0
-        name, added = f"{value}.lifted", -op.lo * op.scale
-        if name not in self.by_name:
-            self.add(name, plus(1, offset=added), value)
-        return name, added
-
-
 LOWER.rule(MatMul, Mul, Add, Sum, Clip, Arrange, Axis, Store)(keep)
 
 
@@ -199,7 +148,7 @@ def _on_quantized(builder: Lowering, op: Mvm, name: str, value: str, read: Quant
 def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
     """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
     known = builder.types[inputs[0]]
-    with _of_layer(builder, node.name):
+    with of_layer(builder, node.name):
         fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
     builder.note(
         f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
@@ -289,36 +238,6 @@ def batch_matmul(builder: Lowering, op: BatchMatMul, node: Node, inputs: tuple[s
     return builder.add(node.name, op, *stored)
 
 
-@LOWER.rule(Softmax)
-def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...]) -> str:
-    """Powers of what is below the row's largest number, times the reciprocal of their sum."""
-    name, x = node.name, builder.store(inputs[0], "residual", 16)
-    width, known = builder.extent(x), builder.types[x]
-    lo, hi = widened_range(known)
-    span = min(hi - lo, SOFTMAX_SPAN)
-    power = fit_exp(-span, 0.0, EXP_TOLERANCE)
-    inverse = fit_inverse(1.0, width, ROOT_TOLERANCE)
-    builder.note(
-        f"{builder.name}.{name}: softmax of {width} numbers: exp on [{-span:.4g}, 0] below the "
-        f"largest as a polynomial of degree {len(power.coefficients) - 1}, worst error "
-        f"{power.error:.1e}; 1/sum for sums in [1, {width}] by {inverse.steps} Newton steps, worst "
-        f"relative error {inverse.error:.1e}"
-    )
-    below = builder.add(f"{name}.below", plus(1, -1), x, largest(builder, f"{name}.largest", x))
-    u = normalised(builder, f"{name}.u", below, power.centre, power.half)
-    raised = horner(builder, f"{name}.exp", u, power.coefficients)
-    powers = builder.add(f"{name}.exp", Clip(scalar(0.0), scalar(1.0)), raised)
-    total = builder.add(f"{name}.sum", Sum(), powers)
-    limited_sum = builder.add(f"{name}.sum_limited", Clip(scalar(1.0), scalar(width)), total)
-    y = builder.add(f"{name}.y0", plus(inverse.beta, offset=inverse.alpha), limited_sum)
-    for step in range(1, inverse.steps + 1):
-        product = builder.add(f"{name}.y{step}.xy", Mul(), limited_sum, y)
-        correction = builder.add(f"{name}.y{step}.two_less", plus(-1, offset=2.0), product)
-        y = builder.add(f"{name}.y{step}", Mul(), y, correction)
-        y = builder.add(f"{name}.y{step}.kept", Clip(scalar(0.0), scalar(1.0)), y)
-    return builder.add(name, Mul(), powers, builder.add(f"{name}.column", Axis(1), y))
-
-
 @LOWER.rule(LeakyRelu)
 def leaky_relu(builder: Lowering, op: LeakyRelu, node: Node, inputs: tuple[str, ...]) -> str:
     """The part above 0, and the part below times the slope."""
@@ -326,89 +245,6 @@ def leaky_relu(builder: Lowering, op: LeakyRelu, node: Node, inputs: tuple[str, 
     above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(np.inf)), *inputs)
     below = builder.add(f"{name}.below", Clip(scalar(-np.inf), scalar(0.0)), *inputs)
     return builder.add(name, plus(1, op.slope), above, below)
-
-
-@LOWER.rule(L2Normalize)
-def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[str, ...]) -> str:
-    """The rows times the reciprocal of their norm."""
-    rows = builder.store(inputs[0], "residual", 16)
-    root = _reciprocal_norm(builder, node.name, rows, "norm")
-    return builder.add(node.name, Mul(), rows, root)
-
-
-@LOWER.rule(LayerNorm)
-def layer_norm(builder: Lowering, op: LayerNorm, node: Node, inputs: tuple[str, ...]) -> str:
-    """The rows less their mean times the reciprocal of that norm, then gain and offset."""
-    name, width = node.name, op.gamma.size
-    rows = builder.store(inputs[0], "residual", 16)
-    total = builder.add(f"{name}.total", Axis(1), builder.add(f"{name}.sum", Sum(), rows))
-    centred = builder.add(f"{name}.centred", plus(1, -1 / width), rows, total)
-    root = _reciprocal_norm(builder, name, centred, "norm of centred rows", width * op.eps)
-    unit = builder.add(f"{name}.unit", Mul(), centred, root)
-    return builder.add(name, Add((op.factor,), op.beta), unit)
-
-
-@LOWER.rule(RmsNorm)
-def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]) -> str:
-    """The rows times the reciprocal of that norm, then the gain."""
-    rows = builder.store(inputs[0], "residual", 16)
-    root = _reciprocal_norm(builder, node.name, rows, "norm", op.gamma.size * op.eps)
-    unit = builder.add(f"{node.name}.unit", Mul(), rows, root)
-    return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
-
-
-@contextmanager
-def _of_layer(builder: Lowering, name: str) -> Iterator[None]:
-    """Puts the layer before the sentence on rows for which there is no stand-in."""
-    try:
-        yield
-    except RowsError as error:
-        raise RowsError(f"{builder.name}.{name}: {error}") from None
-
-
-def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
-    """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
-    seen = builder.calibration.squared_norms[name]
-    lo, hi = widened_range(seen)
-    lo = max(lo, float(seen.lo) / 2)
-    with _of_layer(builder, name):
-        fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
-    steps = " and ".join(str(fit.steps) for fit in fits)
-    builder.note(
-        f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
-        f"by {steps} Newton steps, worst relative error {max(fit.error for fit in fits):.1e}"
-    )
-    squares = builder.add(f"{name}.sq", Mul(), rows, rows)
-    if added:
-        spread = builder.add(f"{name}.spread", Sum(), squares)
-        squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
-    else:
-        squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
-    roots = [_newton_root(builder, name, squared, fit) for fit in fits]
-    if len(roots) > 1:
-        both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
-        roots = [_bounded_root(builder, f"{name}.root", both, lo, hi)]
-    return builder.add(f"{name}.column", Axis(1), roots[0])
-
-
-def _newton_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:
-    """`1 / sqrt(x)` of x within the range of an iteration, and at its ends beyond."""
-    lo, hi = fit.lo, fit.hi
-    x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
-    y = builder.add(f"{name}.y0", plus(fit.beta, offset=fit.alpha), x)
-    for step in range(1, fit.steps + 1):
-        square = builder.add(f"{name}.y{step}.sq", Mul(), y, y)
-        product = builder.add(f"{name}.y{step}.xy2", Mul(), x, square)
-        correction = builder.add(f"{name}.y{step}.half", plus(-0.5, offset=1.5), product)
-        y = builder.add(f"{name}.y{step}", Mul(), y, correction)
-        if step < fit.steps:
-            y = _bounded_root(builder, f"{name}.y{step}.kept", y, lo, hi)
-    return _bounded_root(builder, f"{name}.root", y, lo, hi)
-
-
-def _bounded_root(builder: Builder, name: str, y: str, lo: float, hi: float) -> str:
-    """Clip to the values of 1/sqrt on [lo, hi], so that interval arithmetic stays tight."""
-    return builder.add(name, Clip(scalar(0.5 * hi**-0.5), scalar(2.0 * lo**-0.5)), y)
 
 
 def _domain(builder: Lowering, statistic: str) -> tuple[float, float]:
@@ -491,36 +327,6 @@ def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
     while len(kept) > 1 and kept[-1] == 0:
         kept.pop()
     return tuple(kept)
-
-
-def limited(
-    builder: Builder, name: str, value: str, centre: float, half: float, whole: bool = False
-) -> str:
-    """`clip(value - centre, -half, half)`; with `whole` it may be anything that this leaves.
-
-    Without, bounds follow from those of the value.
-    """
-    lo, hi = scalar(-half), scalar(half)
-    moved = builder.add(f"{name}.moved", plus(1, offset=-centre), value)
-    seen = Range(lo, hi) if whole else None
-    return builder.add(f"{name}.limited", Clip(lo, hi), moved, seen=seen)
-
-
-def normalised(builder: Builder, name: str, value: str, centre: float, half: float) -> str:
-    """`clip((value - centre) / half, -1, 1)`, stored for Horner."""
-    inside = limited(builder, name, value, centre, half)
-    scaled = builder.add(f"{name}.scaled", plus(1 / half), inside)
-    return builder.add(name, Store("normal", NORMAL_BITS), scaled)
-
-
-def horner(builder: Builder, name: str, u: str, coefficients: tuple[float, ...]) -> str:
-    """`sum coefficients[i] u^i`, from the highest power down."""
-    *lower_powers, top = coefficients
-    value = builder.add(f"{name}.p{len(lower_powers)}", plus(top, offset=lower_powers[-1]), u)
-    for i, c in reversed(list(enumerate(lower_powers[:-1]))):
-        product = builder.add(f"{name}.p{i}u", Mul(), value, u)
-        value = builder.add(f"{name}.p{i}", plus(1, offset=c), product)
-    return value
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,12 @@ from cimtool.ir.source import (
 from cimtool.ir.types import real, with_rows_of_item
 
 NORM = LayerNorm(np.array([0.5, -2.0, 1.5]), np.array([0.1, 0.0, -0.3]), 1e-2)
+CAUSAL = [[0.0, -np.inf, -np.inf], [0.0, 0.0, -1e9], [0.0, 0.0, 0.0]]
 OPERATIONS = [
     *(Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5), L2Normalize(), NORM),
     *(Elu(0.7), Softplus(), Erf(), RmsNorm(NORM.gamma, 0.1)),
-    *(Softmax(), Arrange(1, np.array([[2, 0]])), Arrange(3, np.arange(9).reshape(1, 9))),
+    *(Softmax(), Softmax(np.array([[0.0, -np.inf, 0.0]])), Softmax(np.array(CAUSAL))),
+    *(Arrange(1, np.array([[2, 0]])), Arrange(3, np.arange(9).reshape(1, 9))),
     *(Arrange(3, np.array([[0, 4], [8, 4]])), Arrange(1, np.arange(3)[:, None])),
     *(DistanceScore(-2.0, 1.0), DistanceScore(-1.0), CosineScore()),
 ]

@@ -166,6 +166,54 @@ class Attended(nn.Module):
         return self.out(heads.transpose(1, 2).flatten(1))
 
 
+class Causal(nn.Module):
+    """A block of a transformer that sees tokens before each alone, and torch's own causal mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(WIDTH, HIDDEN)
+        self.layer = nn.TransformerEncoderLayer(
+            HIDDEN, 3, 16, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.query, self.key = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(TOKENS)
+        tokens = self.layer(self.embed(x.reshape(-1, TOKENS, WIDTH)), src_mask=mask, is_causal=True)
+        by_heads = (
+            one.view(-1, TOKENS, 2, HIDDEN // 2).transpose(1, 2)
+            for one in (self.query(tokens), self.key(tokens), tokens)
+        )
+        attended = nn.functional.scaled_dot_product_attention(*by_heads, is_causal=True)
+        return attended.transpose(1, 2).reshape(-1, TOKENS, HIDDEN)[:, -1]
+
+
+class Padded(nn.Module):
+    """Attention without its last tokens, by a mask of all items, and by one filled in by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+        self.query, self.value = nn.Linear(WIDTH, HIDDEN), nn.Linear(WIDTH, HIDDEN)
+        self.register_buffer("padding", torch.arange(TOKENS)[None] >= TOKENS - 2)
+        self.register_buffer("future", torch.ones(TOKENS, TOKENS).triu(1).bool())
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(x.shape[0], TOKENS, WIDTH)
+        padding = self.padding.expand(x.shape[0], -1)
+        tokens = (
+            tokens
+            + self.attention(
+                tokens, tokens, tokens, key_padding_mask=padding, attn_mask=self.future
+            )[0]
+        )
+        scores = self.query(tokens) @ self.value(tokens).transpose(1, 2) / HIDDEN**0.5
+        scores = scores + -10000.0 * self.padding[:, None].float()
+        scores = scores.masked_fill(self.future, torch.finfo(scores.dtype).min)
+        scores = scores - scores.amax(dim=-1, keepdim=True)
+        return (scores.softmax(-1) @ self.value(tokens)).mean(1)
+
+
 class ClassToken(nn.Module):
     """A learned row before the tokens, as of ViT, whose output goes on."""
 
@@ -285,6 +333,7 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "group norm": behind_a_layer(nn.GroupNorm(1, HIDDEN), nn.Mish()),
     "group norm of three groups": behind_a_layer(nn.GroupNorm(3, HIDDEN), nn.ReLU()),
     "multi-head attention over 8 tokens": lambda: Heads(Encoder()),
+    "causal attention": lambda: Heads(Causal()),
     "attention with a class token": lambda: Heads(ClassToken()),
     "attention pooling by learned queries": lambda: Heads(AttentionPool()),
     "attention beside means and sums of tokens": lambda: Heads(PieNet()),
@@ -294,6 +343,7 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "attention by torch's function": lambda: Heads(Attended(by_hand=False)),
     "attention by hand": lambda: Heads(Attended(by_hand=True)),
+    "attention without padding": lambda: Heads(Padded()),
     "attention of any number of tokens": lambda: Heads(AnyTokens()),
     "group norm of pairs": behind_a_layer(nn.GroupNorm(6, HIDDEN)),
     "weight norm": lambda: Heads(nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, HIDDEN))),
@@ -303,6 +353,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": behind_a_layer(nn.GELU()),
     "gelu by tanh": behind_a_layer(nn.GELU(approximate="tanh")),
     "silu": behind_a_layer(nn.SiLU()),
+    "mish far below 0": behind_a_layer(
+        Applied(lambda x: nn.functional.mish(1.3 * x - torch.full((HIDDEN,), 6.7)))
+    ),
     "softplus": behind_a_layer(nn.Softplus(beta=2.0)),
     "mish": behind_a_layer(nn.Mish()),
     "elu": behind_a_layer(nn.ELU(0.7)),
@@ -316,7 +369,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 """Those that are compiled for one target."""
 
-OLDER = {"attention by torch's function": 14}
+OLDER = {"attention by torch's function": 14, "causal attention": 14}
 """The operator set for which torch writes GELU and layer norms by their parts; 13 of others."""
 
 
@@ -326,7 +379,9 @@ def built(name: str, seed: int) -> nn.Module:
     module = (ARCHITECTURES | ACTIVATIONS)[name]().eval()
     with torch.no_grad():
         for key, array in [*module.named_parameters(), *module.named_buffers()]:
-            if array.is_floating_point() and array.ndim == 1 and "logit" not in key:
+            if not array.is_floating_point():
+                continue
+            if array.ndim == 1 and "logit" not in key:
                 array.copy_(torch.rand_like(array) + 0.5)
             elif array.ndim > 1:
                 array.copy_(torch.randn_like(array) / np.sqrt(array.shape[-1]))

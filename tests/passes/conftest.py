@@ -12,7 +12,7 @@ from cimtool.base.progress import silent
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import assemble
+from cimtool.ir.heads import TowerBuilder, assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Program
@@ -73,6 +73,22 @@ def moved(tower: Graph, offset: float) -> Graph:
 
 def program(text: Graph, video: Graph, polynomial: Polynomial = QUADRATIC) -> Program:
     return assemble(text, video, PcmePoly(polynomial))
+
+
+def curved_tower(curve: Op, fc: Mvm | None, mu: Mvm, logvar: Mvm) -> Graph:
+    """A layer, a curve of its values (or of the input), and the heads on it."""
+    builder = TowerBuilder((fc or mu).weight.shape[0])
+    hidden = builder.add("curve", curve, builder.add("fc", fc, "x") if fc else "x")
+    return builder.tower(builder.add("mu", mu, hidden), builder.add("logvar", logvar, hidden))
+
+
+def curved(op: Op, gain: float, first: bool = True) -> Program:
+    """Both modalities by a layer of this gain, the curve and the heads."""
+    rng, towers = np.random.default_rng(21), []
+    for _ in range(2):
+        fc = dense(rng, WIDTH, WIDTH, gain) if first else None
+        towers.append(curved_tower(op, fc, dense(rng, WIDTH, D), dense(rng, WIDTH, D, gain=0.2)))
+    return program(*towers)
 
 
 def job(
