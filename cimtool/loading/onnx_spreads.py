@@ -79,7 +79,7 @@ def alike_for_items(t: Translation) -> list[Array] | None:
 
 
 def for_items(t: Translation, array: Array) -> Rows:
-    """What is computed of such inputs, a value that is the same for all items."""
+    """A value that is the same for all items, computed of such inputs."""
     views = (value for i in range(len(t.node.inputs)) if isinstance(value := t.value(i), Rows))
     first = next(views)
     axis = array.ndim + first.items_axis - len(first.axes)

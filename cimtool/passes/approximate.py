@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.polynomial import chebyshev, polynomial
@@ -41,6 +42,9 @@ LINE = 2.0**-6
 
 BUDGETS = (0.9, 0.5, 0.25)
 """Shares of a tolerance that polynomials are fitted to, the rest for what else adds to it."""
+
+SPLITS = (0.25, 0.375, 0.5, 0.625, 0.75)
+"""Shares of a domain at which it is tried to be split in two."""
 
 MAX_MULTIPLY_ADDS = 24
 """The highest degree of a polynomial: one multiply-add each."""
@@ -145,18 +149,55 @@ class CurvePolynomial:
         return np.asarray(polynomial.polyval(v, self.even) + odd + tails)
 
 
+@dataclass(frozen=True)
+class SplitCurve:
+    """A function by polynomials on the two sides of a point: their sum less its value there.
+
+    The one that x is beyond gives just this; `value` has its last bits rounded off.
+    """
+
+    sides: tuple[CurvePolynomial, CurvePolynomial]
+    value: float
+    error: float = 0.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The domain of both together."""
+        return self.sides[0].ends[0], self.sides[1].ends[1]
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degrees of all polynomials that are not constant."""
+        return self.sides[0].degrees + self.sides[1].degrees
+
+    @property
+    def multiply_adds(self) -> int:
+        """The cost of evaluating it, without its ends."""
+        return sum(side.multiply_adds for side in self.sides)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Its values, in real numbers."""
+        return np.asarray(self.sides[0](x) + self.sides[1](x) - self.value)
+
+
+PolynomialCurve = CurvePolynomial | SplitCurve
+
 Function = Callable[[FloatArray], FloatArray]
 
+CurveForm = Callable[[Function, float, float, float], PolynomialCurve | None]
+"""A fit to a function on a domain, within a tolerance."""
 
-def fit_curve(function: Function, lo: float, hi: float, share: float) -> CurvePolynomial | None:
+
+def fit_curve(function: Function, lo: float, hi: float, share: float) -> PolynomialCurve | None:
     """Fit polynomials to a function on [lo, hi], to a share of its largest magnitude there.
 
     Of two forms the one with the fewest multiply-adds: one polynomial on the whole domain, or,
     where 0 is inside, one each of the even and the odd part over |x|. The latter has no large
     coefficients that cancel, and a bend at 0 costs nothing. Where the function is a line up to an
     end of [lo, hi], as tanh, GELU and softplus are far from 0, the domain ends earlier. The error
-    is measured at 20,001 points and includes that of narrowing sums in the digital unit. None where
-    no form is close enough, or the function is not finite.
+    is measured at 20,001 points and includes that of narrowing sums in the digital unit, which
+    large coefficients make large: where neither form is close enough, the domain is split. None
+    where that is not close enough either, or the function is not finite.
     """
     x = np.linspace(lo, hi, DENSE_POINTS)
     exact = function(x)
@@ -165,18 +206,31 @@ def fit_curve(function: Function, lo: float, hi: float, share: float) -> CurvePo
     tolerance = max(share * float(np.abs(exact).max()), LEAST_TOLERANCE)
     left, below = _tail(function, lo, hi, tolerance / 2)
     right, above = _tail(function, hi, lo, tolerance / 2)
-    found = []
-    for form in (_plain, _folded):
-        for budget in BUDGETS:
-            fit = form(function, left, right, budget * tolerance)
-            if fit is None:
-                break
-            fit = replace(fit, below=below, above=above)
-            error = float(np.abs(fit(x) - exact).max()) + _narrowing(fit)
-            if error <= tolerance:
-                found.append(replace(fit, error=error))
-                break
-    return min(found, key=lambda fit: fit.multiply_adds, default=None)
+
+    def best(forms: Iterable[CurveForm]) -> PolynomialCurve | None:
+        """The cheapest of the forms that are within the tolerance."""
+        found: list[PolynomialCurve] = []
+        for form in forms:
+            for budget in BUDGETS:
+                fit = form(function, left, right, budget * tolerance)
+                if fit is None:
+                    break
+                fit = _with_slopes(fit, below, above)
+                error = float(np.abs(fit(x) - exact).max()) + _narrowing(fit)
+                if error <= tolerance:
+                    found.append(replace(fit, error=error))
+                    break
+        return min(found, key=lambda fit: fit.multiply_adds, default=None)
+
+    return best((_plain, _folded)) or best(partial(_split, place=place) for place in SPLITS)
+
+
+def _with_slopes(fit: PolynomialCurve, below: float, above: float) -> PolynomialCurve:
+    """A curve with lines beyond the ends of its domain."""
+    if isinstance(fit, CurvePolynomial):
+        return replace(fit, below=below, above=above)
+    left, right = fit.sides
+    return replace(fit, sides=(replace(left, below=below), replace(right, above=above)))
 
 
 def _tail(function: Function, end: float, other: float, tolerance: float) -> tuple[float, float]:
@@ -198,8 +252,10 @@ def _tail(function: Function, end: float, other: float, tolerance: float) -> tup
     return end, 0.0
 
 
-def _narrowing(fit: CurvePolynomial) -> float:
+def _narrowing(fit: PolynomialCurve) -> float:
     """A bound of what narrowing products to FACTOR_BITS adds to the error of Horner's scheme."""
+    if isinstance(fit, SplitCurve):
+        return sum(map(_narrowing, fit.sides))
     parts = (fit.even, fit.odd or ())
     return sum(len(one) * float(np.abs(one).sum()) for one in parts if len(one) > 1) * 2.0**-24
 
@@ -231,6 +287,19 @@ def _folded(function: Function, lo: float, hi: float, tolerance: float) -> Curve
     if even is None or odd is None:
         return None
     return CurvePolynomial(0.0, limit, even, odd, *_bounds(function, -limit, limit))
+
+
+def _split(
+    function: Function, lo: float, hi: float, tolerance: float, place: float
+) -> SplitCurve | None:
+    """A polynomial each on the parts of [lo, hi] that meet at a share of it, its `place`."""
+    middle = lo + place * (hi - lo)
+    left = _plain(function, lo, middle, tolerance)
+    right = left and _plain(function, middle, hi, tolerance)
+    if left is None or right is None:
+        return None
+    value = significant(function(np.array(middle)), np.rint, COEFFICIENT_BITS)
+    return SplitCurve((left, right), float(value))
 
 
 def _bounds(function: Function, lo: float, hi: float) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
 from cimtool.ir.source import Abs, Elu, Erf, Exp, Gate, Log, Reciprocal, Sigmoid, Softplus, Tanh
 from cimtool.ir.types import Type, real
-from cimtool.passes.approximate import CurvePolynomial, fit_curve
+from cimtool.passes.approximate import PolynomialCurve, fit_curve
 from cimtool.passes.base import RIGHT_ROWS
 
 BENT = (Elu, Erf, Exp, Log, Reciprocal, Sigmoid, Softplus, Tanh)
@@ -43,7 +43,7 @@ class FittedCurve(Op):
     """
 
     parts: tuple[str, ...]
-    fit: CurvePolynomial
+    fit: PolynomialCurve
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape)
@@ -124,7 +124,7 @@ def _chain(graph: Graph, last: Node, root: str) -> tuple[Node, ...]:
     return tuple(reversed(chain))
 
 
-def _fit(graph: Graph, chain: tuple[Node, ...], root: str) -> CurvePolynomial | None:
+def _fit(graph: Graph, chain: tuple[Node, ...], root: str) -> PolynomialCurve | None:
     """The polynomials of a chain on the widened range of its root, or on the range itself."""
 
     @np.errstate(all="ignore")

@@ -164,13 +164,24 @@ def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
 def curve(builder: Lowering, op: FittedCurve, node: Node, inputs: tuple[str, ...]) -> str:
     """Horner of its polynomials, within the ends of its domain, and lines beyond them."""
     fit, name, (x,) = op.fit, node.name, inputs
-    left, right = fit.ends
     degrees = " and ".join(map(str, fit.degrees))
     builder.note(
-        f"{builder.name}.{name}: {', '.join(dict.fromkeys(op.parts))} on [{left:.4g}, "
-        f"{right:.4g}] as {'polynomials' if len(fit.degrees) > 1 else 'a polynomial'} of degree "
-        f"{degrees}, worst error {fit.error:.1e}"
+        f"{builder.name}.{name}: {', '.join(dict.fromkeys(op.parts))} on [{fit.ends[0]:.4g}, "
+        f"{fit.ends[1]:.4g}] as {'polynomials' if len(fit.degrees) > 1 else 'a polynomial'} of "
+        f"degree {degrees}, worst error {fit.error:.1e}"
     )
+    if isinstance(fit, CurvePolynomial):
+        return _within_ends(builder, name, x, fit)
+    sides = [
+        _within_ends(builder, f"{name}.{side}", x, one)
+        for side, one in zip(("left", "right"), fit.sides, strict=True)
+    ]
+    return builder.add(name, plus(1, 1, offset=-fit.value), *sides)
+
+
+def _within_ends(builder: Lowering, name: str, x: str, fit: CurvePolynomial) -> str:
+    """A curve's polynomials, and lines beyond the ends of their domain."""
+    left, right = fit.ends
     u = normalised(builder, f"{name}.u", x, fit.centre, fit.half)
     value = _polynomials(builder, name, u, fit)
     inside = Clip(scalar(fit.lo), scalar(fit.hi))

@@ -17,6 +17,8 @@ from cimtool.ir.source import Abs, Elu, Erf, Sigmoid, Softplus, Tanh
 from cimtool.passes.approximate import (
     DENSE_POINTS,
     LEAST_TOLERANCE,
+    CurvePolynomial,
+    SplitCurve,
     fit_curve,
     fit_exp,
     fit_inverse,
@@ -72,13 +74,7 @@ CURVES["mish"] = lambda x: x * np.tanh(np.logaddexp(0, x))
 def test_a_curve_is_within_its_tolerance_everywhere(name: str, lo: float, span: float) -> None:
     function, hi = CURVES[name], lo + span
     fit = fit_curve(function, lo, hi, 2.0**-14)
-    if fit is None:
-        # Wide below 0 and small above it, of which the tolerance is a share: x and its gate are
-        # fitted apart.
-        begin, end = {"silu": (-11, 1.25), "mish": (-8, 4.25)}[name]
-        assert lo < begin
-        assert hi < end
-        return
+    assert fit is not None
     dense = function(np.linspace(lo, hi, DENSE_POINTS))
     assert fit.error <= max(2.0**-14 * np.abs(dense).max(), LEAST_TOLERANCE)
     x = np.random.default_rng(0).uniform(lo, hi, 7919)
@@ -86,32 +82,44 @@ def test_a_curve_is_within_its_tolerance_everywhere(name: str, lo: float, span: 
     assert np.abs(fit(x) - exact).max() <= SLACK * fit.error + 1e-13
 
 
+def fitted(function: Callable[[FloatArray], FloatArray], lo: float, hi: float) -> CurvePolynomial:
+    """A curve that is not split."""
+    fit = fit_curve(function, lo, hi, 2.0**-14)
+    assert isinstance(fit, CurvePolynomial)
+    return fit
+
+
+@pytest.mark.parametrize(("name", "lo"), [("silu", -14.0), ("silu", -20.0), ("mish", -11.0)])
+def test_a_curve_whose_coefficients_would_cancel_is_split(name: str, lo: float) -> None:
+    fit = fit_curve(CURVES[name], lo, 0.5, 2.0**-14)
+    assert isinstance(fit, SplitCurve)
+    assert fit.ends == (pytest.approx(max(lo, -14.58)), 0.5)
+    assert fit.sides[0].ends[1] == pytest.approx(fit.sides[1].ends[0])
+    assert fit.multiply_adds == sum(fit.degrees) <= 22
+    sums = [np.abs(side.even).sum() for side in fit.sides]
+    assert max(sums) < 12
+
+
 def test_a_curve_far_from_0_is_a_line() -> None:
-    slopes = {
-        name: (fit.below, fit.above)
-        for name, function in CURVES.items()
-        if (fit := fit_curve(function, -40, 40, 2.0**-14)) is not None
-    }
+    fits = {name: fitted(function, -40, 40) for name, function in CURVES.items()}
+    slopes = {name: (fit.below, fit.above) for name, fit in fits.items()}
     assert slopes == {
         "tanh": (0, 0), "sigmoid": (0, 0), "erf": (0, 0), "softplus": (0, 1), "elu": (0, 1),
         "abs": (-1, 1), "gelu": (0, 1), "silu": (0, 1), "mish": (0, 1),
     }  # fmt: skip
-    scaled = fit_curve(lambda x: 1.05 * Elu(1.67).run(x), -40, 40, 2.0**-14)
-    assert scaled is not None
+    scaled = fitted(lambda x: 1.05 * Elu(1.67).run(x), -40, 40)
     assert scaled.above == pytest.approx(1.05, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", CURVES)
 def test_a_curve_is_fitted_without_coefficients_that_cancel(name: str) -> None:
-    fit = fit_curve(CURVES[name], -5, 4, 2.0**-14)
-    assert fit is not None
+    fit = fitted(CURVES[name], -5, 4)
     assert fit.multiply_adds <= 21
     assert np.abs((*fit.even, *(fit.odd or ()))).max() < 5
 
 
 def test_a_curve_of_one_side_is_one_polynomial() -> None:
-    fit = fit_curve(np.log, 0.5, 3.0, 2.0**-14)
-    assert fit is not None
+    fit = fitted(np.log, 0.5, 3.0)
     assert fit.odd is None
     assert fit.ends == (0.5, 3.0)
 

@@ -12,6 +12,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import Elu, Exp, Gate, Reciprocal, Sigmoid, Tanh
 from cimtool.ir.types import real
+from cimtool.passes.approximate import SplitCurve
 from cimtool.passes.curves import CURVE_TOLERANCE, FittedCurve, fuse
 from cimtool.simulation.simulator import run_graph
 
@@ -52,6 +53,19 @@ def test_a_chain_is_one_curve() -> None:
     assert kinds(fused) == {"z": ("sigmoid", "gate", "add")}
     exact, close = (run_graph(one, {"x": X})["z"] for one in (graph, fused))
     assert np.abs(close - exact).max() <= CURVE_TOLERANCE * np.abs(exact).max()
+
+
+def test_a_wide_silu_is_one_curve_of_two_polynomials() -> None:
+    gains = Add((np.full(WIDTH, 1.2),), scalar(-6.75))  # from -14 to 0.45, widened by a quarter
+    low = ("l", gains, ("x",))
+    chain = ("s", Sigmoid(), ("l",)), ("y", Gate(), ("l", "s"))
+    graph = calibrated(low, *chain)
+    fused = fuse(graph)
+    (node,) = (one for one in fused.nodes if one.name == "y")
+    assert isinstance(node.op, FittedCurve)
+    assert isinstance(node.op.fit, SplitCurve)
+    exact, close = (run_graph(one, {"x": X})["y"] for one in (graph, fused))
+    assert np.abs(close - exact).max() <= CURVE_TOLERANCE * 0.3
 
 
 def test_a_part_that_something_else_reads_is_a_curve_too() -> None:
