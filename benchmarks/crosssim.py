@@ -25,7 +25,8 @@ def parameters(
     weights, inputs = crossbar.weights, crossbar.inputs
     top, drive = float((1 << weights.bits - 1) - 1), float(_magnitudes(crossbar))
     style = "BALANCED" if weights.paired else "OFFSET"
-    sliced = weights.slices > 1
+    # CrossSim's own core of offsets maps weights to conductances, not their digits.
+    sliced = weights.slices > 1 or not weights.paired
     values: dict[str, Any] = {
         "core.style": "BITSLICED" if sliced else style,
         "core.weight_bits": weights.bits,
@@ -69,7 +70,8 @@ def _converter(crossbar: Crossbar, bits: int, step: int, ratio: float | None) ->
     last = (1 << bits - signed) - 1
     shares = 1 - (0 if ratio is None else 1 / ratio)
     drive = (1 << crossbar.inputs.dac_bits) - 1 if per_cycle else _magnitudes(crossbar)
-    full = weights.cell_maximum if weights.slices > 1 else (1 << weights.bits - weights.paired) - 1
+    sliced = weights.slices > 1 or not weights.paired
+    full = weights.cell_maximum if sliced else (1 << weights.bits - 1) - 1
     width = shares / (full * drive) * 2.0**step
     ends = [(-last if signed else 0) * width - PUSH * width, last * width - PUSH * width]
     if signed:  # CrossSim asks for a range that is symmetric about 0
@@ -79,7 +81,7 @@ def _converter(crossbar: Crossbar, bits: int, step: int, ratio: float | None) ->
         "xbar.adc.mvm.bits": bits,
         "xbar.adc.mvm.adc_per_ibit": per_cycle,
         "xbar.adc.mvm.adc_range_option": "CALIBRATED",
-        "xbar.adc.mvm.calibrated_range": [ends] * weights.slices if weights.slices > 1 else ends,
+        "xbar.adc.mvm.calibrated_range": [ends] * weights.slices if sliced else ends,
     }
 
 
