@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from crosssim import error, parameters
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.hardware.converters import Formula, Lossless, UniformLaw
@@ -36,9 +37,6 @@ from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_laye
 
 HERE = Path(__file__).parent
 ROWS, COLUMNS, INPUTS, FEW = 64, 32, 40, 6
-PUSH = 1e-7
-"""The share of a step by which CrossSim's ranges are moved, so that halves round up there too."""
-
 HALF = 0.5 + 0.01
 """Added to CrossSim's outputs before rounding down: halves go up, with what PUSH took from them."""
 
@@ -114,68 +112,13 @@ class Case:
     @property
     def parameters(self) -> dict[str, Any]:
         """The same as CrossSim's parameters, by dotted names."""
-        signed = self.inputs != "unsigned"
-        magnitude = self.input_bits - signed
-        top = float((1 << self.weight_bits - 1) - 1)
-        drive = float((1 << magnitude) - 1)
-        values: dict[str, Any] = {
-            "core.style": "BITSLICED",
-            "core.bit_sliced.style": "BALANCED" if self.weights == "differential" else "OFFSET",
-            "core.bit_sliced.num_slices": self.weight_bits // self.cell_bits,
-            "core.weight_bits": self.weight_bits,
-            "core.rows_max": ROWS,
-            "core.cols_max": COLUMNS + 1,
-            "core.mapping.weights.percentile": None,
-            "core.mapping.weights.min": -top,
-            "core.mapping.weights.max": top,
-            "core.mapping.inputs.mvm.min": -drive if signed else 0.0,
-            "core.mapping.inputs.mvm.max": drive,
-            "xbar.dac.mvm.model": "QuantizerDAC"
-            if self.inputs == "unsigned"
-            else "SignMagnitudeDAC",
-            "xbar.dac.mvm.signed": signed,
-            "xbar.dac.mvm.bits": self.input_bits,
-            "xbar.dac.mvm.input_bitslicing": self.dac_bits < magnitude,
-            "xbar.dac.mvm.slice_size": self.dac_bits,
-            "xbar.device.cell_bits": self.cell_bits,
-            "xbar.device.infinite_on_off_ratio": self.ratio is None,
-        }
-        if self.ratio is not None:
-            values |= {"xbar.device.Rmin": 1e5, "xbar.device.Rmax": 1e5 * self.ratio}
-        if self.adc_bits is not None:
-            values |= self._converter(magnitude)
+        values = parameters(self.crossbar, self.step, ROWS, COLUMNS + 1, self.ratio)
         return values | dict(self.crosssim)
-
-    def _converter(self, magnitude: int) -> dict[str, Any]:
-        """CrossSim's range of a converter whose codes count 2^step digits."""
-        per_cycle = self.crossbar.shift_add == "digital"
-        signed, bits = self.crossbar.signed_sums, self.adc_bits or 0
-        last = (1 << bits - signed) - 1
-        shares = 1 - (0 if self.ratio is None else 1 / self.ratio)
-        drive = (1 << (self.dac_bits if per_cycle else magnitude)) - 1
-        unit = shares / (((1 << self.cell_bits) - 1) * drive)
-        step = unit * 2.0**self.step
-        ends = [(-last if signed else 0) * step - PUSH * step, last * step - PUSH * step]
-        if signed:  # CrossSim asks for a range that is symmetric about 0
-            ends = [-last * step, last * step]
-        return {
-            "xbar.adc.mvm.model": "SignMagnitudeADC" if signed else "QuantizerADC",
-            "xbar.adc.mvm.bits": bits,
-            "xbar.adc.mvm.adc_per_ibit": per_cycle,
-            "xbar.adc.mvm.adc_range_option": "CALIBRATED",
-            "xbar.adc.mvm.calibrated_range": [ends] * (self.weight_bits // self.cell_bits),
-        }
 
 
 def noise(**tables: Any) -> dict[str, Any]:
     """A noise model of devices of up to 10 uS."""
     return {"source": "agreement", "g_max": 10.0, **tables}
-
-
-def error(kind: str, model: str, magnitude: float) -> dict[str, Any]:
-    """CrossSim's parameters of an error of devices."""
-    place = f"xbar.device.{kind}"
-    return {f"{place}.enable": True, f"{place}.model": model, f"{place}.magnitude": magnitude}
 
 
 SIGNED_END = "the lowest of 2^b codes: CrossSim's signed converter has 2^b - 1, symmetric about 0"

@@ -1,7 +1,7 @@
 """Speed of the layers on a die, beside the same layers without noise.
 
 Programming error and drift are frozen: only the cells differ. Fresh read noise is drawn for every
-conversion, of a product (`mvm`) or a cycle. The layers of `projector.py`, two of its arrays.
+conversion, of a product (`mvm`) or a cycle. The layers and two of the arrays of `projector.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from harness import Row, arguments, report, side_by_side, use_threads
-from projector import BUILDS, inputs, kernels, limits, operations, run_all
+from layers import BUILDS, inputs, kernels, limits, operations, run_all
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die

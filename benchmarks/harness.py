@@ -59,7 +59,15 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def side_by_side(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Best wall time of each candidate, the rounds interleaved: all see the same busy machine.
+    """Best wall time of each candidate of `all_rounds`."""
+    taken = all_rounds(candidates, rounds)
+    return {name: min(values) for name, values in taken.items()}
+
+
+def all_rounds(
+    candidates: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """Wall times of each candidate, the rounds interleaved: all see the same busy machine.
 
     One call of each comes first and does not count: it compiles, packs and touches memory. Before
     each that counts the machine rests: threads of another library's pool spin on for a while.
@@ -71,7 +79,7 @@ def side_by_side(candidates: Mapping[str, Callable[[], object]], rounds: int) ->
         for name, function in candidates.items():
             time.sleep(REST)
             taken[name].append(seconds(function))
-    return {name: min(values) for name, values in taken.items()}
+    return taken
 
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:

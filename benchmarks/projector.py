@@ -1,26 +1,32 @@
 """Speed of one projector's four layers on each kind of array, beside its peers and limits.
 
-Layers 1024x2048, 2048x2048 and two of 2048x1024, 8 bits, batch 256, 256 rows a group; the layers
-alone, on inputs that are given. All of cimtool's integers are compared with the readable reference.
+    benchmarks/projector.py --crosssim PYTHON --aihwkit PYTHON
+
+`PYTHON` is an interpreter that has the simulator. All of cimtool's integers are compared with the
+readable reference, and CrossSim's outputs with cimtool's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import crosssim
 import numpy as np
 import onnx
 import onnxruntime
 import torch
+from dies import die_kernels
 from harness import (
     Row,
+    all_rounds,
     forget_peak,
     in_child,
     parser,
@@ -30,137 +36,64 @@ from harness import (
     trimmed_bytes,
     use_threads,
 )
-from onnx import TensorProto, helper, numpy_helper
-from peers import int8_session, torch_loops
-
-from cimtool.base.compiled import map_rows
-from cimtool.hardware.converters import LOSSLESS, Converter, Formula
-from cimtool.hardware.crossbar import Crossbar, RowTiling
-from cimtool.hardware.input_codes import InputCode, TwosComplementInput, Unsigned
-from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import StoredWeights
-from cimtool.hardware.weight_codes import (
-    Differential,
-    Offset,
-    OffsetFlip,
-    TwosComplement,
-    WeightCode,
+from layers import (
+    BATCH,
+    BITS,
+    BUILDS,
+    LAYERS,
+    ROWS,
+    Array,
+    Build,
+    differing,
+    inputs,
+    kernels,
+    operations,
+    run_all,
 )
-from cimtool.ir.types import integer
-from cimtool.simulation.kernels.operations import fast_kernel
-from cimtool.simulation.simulator import THREAD_ROWS
+from onnx import TensorProto, helper, numpy_helper
+from peers import Peer, int8_session, torch_loops
 
-LAYERS = ((1024, 2048), (2048, 2048), (2048, 1024), (2048, 1024))
-BATCH, ROWS, BITS = 256, 256, 8
-CHECKED_ROWS = 4
-"""Rows of a batch that the readable reference computes as well: it is slow."""
-
-Array = np.ndarray[Any, Any]
-
-CONVERTER = Formula(8, "half-up")
-
-
-def array(
-    weights: WeightCode, inputs: InputCode | None = None, converter: Converter = CONVERTER
-) -> Crossbar:
-    """An array of 256 rows; inputs are unsigned and driven in one cycle unless said."""
-    inputs = inputs or Unsigned(BITS, BITS)
-    return Crossbar(weights, inputs, 62, converter, RowTiling(ROWS))
-
-
-@dataclass(frozen=True)
-class Build:
-    """An array, its converters' step (None: lossless), what it is beside and its least ratio.
-
-    The step counts 2^-places of a digit.
-    """
-
-    crossbar: Crossbar
-    step: int | None
-    beside: str
-    least: float
-
-    @property
-    def references(self) -> tuple[AdcReferences | None, ...]:
-        """The references of each slice."""
-        one = None if self.step is None else AdcReferences.from_zero(self.step)
-        return (one,) * self.crossbar.slices
-
-
-BUILDS = {
-    "lossless, unsigned": Build(
-        array(TwosComplement(BITS, BITS), converter=LOSSLESS), None, "onnxruntime int8", 0.5
-    ),
-    "lossless, signed": Build(
-        array(TwosComplement(BITS, BITS), TwosComplementInput(BITS, BITS), LOSSLESS),
-        None, "onnxruntime int8", 0.5,
-    ),
-    "1 slice, 1 cycle": Build(array(Differential(BITS, BITS)), 1 << 13, "torch loops", 4),
-    "4 slices, 1 cycle": Build(array(Offset(BITS, 2)), 1 << 9, "torch loops", 1),
-    "4 slices, 8 cycles": Build(array(Offset(BITS, 2), Unsigned(BITS, 1)), 4, "torch loops", 20),
-    "4 slices flipped, 8 cycles, signed": Build(
-        array(OffsetFlip(BITS, 2), TwosComplementInput(BITS, 1)), 4, "torch loops", 20
-    ),
-}  # fmt: skip
-
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.spec import Noise
 
 MEASURED = ("lossless, unsigned", "1 slice, 1 cycle", "4 slices, 8 cycles")
 """Arrays whose memory is measured."""
 
-
-def limits(crossbar: Crossbar) -> tuple[int, int]:
-    """Least and largest input."""
-    half = 1 << BITS - 1
-    return (1 - half, half - 1) if crossbar.inputs.signed else (0, 2 * half - 1)
+ORT, LOOPS, CROSSSIM, AIHWKIT = "onnxruntime int8", "torch loops", "CrossSim", "aihwkit"
 
 
-def operations(build: Build) -> list[CrossbarMvm]:
-    """The four layers, with random weights."""
-    rng = np.random.default_rng(0)
-    top = (1 << BITS - 1) - 1
-    return [
-        CrossbarMvm(
-            StoredWeights(
-                rng.integers(-top, top, (height, width), endpoint=True), build.crossbar
-            ),
-            np.zeros(width, np.int64), np.ones(width), build.references,
-        )
-        for height, width in LAYERS
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class Contest:
+    """An array of `BUILDS`, with `read` noise or none, and how many times each peer is aimed at."""
+
+    build: str
+    aims: Mapping[str, float]
+    read: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The array and its noise."""
+        return f"{self.build}, read noise a {self.read['redraw']}" if self.read else self.build
 
 
-def inputs(ops: list[CrossbarMvm]) -> list[Array]:
-    """Random inputs of each layer."""
-    rng = np.random.default_rng(1)
-    lo, hi = limits(ops[0].crossbar)
-    kind = np.uint8 if lo == 0 else np.int8
-    return [rng.integers(lo, hi, (BATCH, len(op.weight)), kind, endpoint=True) for op in ops]
+def read_noise(redraw: str) -> dict[str, Any]:
+    """Read noise of a hundredth of a conductance."""
+    return {"sigma": 0.01, "redraw": redraw}
 
 
-def kernels(ops: list[CrossbarMvm]) -> list[Callable[[Array], Array]]:
-    """cimtool's form of each layer, as the simulator has it."""
-    lo, hi = limits(ops[0].crossbar)
-    types = [(integer(("n", len(op.weight)), lo, hi, 1.0),) for op in ops]
-    return [fast_kernel(op, known, op.infer(*known)) for op, known in zip(ops, types, strict=True)]
+CONTESTS = (
+    Contest("lossless, unsigned", {ORT: 1}),
+    Contest("lossless, signed", {ORT: 1}),
+    Contest("1 slice, 1 cycle", {CROSSSIM: 15, AIHWKIT: 20, LOOPS: 8}),
+    Contest("4 slices, 1 cycle", {CROSSSIM: 15, LOOPS: 10}),
+    Contest("4 slices, 8 cycles", {CROSSSIM: 100, LOOPS: 20}),
+    Contest("4 slices flipped, 8 cycles, signed", {LOOPS: 20}),
+    Contest("4 slices, 8 cycles", {CROSSSIM: 500}, read_noise("cycle")),
+    Contest("4 slices, 8 cycles", {CROSSSIM: 200}, read_noise("mvm")),
+)
 
-
-def run_all(run: Sequence[Callable[[Array], Array]], given: Sequence[Array]) -> list[Array]:
-    """All layers on their inputs, blocks of rows side by side, as the simulator does it."""
-    blocks = map_rows(
-        lambda rows: [kernel(x[rows]) for kernel, x in zip(run, given, strict=True)],
-        BATCH,
-        THREAD_ROWS,
-    )
-    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-
-
-def differing(ops: list[CrossbarMvm], found: list[Array], given: list[Array]) -> int:
-    """Count of integers of the first rows that are not those of the readable reference."""
-    return sum(
-        int((y[:CHECKED_ROWS] != op.run(x[:CHECKED_ROWS].astype(np.int64))).sum())
-        for op, y, x in zip(ops, found, given, strict=True)
-    )
+NOISY_BATCH = 1
+"""Inputs that CrossSim takes at a time with read noise: it copies the cells for each."""
 
 
 def rate(build: Build) -> float:
@@ -202,73 +135,137 @@ def machine_limits() -> dict[str, float]:
     return {name: 2.0 * rows * macs[name] / t for name, t in taken.items()}
 
 
-def one(name: str, build: Build, rounds: int, limit: float) -> Row:
-    """One row of the table."""
-    ops = operations(build)
-    given, run = inputs(ops), kernels(ops)
-    wide = [x.astype(np.int64) for x in given]
-    candidates: dict[str, Callable[[], object]] = {"cimtool": lambda: run_all(run, given)}
-    if build.beside == "torch loops":
-        plain = [torch_loops(op, x) for op, x in zip(ops, wide, strict=True)]
-        candidates["peer"] = lambda: [loop() for loop in plain]
-    else:
+@dataclass(frozen=True)
+class Entry:
+    """One peer in a contest: a batch of so many inputs, how it is told, and what it computed."""
+
+    run: Callable[[], object]
+    batch: int = BATCH
+    versions: str = ""
+    outputs: Callable[[], list[Array]] | None = None
+
+
+def crosssim_entry(
+    contest: Contest, ops: Sequence[CrossbarMvm], given: Sequence[Array], python: str,
+    ends: ExitStack,
+) -> Entry:  # fmt: skip
+    """CrossSim on the same weights and inputs, with converters of the same steps."""
+    build = BUILDS[contest.build]
+    assert build.step is not None
+    folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))
+    batch = NOISY_BATCH if contest.read else BATCH
+    values = crosssim.parameters(build.crossbar, build.step, ROWS, max(n for _, n in LAYERS))
+    if contest.read:
+        sigma = contest.read["sigma"]
+        values |= crosssim.error("read_noise", "NormalProportionalDevice", sigma)
+    (folder / "parameters.json").write_text(json.dumps(values))
+    arrays: dict[str, Any] = {f"weight{i}": op.weight for i, op in enumerate(ops)}
+    arrays |= {f"inputs{i}": x[:batch] for i, x in enumerate(given)}
+    np.savez(folder / "layers.npz", **arrays)
+    peer = Peer(python, "crosssim_speed.py", str(folder))
+    ends.callback(peer.close)
+
+    def outputs() -> list[Array]:
+        with np.load(folder / "outputs.npz") as arrays:
+            return [arrays[name] for name in arrays.files]
+
+    told = f"CrossSim {peer.versions['CrossSim']}, NumPy {peer.versions['numpy']}"
+    return Entry(peer, batch, told, None if contest.read else outputs)
+
+
+def aihwkit_entry(python: str, ends: ExitStack) -> Entry:
+    """`AnalogLinear` of aihwkit on random weights and inputs."""
+    shape = {"layers": LAYERS, "batch": BATCH, "rows": ROWS, "bits": BITS}
+    peer = Peer(python, "aihwkit_peer.py", json.dumps(shape))
+    ends.callback(peer.close)
+    return Entry(
+        peer, versions=f"aihwkit {peer.versions['aihwkit']}, torch {peer.versions['torch']}"
+    )
+
+
+def entry(
+    peer: str, contest: Contest, ops: list[CrossbarMvm], given: list[Array],
+    pythons: Mapping[str, str | None], ends: ExitStack,
+) -> Entry | None:  # fmt: skip
+    """A peer's entry; None for a simulator whose interpreter is not given."""
+    if peer == ORT:
         session = int8_session([op.weight for op in ops], 0 if given[0].dtype == np.uint8 else 128)
-        candidates["peer"] = lambda: session(given[0].view(np.uint8))
-    with torch.inference_mode():
-        taken = side_by_side(candidates, rounds)
-    found = run_all(run, given)
-    speed = rate(build) / taken["cimtool"]
-    return {
-        "array": name,
-        "cimtool v/s": round(BATCH / taken["cimtool"]),
-        "GOP/s": round(speed / 1e9),
-        "of int8 limit": f"{speed / limit:.0%}",
-        "beside": build.beside,
-        "its v/s": round(BATCH / taken["peer"]),
-        "times faster": taken["peer"] / taken["cimtool"],
-        "at least": build.least,
-        "differing": differing(ops, found, given),
-    }
-
-
-def aihwkit_row(python: str | None, rounds: int) -> Row:
-    """One slice, one cycle beside aihwkit in its own interpreter, turn by turn."""
-    build = BUILDS["1 slice, 1 cycle"]
-    ops = operations(build)
-    given, run = inputs(ops), kernels(ops)
-    ours = {"cimtool": lambda: run_all(run, given)}
-    row: dict[str, Any] = {
-        "array": "1 slice, 1 cycle", "cimtool v/s": "", "GOP/s": "", "of int8 limit": "",
-        "beside": "aihwkit TorchInferenceRPUConfig", "its v/s": "not installed",
-        "times faster": "", "at least": 5, "differing": "",
-    }  # fmt: skip
+        return Entry(lambda: session(given[0].view(np.uint8)))
+    if peer == LOOPS:
+        loops = [torch_loops(op, x.astype(np.int64)) for op, x in zip(ops, given, strict=True)]
+        return Entry(lambda: [loop() for loop in loops])
+    python = pythons[peer]
     if python is None:
-        return row
-    best = theirs = float("inf")
-    for _ in range(rounds):
-        best = min(best, side_by_side(ours, 5)["cimtool"])
-        theirs = min(theirs, _aihwkit_seconds(python))
-    row |= {"cimtool v/s": round(BATCH / best), "its v/s": round(BATCH / theirs)}
-    return row | {"times faster": theirs / best}
+        return None
+    if peer == AIHWKIT:
+        return aihwkit_entry(python, ends)
+    return crosssim_entry(contest, ops, given, python, ends)
 
 
-def _aihwkit_seconds(python: str) -> float:
-    script = Path(__file__).with_name("aihwkit_peer.py")
-    shape = json.dumps({"layers": LAYERS, "batch": BATCH, "rows": ROWS, "bits": BITS})
-    done = subprocess.run([python, script, shape], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{python} cannot run aihwkit: {done.stderr.strip().splitlines()[-1]}")
-    return float(done.stdout)
+def own_kernels(contest: Contest, ops: list[CrossbarMvm]) -> list[Callable[[Array], Array]]:
+    """cimtool's layers, on a die where there is noise."""
+    if not contest.read:
+        return kernels(ops)
+    noise = {"source": "a benchmark", "g_max": 25.0, "read": contest.read}
+    return die_kernels(ops, Noise.model_validate(noise))[0]
+
+
+def rows_of(
+    contest: Contest, rounds: int, limit: float, pythons: Mapping[str, str | None]
+) -> Iterator[Row]:
+    """Yield the rows of one contest: cimtool and all of its peers, turn by turn."""
+    build = BUILDS[contest.build]
+    ops = operations(build)
+    given, run = inputs(ops), own_kernels(contest, ops)
+    with ExitStack() as ends, torch.inference_mode():
+        entries = {peer: entry(peer, contest, ops, given, pythons, ends) for peer in contest.aims}
+        candidates = {name: one.run for name, one in entries.items() if one is not None}
+        taken = all_rounds({"": lambda: run_all(run, given), **candidates}, rounds)
+        found = run_all(run, given)
+        speed = rate(build) / min(taken[""])
+        for peer, one in entries.items():
+            yield {
+                "array": contest.name,
+                "cimtool v/s": _rates(BATCH, taken[""]),
+                "GOP/s": round(speed / 1e9),
+                "of int8 limit": f"{speed / limit:.0%}",
+                "differing": "" if contest.read else differing(ops, found, given),
+                "beside": peer if one is None else one.versions or peer,
+                "its v/s": "no interpreter" if one is None else _rates(one.batch, taken[peer]),
+                "times faster": "" if one is None else _times(one.batch, taken[""], taken[peer]),
+                "aim": contest.aims[peer],
+                "equal outputs": "" if one is None else _equal(one, build, found),
+            }
+
+
+def _rates(batch: int, seconds: Sequence[float]) -> str:
+    """Vectors a second, by the best round and the median."""
+    best, middle = (batch / f(seconds) for f in (min, median))
+    places = 0 if best > 20 else 2
+    return f"{best:.{places}f}, {middle:.{places}f}"
+
+
+def _times(batch: int, own: Sequence[float], theirs: Sequence[float]) -> str:
+    """Their time of an input by ours, by best rounds and medians."""
+    best, middle = (BATCH / batch * f(theirs) / f(own) for f in (min, median))
+    return f"{best:.3g}, {middle:.3g}"
+
+
+def _equal(one: Entry, build: Build, found: Sequence[Array]) -> str:
+    """The share of a peer's outputs that are cimtool's, to within half a code."""
+    if one.outputs is None or build.step is None:
+        return ""
+    pairs = zip(one.outputs(), found, strict=True)
+    equal = [np.abs(theirs - own[: len(theirs)]) < 2.0 ** (build.step - 1) for theirs, own in pairs]
+    return f"{np.concatenate([e.ravel() for e in equal]).mean():.2%}"
 
 
 def memory(build: Build) -> tuple[int, int]:
     """Bytes of one 2048x2048 layer's packed weights, and what a batch holds at most, with them."""
     use_threads()
     (layer,) = operations(build)[1:2]
-    corner = StoredWeights(layer.weight[:ROWS, :64], layer.crossbar)
-    few = replace(layer, stored=corner, bias=layer.bias[:64], scale=layer.scale[:64])
-    kernels([few])[0](np.zeros((2, ROWS), np.uint8))  # compiles
     (x,) = inputs([layer])
+    kernels([layer])[0](x)  # compiles, and loads libraries
     before = trimmed_bytes()
     run = kernels([layer])
     trimmed_bytes()
@@ -294,21 +291,28 @@ def memory_rows(names: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    own: argparse.ArgumentParser = parser(str(__doc__), rounds=5)
+    own: argparse.ArgumentParser = parser(str(__doc__), rounds=7)
     own.add_argument("--only", metavar="TEXT", default="", help="arrays whose name has this")
-    own.add_argument("--aihwkit", metavar="PYTHON", help="an interpreter that has aihwkit")
+    for peer in (CROSSSIM, AIHWKIT):
+        help_text = f"an interpreter that has {peer}"
+        own.add_argument(f"--{peer.lower()}", metavar="PYTHON", help=help_text)
     options = own.parse_args()
     use_threads()
     found = machine_limits()
     limit = max(found.values())
+    pythons = {peer: vars(options)[peer.lower()] for peer in (CROSSSIM, AIHWKIT)}
     rows = [
-        one(name, build, options.rounds, limit)
-        for name, build in BUILDS.items()
-        if options.only in name
+        row
+        for contest in CONTESTS
+        if options.only in contest.name
+        for row in rows_of(contest, options.rounds, limit, pythons)
     ]
-    rows.append(aihwkit_row(options.aihwkit, options.rounds))
     shown = ", ".join(f"{name} {value / 1e9:.0f}" for name, value in found.items())
-    notes = [f"int8 limits, GOP/s: {shown}", *memory_rows(MEASURED)]
+    notes = [
+        f"two numbers: by the best of {options.rounds} rounds, and by their medians",
+        f"int8 limits, GOP/s: {shown}",
+        *memory_rows(MEASURED),
+    ]
     report("projector", rows, options.json, notes)
 
 

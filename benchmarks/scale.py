@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from harness import THREADS, Row, parser, report, side_by_side, use_threads
-from projector import BITS, CONVERTER, kernels, limits
+from layers import BITS, CONVERTER, kernels, limits
 
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Crossbar, RowTiling

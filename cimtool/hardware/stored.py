@@ -71,6 +71,11 @@ class StoredWeights:
         """The unit column: a slice of one column whose cells all hold 1."""
         return plain(np.ones((len(self.weight), 1), np.int64), self.groups, 0)
 
+    def release(self) -> None:
+        """Let go of the cells, a byte or more each: whoever asks for them next cuts them anew."""
+        for name in ("slices", "cells"):
+            vars(self).pop(name, None)
+
     @cached_property
     def correction(self) -> IntArray:
         """The excess of every output [N] by lifted inputs, to be taken off in the digital bias."""

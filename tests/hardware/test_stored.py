@@ -38,3 +38,12 @@ def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, 
         np.testing.assert_array_equal(found.digits, (digits << cells.fraction_bits) + cells.leak)
         np.testing.assert_array_equal(found.flipped, held.flipped)
         assert (found.shift, found.sign) == (held.shift, held.sign)
+
+
+def test_released_cells_are_cut_anew() -> None:
+    stored = StoredWeights(np.array([[1, -2], [3, 4]]), PLAIN)
+    held = stored.cells
+    stored.release()
+    assert not {"slices", "cells"} & vars(stored).keys()
+    for one, other in zip(held.slices, stored.cells.slices, strict=True):
+        np.testing.assert_array_equal(one.digits, other.digits)

@@ -377,16 +377,17 @@ def _drive(crossbar: Crossbar) -> RowDrive:
 def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
     """Write the digits that a cycle drives into the rows of a group; return their sum."""
     lift, shift, mask = np.int32(drive.lift), drive.shifts[cycle], drive.masks[cycle]
-    total = np.int32(0)
-    for k in range(last - first):
-        value = np.int32(np.int32(x[first + k]) + lift)
-        if drive.sign_magnitude:
+    own, total = x[first:last], np.int32(0)
+    if drive.sign_magnitude:
+        for k in range(len(own)):
+            value = np.int32(np.int32(own[k]) + lift)
             digit = np.int32((abs(value) >> shift) & mask)
-            digit = np.int32(-digit) if value < 0 else digit
-        else:
-            digit = np.int32((value >> shift) & mask)
-        digits[k] = digit
-        total += digit
+            digits[k] = np.int32(-digit) if value < 0 else digit
+            total += digits[k]
+    else:
+        for k in range(len(own)):
+            digits[k] = np.int32((np.int32(np.int32(own[k]) + lift) >> shift) & mask)
+            total += digits[k]
     return np.int32(total)
 
 

@@ -79,8 +79,12 @@ def _product(op: Mvm | CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 
 @KERNELS.rule(CrossbarMvm)
 def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
-    if op.exact:
-        return _product(op, types, known)
+    kernel = _product(op, types, known) if op.exact else _converted(op, types, known)
+    op.stored.release()  # a kernel has its own form of them
+    return kernel
+
+
+def _converted(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     cells = op.stored.cells
     arrays = NoisyMvm(op, cells, op.references, np.array(-INT_LIMIT), np.array(INT_LIMIT))
     reached = op.infer(types[0])

@@ -265,12 +265,14 @@ def convert(typing, sums, one, two, three, four, five, addends, of, entries, tab
 
 def _from_zero(builder: Any, parts: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
     addend, step, even, lo, hi = (splat(builder, a) for a in numbers)
-    codes = []
-    for p in parts:
-        tie = builder.and_(builder.ashr(p, step), even)
-        code = builder.ashr(builder.add(builder.add(p, addend), tie), step)
-        codes.append(_limited(builder, code, lo, hi))
-    return codes
+    moved = [builder.add(p, addend) for p in parts]
+    before = builder.block
+    with builder.if_then(builder.icmp_signed("!=", numbers[2], ir.Constant(_I32, 0))):
+        ties = [builder.and_(builder.ashr(p, step), even) for p in parts]
+        tied = [builder.add(x, tie) for x, tie in zip(moved, ties, strict=True)]
+        behind = builder.block
+    rounded = _either(builder, moved, before, tied, behind)
+    return [_limited(builder, builder.ashr(x, step), lo, hi) for x in rounded]
 
 
 def _from_offsets(
@@ -329,24 +331,50 @@ def _either(
 
 @intrinsic
 def accumulate(typing, codes, rows, at, owners, first, columns, of, total, to):  # type: ignore[no-untyped-def]
-    """Add codes * rows[at + r] * columns[of + j] to total[to + owners[first + r] * 32 + j]."""
+    """Add codes * rows[at + r] * columns[of + j] to total[to + owners[first + r] * 32 + j].
+
+    Where all rows have one owner, they are added before they go to memory.
+    """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = VectorPlaces(context, builder, signature.args)
         parts, scales = _parts(builder, args[0]), arrays.vectors(args, 5, args[6])
+        of_rows = []
         for r in range(codes.rows):
             factor = arrays.scalar(args, 1, arrays.after(args[2], r))
-            owner = builder.load(arrays.pointer(args, 3, arrays.after(args[4], r), _I32))
-            owner = builder.mul(builder.zext(owner, args[8].type), ir.Constant(args[8].type, WIDTH))
-            start = builder.add(args[8], owner)
-            for v in range(VECTORS):
-                added = builder.mul(builder.mul(parts[r * VECTORS + v], factor), scales[v])
+            own = parts[r * VECTORS : (r + 1) * VECTORS]
+            of_rows.append([builder.mul(part, factor) for part in own])
+        places = [arrays.after(args[4], r) for r in range(codes.rows)]
+        held = [builder.load(arrays.pointer(args, 3, place, _I32)) for place in places]
+
+        def add(owner: Any, values: Sequence[Any]) -> None:
+            index = builder.zext(owner, args[8].type)
+            start = builder.add(args[8], builder.mul(index, ir.Constant(index.type, WIDTH)))
+            for v, value in enumerate(values):
                 place = arrays.pointer(args, 7, arrays.after(start, v * LANES), _LANES)
+                added = builder.mul(value, scales[v])
                 builder.store(builder.add(builder.load(place, align=4), added), place, align=4)
+
+        same = ir.Constant(ir.IntType(1), 1)
+        for owner in held[1:]:
+            same = builder.and_(same, builder.icmp_signed("==", owner, held[0]))
+        with builder.if_else(same) as (one_owner, several):
+            with one_owner:
+                add(held[0], [_sum(builder, column) for column in zip(*of_rows, strict=True)])
+            with several:
+                for owner, values in zip(held, of_rows, strict=True):
+                    add(owner, values)
         return context.get_dummy_value()
 
     i64 = types.int64
     return types.void(codes, rows, i64, owners, i64, columns, i64, total, i64), emit
+
+
+def _sum(builder: Any, values: Sequence[Any]) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total = builder.add(total, value)
+    return total
 
 
 @intrinsic
