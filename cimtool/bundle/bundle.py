@@ -526,10 +526,10 @@ class Origin:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Open a bundle after checking every file against its manifest.
+    """Open a bundle after checking every file against its manifest, and this against the program.
 
-    Raises CimError where the folder is no bundle, is of another format, or a file is missing,
-    changed or not named in the manifest's list.
+    Raises CimError where the folder is no bundle, is of another format, a file is missing, changed
+    or not named in the manifest's list, or the program contradicts the manifest.
     """
     file = folder / MANIFEST
     if not file.is_file():
@@ -579,7 +579,7 @@ def read_bundle(folder: Path) -> Bundle:
                 f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
                 "alone, so remove it"
             )
-    return Bundle(
+    bundle = Bundle(
         folder,
         manifest,
         model,
@@ -587,6 +587,9 @@ def read_bundle(folder: Path) -> Bundle:
         validated(Settings, settings, f"{file}: settings"),
         gallery,
     )
+    # Read now: rows are measured by the widths that the model's card says.
+    _ = bundle.program
+    return bundle
 
 
 def _check_file(folder: Path, name: str, digest: str) -> None:
