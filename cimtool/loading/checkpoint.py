@@ -56,7 +56,7 @@ NETWORK_MEMBERS = {
     "archive_format": EXPORTED,
     "serialized_exported_program.json": EXPORTED,
 }
-"""Members of archives that hold a network's code, by the ends of their names, and what these are."""
+"""Archives that hold a network's code, by the last part of a member's name."""
 
 LARGEST_STRUCTURE = 1 << 24
 """Bytes of a checkpoint's pickle, where tensors are named and not held."""

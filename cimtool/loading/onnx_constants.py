@@ -55,7 +55,7 @@ def _cast(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     from onnx import helper
 
     wanted = helper.tensor_dtype_to_np_dtype(attributes["to"])
-    if wanted == object:
+    if wanted.kind == "O":
         raise ValueError("a cast to texts")
     return inputs[0].astype(wanted)
 
@@ -356,7 +356,7 @@ def _products(node: OnnxNode, inputs: list[Array]) -> int:
     if node.kind not in ("Gemm", "MatMul"):
         return 0
     a, b = (array.shape for array in inputs[:2])
-    inner = a[-2] if node.attributes.get("transA", 0) else a[-1]
+    inner: int = a[-2] if node.attributes.get("transA", 0) else a[-1]
     quick = all(array.dtype in (np.float32, np.float64) for array in inputs[:2])
     made = math.prod(_product_shape(node, [a, b]))
     return made * inner * (1 if quick else SLOW_PRODUCTS)

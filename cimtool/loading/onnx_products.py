@@ -105,7 +105,7 @@ def einsum(t: Translation) -> Translated:
 
 
 def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
-    """What keeps an equation from being a product of two inputs; nothing where it is one."""
+    """The reason why an equation is no product of two inputs; nothing where it is one."""
     if len(terms) != 2:
         count = "of one input" if len(terms) == 1 else f"of {len(terms)} inputs"
         return (

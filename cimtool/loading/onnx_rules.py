@@ -42,7 +42,7 @@ from cimtool.loading.onnx_translation import (
     Translated,
     Translation,
 )
-from cimtool.loading.onnx_unsupported import UNSUPPORTED
+from cimtool.loading.onnx_unsupported import unsupported
 from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
@@ -75,11 +75,8 @@ def translate(graph: OnnxGraph) -> Graph:
             t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
-            domain = f" (domain {node.domain})" if node.domain else ""
-            if not node.domain and node.kind in UNSUPPORTED:
-                t.fail(UNSUPPORTED[node.kind])
-            supported = sorted(kind for kind, one in RULES.items() if one not in REFUSALS)
-            t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
+            supported = (kind for kind, one in RULES.items() if one not in REFUSALS)
+            t.fail(unsupported(node.kind, node.domain, supported))
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = rule(t)
