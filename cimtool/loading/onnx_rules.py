@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from cimtool.loading.onnx_quantized import (
     turned,
 )
 from cimtool.loading.onnx_shapes import SHAPES
-from cimtool.loading.onnx_spreads import SPREADS, over_items
+from cimtool.loading.onnx_spreads import SPREADS, over_items, require_uncounted
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Codes,
@@ -68,6 +68,7 @@ def translate(graph: OnnxGraph) -> Graph:
         constants = [value for value in given if isinstance(value, np.ndarray)]
         foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
         if foldable and given and not over_items(t):
+            require_uncounted(t)
             folded = folder.fold(node, constants, t.where)
             values.update(zip(node.outputs, folded, strict=False))
             continue
@@ -148,9 +149,16 @@ def clip(t: Translation) -> Translated:
 
 
 def limit(t: Translation, lower: bool) -> Translated:
-    """The larger, or the smaller, of a value and a constant."""
-    index = 0 if not isinstance(t.value(0), np.ndarray) else 1
-    value, bound, none = t.value(index), t.weights(1 - index), scalar(np.inf)
+    """The largest, or the smallest, of a value and constants."""
+    values = [t.value(i) for i in range(len(t.node.inputs))]
+    computed = [i for i, value in enumerate(values) if not isinstance(value, np.ndarray)]
+    if len(computed) > 1:
+        parts = "max(a, b) is a + Relu(b - a)" if lower else "min(a, b) is a - Relu(a - b)"
+        t.fail(f"compares {len(computed)} values; expected one and constants ({parts})")
+    (index,) = computed
+    constants = [t.weights(i) for i in range(len(values)) if i != index]
+    bound = reduce(np.maximum if lower else np.minimum, constants)
+    value, none = values[index], scalar(np.inf)
     if isinstance(value, Norms):
         return limited(t, value, bound.max() if lower else -np.inf, np.inf)
     x, (bound,) = t.spread(t.view(index), bound)
@@ -277,7 +285,10 @@ def dropout(t: Translation) -> Translated:
 def cast(t: Translation) -> Translated:
     """The same value: programs of real numbers are float64."""
     if t.node.attributes["to"] not in REAL_TYPES:
-        t.fail("casts to another type than float or double")
+        t.fail(
+            "casts to another type than float or double; expected real numbers of 32 or 64 bits "
+            "(module.float() before it is exported), and quantizers for steps"
+        )
     return t.value(0)
 
 

@@ -258,7 +258,7 @@ CHAINS |= {
         node("Add", ["m", "r"], ["s"]), node("Add", ["s", "o"], ["h"]),
     ],
     "limits by constants": [
-        linear(), node("Max", ["h0", "c"], ["m"]), node("Min", ["high", "m"], ["h"])
+        linear(), node("Max", ["h0", "c", "low"], ["m"]), node("Min", ["high", "m"], ["h"])
     ],
     "computed constants": [
         node("Exp", ["high"], ["e"]), node("Transpose", ["WT"], ["T"], perm=[1, 0]),
@@ -803,6 +803,38 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     "a sum of one input": (
         [*TOKENS, node("Einsum", ["t", "b"], ["h"], "e", equation="bld,k->bk")],
         r"e \(Einsum\): sums l of one input alone; expected axes of the result or of both",
+    ),
+    "the larger of two values": (
+        [linear(), node("Neg", ["h0"], ["g"]), node("Max", ["h0", "c", "g"], ["h"], "m")],
+        r"m \(Max\): compares 2 values; expected one and constants \(max\(a, b\) is a \+ Relu",
+    ),
+    "texts that are added": (
+        [
+            node("MatMul", ["x", "W"], ["h0"]),
+            node("Relu", ["h0"], ["r"]),
+            node("Mul", ["r", "words"], ["h"], "m"),
+        ],
+        r"m \(Mul\): its input words holds texts or complex numbers; expected real ones",
+    ),
+    "the number of items": (
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Cast", ["n"], ["r"], "c", to=TensorProto.FLOAT),
+            linear(),
+            node("Div", ["h0", "r"], ["h"]),
+        ],
+        r"c \(Cast\): computes with the number of items; expected numbers that are the same",
+    ),
+    "the numbers of items": (
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Range", ["first_place", "n", "one_place"], ["r"], "r"),
+            node("Cast", ["r"], ["k"], to=TensorProto.FLOAT),
+            *ADDED,
+        ],
+        r"r \(Range\): computes with the number of items",
     ),
     "a diagonal": (
         [*TOKENS, node("Einsum", ["t", "b"], ["h"], "e", equation="bll,k->bk")],
