@@ -273,11 +273,13 @@ class Bundle(Result):
         """Estimate the cost on its target, with `gallery` also of a query against that many items.
 
         A file `digital` replaces what the target says of its process and digital unit. Raises
-        CimError for a number below 1 and an operating point that the target does not have.
+        CimError for a number below 1 or beyond 2^63, and an operating point that the target does
+        not have.
         """
         for name, value in (("gallery", gallery), ("samples", samples)):
-            if value is not None and value < 1:
-                raise ArgumentError("{} is {}; expected at least 1", Argument(name), value)
+            if value is not None and not 1 <= value < 2**63:
+                wanted = "at least 1" if value < 1 else "less than 2^63"
+                raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
         return estimate(
             self.program,
             self.settings,
@@ -532,6 +534,8 @@ def read_bundle(folder: Path) -> Bundle:
     or not named in the manifest's list, or the program contradicts the manifest.
     """
     file = folder / MANIFEST
+    if folder.is_file():
+        raise CimError(f"{folder}: is a file; expected the folder of a bundle")
     if not file.is_file():
         raise CimError(
             f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"

@@ -301,5 +301,5 @@ def _require_numbers(tensor: torch.Tensor, file: str, key: str) -> None:
     if tensor.is_meta:
         raise CimError(
             f"{file}: {key or 'its tensor'} is on the meta device, where a tensor has a shape and "
-            "no numbers; expected weights that were loaded before they were saved"
+            "no numbers; expected numbers, loaded before they are saved"
         )
