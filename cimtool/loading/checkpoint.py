@@ -151,10 +151,10 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
         if archive.comment:
             raise CimError(f"{path}: is an archive with a comment; expected what torch.save wrote")
         members = archive.infolist()
+        for name in (one.filename.rpartition("/")[2] for one in members):
+            if name in NETWORK_MEMBERS:
+                raise CimError(f"{path}: is {NETWORK_MEMBERS[name]}; {SAVE_OR_EXPORT}")
         for one in members:
-            below = one.filename.partition("/")[2] or one.filename
-            if below in NETWORK_MEMBERS:
-                raise CimError(f"{path}: is {NETWORK_MEMBERS[below]}; {SAVE_OR_EXPORT}")
             if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
                 raise CimError(
                     f"{path}: {one.filename} is compressed; expected members as torch.save stores "

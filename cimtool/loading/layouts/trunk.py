@@ -103,9 +103,8 @@ def _is_norm(weights: Weights, layer: str) -> bool:
 
 
 def _is_linear(weights: Weights, layer: str) -> bool:
-    """True for any shape but that of a norm: whoever reads the layer says what does not fit."""
     if weights.has(layer, "weight"):
-        return len(weights.shape(layer, "weight")) != 1
+        return len(weights.shape(layer, "weight")) == 2
     return weights.has(layer, "bias")
 
 
