@@ -153,6 +153,6 @@ def unsupported(kind: str, domain: str, supported: Iterable[str]) -> str:
         return UNSUPPORTED.get(kind, known)
     return OF_DOMAINS.get(
         domain,
-        f"is of domain {domain}, whose operators are not known here; expected those of ONNX itself "
+        f"is of domain {domain} and not known here; expected operators of ONNX itself "
         "(a function that the file defines is put in by onnx.inliner.inline_local_functions)",
     )
