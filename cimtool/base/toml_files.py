@@ -77,7 +77,7 @@ def read_toml(file: Path) -> dict[str, Any]:
             f"{file}: has a line of {longest:,} bytes; expected at most {LONGEST_LINE:,}"
         )
     try:
-        return tomllib.loads(content.decode("utf-8").replace("\r\n", "\n"))
+        return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
     except RecursionError:

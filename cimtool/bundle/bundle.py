@@ -273,11 +273,13 @@ class Bundle(Result):
         """Estimate the cost on its target, with `gallery` also of a query against that many items.
 
         A file `digital` replaces what the target says of its process and digital unit. Raises
-        CimError for a number below 1 and an operating point that the target does not have.
+        CimError for a number below 1 or beyond 2^63, and an operating point that the target does
+        not have.
         """
         for name, value in (("gallery", gallery), ("samples", samples)):
-            if value is not None and value < 1:
-                raise ArgumentError("{} is {}; expected at least 1", Argument(name), value)
+            if value is not None and not 1 <= value < 2**63:
+                wanted = "at least 1" if value < 1 else "less than 2^63"
+                raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
         return estimate(
             self.program,
             self.settings,
@@ -526,12 +528,14 @@ class Origin:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Open a bundle after checking every file against its manifest.
+    """Open a bundle after checking every file against its manifest, and this against the program.
 
-    Raises CimError where the folder is no bundle, is of another format, or a file is missing,
-    changed or not named in the manifest's list.
+    Raises CimError where the folder is no bundle, is of another format, a file is missing, changed
+    or not named in the manifest's list, or the program contradicts the manifest.
     """
     file = folder / MANIFEST
+    if folder.is_file():
+        raise CimError(f"{folder}: is a file; expected the folder of a bundle")
     if not file.is_file():
         raise CimError(
             f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
@@ -579,7 +583,7 @@ def read_bundle(folder: Path) -> Bundle:
                 f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
                 "alone, so remove it"
             )
-    return Bundle(
+    bundle = Bundle(
         folder,
         manifest,
         model,
@@ -587,6 +591,9 @@ def read_bundle(folder: Path) -> Bundle:
         validated(Settings, settings, f"{file}: settings"),
         gallery,
     )
+    # Read now: rows are measured by the widths that the model's card says.
+    _ = bundle.program
+    return bundle
 
 
 def _check_file(folder: Path, name: str, digest: str) -> None:

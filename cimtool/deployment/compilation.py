@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
@@ -26,8 +27,9 @@ from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program, as_inputs
+from cimtool.loading.calibration_rows import row_list
 from cimtool.loading.data_notes import note_data
-from cimtool.loading.digests import digests_of
+from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.outputs_check import check_outputs
@@ -231,8 +233,8 @@ def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
     """The rows of both modalities that calibrate; `notes` get a line where some are left out.
 
-    Raises CimError where a modality has one row, or all rows are zeros; few, and zeros, are a
-    warning.
+    Raises CimError where a modality has one row, all are zeros, or all are equal; few different
+    ones, and zeros, are a warning.
     """
     for modality, rows in zip(data.called, (data.text, data.video), strict=True):
         if len(rows) > CALIBRATION_ROWS:
@@ -244,13 +246,6 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
             raise CimError(
                 f"{data.file}: {modality} has 1 row, from which no range can be drawn; expected at "
                 f"least {FEW_ROWS} rows that calibrate"
-            )
-        if len(used) < FEW_ROWS:
-            _warn(
-                notes,
-                f"{data.file}: only {len(used)} {modality} rows calibrate, so that 2 in "
-                f"{len(used) + 1} new rows lie outside the range of a value; expected at least "
-                f"{FEW_ROWS} rows",
             )
         zeros, of = int((~used.any(axis=1)).sum()), f"{len(used):,} {modality} rows"
         if zeros == len(used):
@@ -264,7 +259,30 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
                 f"{data.file}: {zeros:,} of the {of} that calibrate are all zeros, so that the "
                 f"ranges are drawn from {len(used) - zeros:,}",
             )
+        _require_different(data.file, modality, used, notes)
     return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
+
+
+def _require_different(file: str, modality: str, rows: Array, notes: list[str]) -> None:
+    """Warn of few different rows; CimError where all are equal."""
+    found = row_digests(rows)
+    repeated = np.ones(len(rows), bool)
+    repeated[np.unique(found, return_index=True)[1]] = False
+    count = len(rows) - int(repeated.sum())
+    if count < 2:
+        raise CimError(
+            f"{file}: the {len(rows):,} {modality} rows that calibrate are equal, all of them, "
+            f"from which no range can be drawn; expected at least {FEW_ROWS} different rows"
+        )
+    if count < FEW_ROWS:
+        which = "" if count == len(rows) else f" ({row_list(repeated)} repeat earlier ones)"
+        different = "different " if which else ""
+        _warn(
+            notes,
+            f"{file}: only {count} {different}{modality} rows calibrate{which}, so that 2 in "
+            f"{count + 1} new rows lie outside the range of a value; expected at least "
+            f"{FEW_ROWS} {different}rows",
+        )
 
 
 def _warn(notes: list[str], sentence: str) -> None:

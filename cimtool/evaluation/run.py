@@ -24,7 +24,7 @@ from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.metrics import common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
-from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.montecarlo import check_samples, monte_carlo
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
     Queries,
@@ -263,8 +263,7 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
     if not 0 <= seed < 2**63:
         raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
     for count in samples:
-        if count < 2:
-            raise ArgumentError("{samples} is {}; expected at least 2", count)
+        check_samples(count)
 
 
 def _queries(

@@ -166,7 +166,7 @@ def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
 def read_gallery(folder: Path) -> GalleryShards:
     """Open a gallery of any bundle; CimError where it is not whole."""
     file = folder / INDEX
-    if folder.is_dir() and not file.is_file():
+    if folder.exists() and not file.is_file():
         raise CimError(
             f"{folder}: has no {INDEX}, so it is no gallery or not whole yet; {AGAIN} (again)"
         )

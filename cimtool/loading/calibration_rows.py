@@ -81,13 +81,14 @@ def without_seen(
 def _counted(seen: Mapping[str, BoolArray]) -> str:
     """The numbers of the rows that masks [n] by modality name, the first few; nothing for none."""
     return " and ".join(
-        f"{mask.sum():,} of its {len(mask):,} {modality} rows ({_rows(mask)})"
+        f"{mask.sum():,} of its {len(mask):,} {modality} rows ({row_list(mask)})"
         for modality, mask in seen.items()
         if mask.any()
     )
 
 
-def _rows(mask: BoolArray) -> str:
+def row_list(mask: BoolArray) -> str:
+    """The numbers of the rows that a mask [n] names, the first few."""
     rows = np.flatnonzero(mask).tolist()
     more = ", ..." if len(rows) > NAMED_ROWS else ""
     return ", ".join(map(str, rows[:NAMED_ROWS])) + more

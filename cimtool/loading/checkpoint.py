@@ -43,6 +43,21 @@ BROKEN = (
     AssertionError,
 )
 
+SAVE_OR_EXPORT = (
+    "expected its numbers, torch.save(module.state_dict(), ...), or both projectors as ONNX, by "
+    "torch.onnx.export"
+)
+"""The end of a sentence on a file that holds a network's code."""
+
+EXPORTED_SUFFIX = ".pt2"
+TORCHSCRIPT, EXPORTED = "a TorchScript module (torch.jit.save)", "a program of torch.export"
+NETWORK_MEMBERS = {
+    "constants.pkl": TORCHSCRIPT,
+    "archive_format": EXPORTED,
+    "serialized_exported_program.json": EXPORTED,
+}
+"""Archives that hold a network's code, by the last part of a member's name."""
+
 LARGEST_STRUCTURE = 1 << 24
 """Bytes of a checkpoint's pickle, where tensors are named and not held."""
 
@@ -96,6 +111,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
     """Raise CimError unless `path` is an existing file with one of the suffixes."""
     require_file(path)
+    if path.suffix == EXPORTED_SUFFIX:
+        raise CimError(f"{path}: is {EXPORTED}; {SAVE_OR_EXPORT}")
     if path.suffix not in accepted:
         found = f'"{path.suffix}"' if path.suffix else "no suffix"
         raise CimError(f"{path}: {found} is not the suffix of {what}: {', '.join(accepted)}")
@@ -134,6 +151,9 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
         if archive.comment:
             raise CimError(f"{path}: is an archive with a comment; expected what torch.save wrote")
         members = archive.infolist()
+        for name in (one.filename.rpartition("/")[2] for one in members):
+            if name in NETWORK_MEMBERS:
+                raise CimError(f"{path}: is {NETWORK_MEMBERS[name]}; {SAVE_OR_EXPORT}")
         for one in members:
             if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
                 raise CimError(
@@ -232,6 +252,7 @@ class _Plain:
         if isinstance(value, self.tensor):
             if value.is_nested:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
+            _require_numbers(value, self.file, key)
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
             return tensor_array(value, self.file, key)
         if isinstance(value, Mapping):
@@ -264,11 +285,21 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
     """
     import torch
 
+    _require_numbers(tensor, file, key)
     tensor = tensor.detach()
-    plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_meta
+    plain = tensor.layout == torch.strided and not tensor.is_quantized
     if not plain or tensor.is_complex():
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
         raise CimError(f"{file}: {key} is a tensor of {kind}; expected plain real numbers")
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return np.asarray(tensor.cpu().contiguous().numpy())
+
+
+def _require_numbers(tensor: torch.Tensor, file: str, key: str) -> None:
+    """Raise CimError for a tensor on torch's meta device, which has a shape alone."""
+    if tensor.is_meta:
+        raise CimError(
+            f"{file}: {key or 'its tensor'} is on the meta device, where a tensor has a shape and "
+            "no numbers; expected numbers, loaded before they are saved"
+        )

@@ -224,7 +224,10 @@ def read_embeddings(
         return embeddings_of(read_npz(path, wanted), str(path), modalities)
     values = read_torch(path)
     if not isinstance(values, dict):
-        raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
+        held = "one modality" if isinstance(values, np.ndarray) else f"a {type(values).__name__}"
+        raise CimError(
+            f"{path}: holds {held}; expected a pair of files, or a dictionary of both in one"
+        )
     return embeddings_of(values, str(path), modalities)
 
 

@@ -16,7 +16,14 @@ from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
-from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
+from cimtool.loading.checkpoint import (
+    EXPORTED_SUFFIX,
+    TORCH_SUFFIXES,
+    Checkpoint,
+    read_checkpoint,
+    read_torch,
+    require_suffix,
+)
 from cimtool.loading.embeddings import (
     UNIT_TOLERANCE,
     Embeddings,
@@ -73,6 +80,8 @@ def inspect(path: Path) -> Facts:
         known = str(path) in target_names()
         named = f"; a target's keys are what `cimtool targets show {path}` tells" if known else ""
         raise CimError(f"{path}: there is no such file or folder{named}")
+    if path.suffix == EXPORTED_SUFFIX:
+        require_suffix(path, "a checkpoint", TORCH_SUFFIXES)
     if path.suffix not in readers:
         raise CimError(
             f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "

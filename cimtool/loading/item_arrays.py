@@ -72,6 +72,8 @@ def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32
     array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
     if array.dtype.kind not in "fiu":
         kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
+        if isinstance(value, np.ndarray) and array.dtype.kind in "US":
+            raise CimError(f"{key} holds texts; expected their embeddings, rows of real numbers")
         raise CimError(f"{key} is of {kind}; expected an array of real numbers")
     if array.ndim != 2 or array.shape[1] == 0:
         raise CimError(

@@ -17,6 +17,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.untrusted import NUMBER
 from cimtool.loading.onnx_graph import OnnxNode
 
 FREE_SOFTMAX = 13
@@ -28,8 +29,11 @@ LARGEST_RESULTS = 1 << 30
 QUANTIZED_STEPS = 4
 """Times that a number of a file may be quantized, limited, dequantized or turned for that."""
 
-PRODUCTS_A_NUMBER = 256
-"""Multiply-adds of a product of constants that take as long as a number of its result."""
+MOST_PRODUCTS = 1 << 34
+"""Multiply-adds by which the constants of a file are computed, all together: some seconds."""
+
+SLOW_PRODUCTS = 16
+"""Times that a multiply-add takes in types for which numpy has no library."""
 
 VIEWS = ("Identity", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results take no memory of their own."""
@@ -50,7 +54,10 @@ def _axes(attributes: Mapping[str, Any], inputs: list[Array]) -> list[int]:
 def _cast(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     from onnx import helper
 
-    return inputs[0].astype(helper.tensor_dtype_to_np_dtype(attributes["to"]))
+    wanted = helper.tensor_dtype_to_np_dtype(attributes["to"])
+    if wanted.kind == "O":
+        raise ValueError("a cast to texts")
+    return inputs[0].astype(wanted)
 
 
 def _constant_of_shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -265,7 +272,8 @@ class ConstantFolder:
 
     def __init__(self, numbers: int, opset: int) -> None:
         self.opset = opset
-        self._left = LARGEST_RESULTS + 8 * QUANTIZED_STEPS * numbers
+        self._most = LARGEST_RESULTS + NUMBER * QUANTIZED_STEPS * numbers
+        self._taken, self._products = 0, 0
 
     @np.errstate(all="ignore")
     def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
@@ -274,8 +282,11 @@ class ConstantFolder:
         Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
         result beyond the budget.
         """
+        if any(array.dtype.kind not in "biufcV" for array in inputs):
+            raise CimError(f"{where}: computes with texts; expected numbers")
         try:
             self.take(_size(node, inputs), where)
+            self._multiply(_products(node, inputs), where)
             known = {**node.attributes, "outputs": len(node.outputs), "opset": self.opset}
             made = FOLDS[node.kind](known, inputs)
             return tuple(map(np.asarray, made if isinstance(made, tuple) else (made,)))
@@ -284,17 +295,27 @@ class ConstantFolder:
 
     def take(self, numbers: int, where: str) -> None:
         """Count what a node `where` makes of constants; CimError beyond the budget."""
-        size = numbers * 8
-        if size > self._left:
+        size = numbers * NUMBER
+        if self._taken + size > self._most:
+            others = f" after {self._taken:,} of others" if self._taken else ""
             raise CimError(
-                f"{where}: computes a constant of {size:,} bytes; expected at most "
+                f"{where}: computes a constant of {size:,} bytes{others}; expected at most "
                 f"{LARGEST_RESULTS:,} in all of a file, beside its weights"
             )
-        self._left -= size
+        self._taken += size
+
+    def _multiply(self, products: int, where: str) -> None:
+        """Count multiply-adds of constants; CimError beyond MOST_PRODUCTS."""
+        self._products += products
+        if self._products > MOST_PRODUCTS:
+            raise CimError(
+                f"{where}: with it {self._products:,} multiply-adds compute the file's constants; "
+                f"expected at most {MOST_PRODUCTS:,}, or its result as a constant"
+            )
 
 
 def _size(node: OnnxNode, inputs: list[Array]) -> int:
-    """Numbers that a result takes memory for, or as many as take the time that it does."""
+    """Numbers that a result takes memory for."""
     shapes = [array.shape for array in inputs]
     match node.kind:
         case kind if kind in VIEWS:
@@ -310,8 +331,12 @@ def _size(node: OnnxNode, inputs: list[Array]) -> int:
             return inputs[0].size // max(extent, 1) * inputs[1].size
         case "Concat":
             return sum(array.size for array in inputs)
-        case "Gemm" | "MatMul":
-            return _product_size(node, *shapes[:2])
+        case "Gemm":
+            return math.prod(np.broadcast_shapes(_product_shape(node, shapes), *shapes[2:]))
+        case "MatMul":
+            return math.prod(_product_shape(node, shapes))
+        case "LayerNormalization":
+            return math.prod(np.broadcast_shapes(*shapes))
         case "Range":
             start, limit, step = (float(array.item()) for array in inputs)
             return max(math.ceil((limit - start) / step), 0)
@@ -326,12 +351,25 @@ def _spread(shape: tuple[int, ...], wanted: list[int]) -> list[int]:
     return [max(pair) for pair in pairs]
 
 
-def _product_size(node: OnnxNode, a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """The same of a product of matrices, with its multiply-adds."""
+def _products(node: OnnxNode, inputs: list[Array]) -> int:
+    """Multiply-adds of a product of constants, each as many as take its time; 0 of others."""
+    if node.kind not in ("Gemm", "MatMul"):
+        return 0
+    a, b = (array.shape for array in inputs[:2])
+    inner: int = a[-2] if node.attributes.get("transA", 0) else a[-1]
+    quick = all(array.dtype in (np.float32, np.float64) for array in inputs[:2])
+    made = math.prod(_product_shape(node, [a, b]))
+    return made * inner * (1 if quick else SLOW_PRODUCTS)
+
+
+def _product_shape(node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape of a product of matrices, of one of which either may be a vector."""
+    a, b = shapes[:2]
     if not (a and b):
         raise ValueError("a number alone is no matrix")
-    inner = a[-2] if node.attributes.get("transA", 0) else a[-1]
-    rows = math.prod(a) // max(inner, 1)
-    columns = math.prod(b[-2:]) // max(inner, 1)
-    made = math.prod(_spread(a[:-2], list(b[:-2]))) // max(math.prod(a[:-2]), 1) * rows * columns
-    return made + made * inner // PRODUCTS_A_NUMBER
+    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
+    if node.kind == "Gemm":
+        rows = a[-1:] if node.attributes.get("transA", 0) else a[:1]
+        columns = b[:1] if node.attributes.get("transB", 0) else b[-1:]
+        return (*rows, *columns)
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)

@@ -155,7 +155,8 @@ def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
     view, given = t.view(), t.axes() if axes is None else axes
     places = {t.place(axis) for axis in given}
     if not places or view.items_axis in places:
-        t.fail(f"reduces axes {list(given)} of {view.text}; expected some of each item's numbers")
+        which = f"axes {list(given)}" if given else "all axes"
+        t.fail(f"reduces {which} of {view.text}; expected some of each item's numbers")
     last = tuple(atom for place in sorted(places) for atom in view.axes[place])
     kept = [axis for place, axis in enumerate(view.axes) if place not in places]
     return t.in_rows(replace(view, axes=(*kept, last)))
@@ -240,7 +241,7 @@ def square_root(t: Translation) -> Translated:
     """The norm from a sum of squares."""
     value = t.value(0)
     if not isinstance(value, Norms) or value.power != 1.0:
-        t.fail("is supported in norms of rows alone")
+        t.fail("is supported in norms of rows alone; expected it behind a sum or mean of squares")
     return replace(value, power=0.5)
 
 

@@ -88,16 +88,46 @@ def einsum(t: Translation) -> Translated:
     terms, arrow, out = text.partition("->")
     letters = terms.split(",")
     operands = [_operand(t, i) for i in range(len(t.node.inputs))]
-    plain = arrow and all(part.isalpha() for part in (*letters, out))
-    fitting = [len(part) for part in letters] == [len(one.labels) for one in operands]
-    if len(letters) != 2:
-        t.fail(f'is "{text}"; expected two inputs (sums of one by a sum or mean, turns by permute)')
-    if not plain or any(len(set(p)) < len(p) for p in (*letters, out)):
-        t.fail(f'is "{text}"; expected letters, an arrow, and no letter twice in one of them')
-    if not fitting:
-        t.fail(f'is "{text}" of values of {[len(one.labels) for one in operands]} axes')
+    _require_a_value(t, operands)
+    if reason := _no_product(letters, arrow, out):
+        t.fail(f'is "{text}", {reason}')
+    if [len(part) for part in letters] != [len(one.labels) for one in operands]:
+        axes = " and ".join(str(len(one.labels)) for one in operands)
+        t.fail(f'is "{text}" of values of {axes} axes; expected a letter for each')
     a, b = (replace(one, labels=tuple(own)) for one, own in zip(operands, letters, strict=True))
+    for label in (_items_label(a), _items_label(b)):
+        if label is not None and label not in out:
+            t.fail(
+                f"sums {label}, which is over the items; expected it in the result, as each item "
+                "is computed alone"
+            )
     return contracted(t, a, b, tuple(out))
+
+
+def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
+    """The reason why an equation is no product of two inputs; nothing where it is one."""
+    if len(terms) != 2:
+        count = "of one input" if len(terms) == 1 else f"of {len(terms)} inputs"
+        return (
+            f"{count}; expected two (sums of one by a sum or mean, turns by permute, products of "
+            "several one after another)"
+        )
+    if not arrow:
+        return "without an arrow; expected one, and the axes of the result behind it"
+    if not all(part.isalpha() for part in (*terms, out or "a")):
+        return "with more than letters, commas and an arrow; expected a letter for each axis"
+    for part in (*terms, out):
+        if twice := [letter for letter in part if part.count(letter) > 1]:
+            return f"with {twice[0]} twice in {part}; expected each letter once there"
+    return ""
+
+
+def _require_a_value(t: Translation, operands: Sequence[Operand]) -> None:
+    if not any(isinstance(one.of, Rows) for one in operands):
+        t.fail(
+            "is of constants alone, which this operator is not computed of while a file is read; "
+            "expected a value among its inputs, or the product as a constant"
+        )
 
 
 def _operand(t: Translation, index: int) -> Operand:
@@ -113,15 +143,16 @@ def _operand(t: Translation, index: int) -> Operand:
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
     """The sums over axes that both have and the result `out` has not."""
-    if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
-        t.fail("is of constants alone; expected a value among its inputs")
+    _require_a_value(t, (a, b))
     a, b = (_known(t, one, other) for one, other in ((a, b), (b, a)))
     for label in (*a.labels, *b.labels, *out):
         held = (label in a.labels) + (label in b.labels)
-        if not held or (held == 1 and label not in out):
+        if not held:
+            t.fail(f"has axis {label} in its result and in no input; expected axes of these")
+        if held == 1 and label not in out:
             t.fail(
-                f"sums {label} of one input alone, or makes it of none; expected axes of the "
-                "result or of both inputs (a sum or mean before it)"
+                f"sums {label} of one input alone; expected axes of the result or of both inputs "
+                "(a sum or mean before it)"
             )
     a, b = _spread(a, b), _spread(b, a)
     sizes = a.extents | b.extents

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -33,7 +33,13 @@ from cimtool.loading.onnx_quantized import (
     turned,
 )
 from cimtool.loading.onnx_shapes import SHAPES
-from cimtool.loading.onnx_spreads import SPREADS, alike_for_items, for_items, over_items
+from cimtool.loading.onnx_spreads import (
+    SPREADS,
+    alike_for_items,
+    for_items,
+    over_items,
+    require_uncounted,
+)
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Codes,
@@ -44,7 +50,7 @@ from cimtool.loading.onnx_translation import (
     Translated,
     Translation,
 )
-from cimtool.loading.onnx_unsupported import UNSUPPORTED
+from cimtool.loading.onnx_unsupported import unsupported
 from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
@@ -70,6 +76,7 @@ def translate(graph: OnnxGraph) -> Graph:
         constants = [value for value in given if isinstance(value, np.ndarray)]
         foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
         if foldable and given and not over_items(t):
+            require_uncounted(t)
             folded = folder.fold(node, constants, t.where)
             values.update(zip(node.outputs, folded, strict=False))
             continue
@@ -81,11 +88,8 @@ def translate(graph: OnnxGraph) -> Graph:
             t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
-            domain = f" (domain {node.domain})" if node.domain else ""
-            if not node.domain and node.kind in UNSUPPORTED:
-                t.fail(UNSUPPORTED[node.kind])
-            supported = sorted(kind for kind, one in RULES.items() if one not in REFUSALS)
-            t.fail(f"is not supported{domain}; expected {', '.join(supported)}")
+            supported = (kind for kind, one in RULES.items() if one not in REFUSALS)
+            t.fail(unsupported(node.kind, node.domain, supported))
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = _past_a_mask(t, rule)
@@ -171,9 +175,16 @@ def clip(t: Translation) -> Translated:
 
 
 def limit(t: Translation, lower: bool) -> Translated:
-    """The larger, or the smaller, of a value and a constant."""
-    index = 0 if not isinstance(t.value(0), np.ndarray) else 1
-    value, bound, none = t.value(index), t.weights(1 - index), scalar(np.inf)
+    """The largest, or the smallest, of a value and constants."""
+    values = [t.value(i) for i in range(len(t.node.inputs))]
+    computed = [i for i, value in enumerate(values) if not isinstance(value, np.ndarray)]
+    if len(computed) > 1:
+        parts = "max(a, b) is a + Relu(b - a)" if lower else "min(a, b) is a - Relu(a - b)"
+        t.fail(f"compares {len(computed)} values; expected one and constants ({parts})")
+    (index,) = computed
+    constants = [t.weights(i) for i in range(len(values)) if i != index]
+    bound = reduce(np.maximum if lower else np.minimum, constants)
+    value, none = values[index], scalar(np.inf)
     if isinstance(value, Norms):
         return limited(t, value, bound.max() if lower else -np.inf, np.inf)
     x, (bound,) = t.spread(t.view(index), bound)
@@ -297,7 +308,10 @@ def dropout(t: Translation) -> Translated:
 def cast(t: Translation) -> Translated:
     """The same value: programs of real numbers are float64."""
     if t.node.attributes["to"] not in REAL_TYPES:
-        t.fail("casts to another type than float or double")
+        t.fail(
+            "casts to another type than float or double; expected real numbers of 32 or 64 bits "
+            "(module.float() before it is exported), and quantizers for steps"
+        )
     return t.value(0)
 
 

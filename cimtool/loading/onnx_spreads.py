@@ -40,6 +40,23 @@ def over_items(t: Translation) -> bool:
     return _items_axis(t, _sizes(t, index)) is not None
 
 
+def require_uncounted(t: Translation) -> None:
+    """Raise CimError where the number of items, of a file for any, becomes a number of the model.
+
+    It does by `Range`, or where `Cast` makes it real: as an extent it stays an integer.
+    """
+    kind, to = t.node.kind, t.node.attributes.get("to")
+    if t.graph.rows is not None or not (kind == "Range" or (kind == "Cast" and to in REAL_TYPES)):
+        return
+    given = (t.values.get(name) for name in t.node.inputs)
+    whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]
+    if any(((one != 0) & (one % t.graph.items == 0)).any() for one in whole):
+        t.fail(
+            "computes with the number of items; expected numbers that are the same however many "
+            "there are"
+        )
+
+
 def _sizes(t: Translation, index: int) -> list[int]:
     return [int(size) for size in t.weights(index).reshape(-1)]
 

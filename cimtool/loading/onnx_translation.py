@@ -261,7 +261,9 @@ class Translation:
         value = self.value(index)
         if isinstance(value, IntegerWeights):
             return value.real
-        if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OSUc":
+            self.fail(f"its input {name} holds texts or complex numbers; expected real ones")
+        if not isinstance(value, np.ndarray):
             self.fail(f"its input {name} is computed; expected a constant of numbers")
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by name
             return value.astype(np.float64)

@@ -154,6 +154,11 @@ def _of_modality(
                 f"{checkpoint.file}: {keys[name]} holds {array.dtype} numbers, whose scale is not "
                 "known; expected floating point"
             )
+        if not array.size:
+            raise CimError(
+                f"{checkpoint.file}: {keys[name]} has shape {_shape_text(array.shape)}, which has "
+                "no numbers; expected some along each axis"
+            )
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")

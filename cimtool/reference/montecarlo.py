@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
 Modality = Literal["text", "video"]
@@ -44,6 +44,20 @@ class SampledProbabilities(MatchProbabilities):
     standard_error_of_logit: FloatArray
 
 
+MOST_SAMPLES = 100_000
+"""Samples a side: of each item they are held, and each of the text's meets each of the video's."""
+
+
+def check_samples(samples: int) -> None:
+    """Raise CimError where samples a side are too few for a standard error, or too many."""
+    if not 2 <= samples <= MOST_SAMPLES:
+        raise ArgumentError(
+            "{samples} is {}; expected at least 2, for a standard error, and at most {:,}",
+            samples,
+            MOST_SAMPLES,
+        )
+
+
 def monte_carlo(
     text: Gaussians,
     video: Gaussians,
@@ -60,8 +74,7 @@ def monte_carlo(
     where that error is more than 0.7 of the mean.
     Raises CimError where there are fewer than two samples or the seed is not in [0, 2^64).
     """
-    if samples < 2:
-        raise CimError(f"samples is {samples}; a standard error needs at least 2")
+    check_samples(samples)
     if not 0 <= seed < 2**64:
         raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
     rows_t, rows_v = np.arange(len(text)), np.arange(len(video))

@@ -38,6 +38,9 @@ from cimtool.sweeps.results import TABLES, Sweep, TableFormat, check_format, swe
 from cimtool.sweeps.scores import check_scores, fitted_in, scored_models
 from cimtool.sweeps.workers import Compute, Outcomes, workers
 
+MOST_JOBS = 1024
+"""Processes on one machine; each holds a model."""
+
 
 class PointsFailed(CheckFailed):
     """Points failed, or none is within the budget; `sweep` holds the others."""
@@ -95,8 +98,8 @@ def sweep(
     keys = read_grid(grid)
     made = points(keys, target, file, _noise(noise_model, dies))
     _check_corners(dies, made)
-    if jobs < 1:
-        raise ArgumentError("{jobs} is {}; expected at least 1", jobs)
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ArgumentError("{jobs} is {}; expected 1 to {:,} processes", jobs, MOST_JOBS)
     check_metrics("budget", budget or {})
     check_format(table)
     source = ModelSource(projectors, poly, **options).for_rows(calibration)

@@ -12,7 +12,7 @@ from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
-from cimtool.reference.montecarlo import draw, mean_of_sigmoids
+from cimtool.reference.montecarlo import check_samples, draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.training.options import check_count
 
@@ -44,7 +44,8 @@ class TeacherSigmoid:
 
     def __post_init__(self) -> None:
         check_sigmoid(self.a, self.b)
-        check_count("samples", self.K, 2)  # of one sample there is no standard error
+        check_count("samples", self.K, 2)
+        check_samples(self.K)
 
 
 @dataclass(frozen=True, eq=False)

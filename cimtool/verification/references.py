@@ -19,7 +19,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import ReferenceScores, on_grid
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES, monte_carlo
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES, check_samples, monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -89,8 +89,7 @@ class References:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("reference", self.kind, KINDS)
-        if self.samples < 2:
-            raise CimError(f"samples is {self.samples}; expected at least 2, for a standard error")
+        check_samples(self.samples)
         if not 0 <= self.seed < 2**63:
             raise CimError(f"seed is {self.seed}; expected 0 to 2^63 - 1")
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.toml_files import TomlTable, validated
+from cimtool.base.toml_files import TomlTable, read_toml, validated
 
 
 class Example(TomlTable):
@@ -16,3 +18,8 @@ def test_a_key_that_holds_a_free_table_says_so(value: object, written: str) -> N
     with pytest.raises(CimError) as caught:
         validated(Example, {"free": value}, "x.toml")
     assert str(caught.value) == f"x.toml: free = {written}: must be a table"
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("a = 1\n", "utf-8-sig")
+    assert read_toml(tmp_path / "a.toml") == {"a": 1}

@@ -215,6 +215,11 @@ def test_a_folder_without_manifest_and_no_folder_are_no_bundles(tmp_path: Path) 
             read_bundle(place)
 
 
+def test_a_file_of_a_bundle_is_not_its_folder(copied: Path) -> None:
+    with pytest.raises(CimError, match="is a file; expected the folder of a bundle"):
+        read_bundle(copied / MANIFEST)
+
+
 def test_reports_beside_the_files_do_no_harm(copied: Path) -> None:
     (copied / "report.html").write_text("<html>")
     assert isinstance(read_bundle(copied), Bundle)

@@ -155,6 +155,10 @@ BAD_ROWS: dict[str, tuple[Change, list[str]]] = {
         lambda rows: rows.update(video=rows["video"][:1], text_to_video=[0] * len(rows["text"])),
         ["video has 1 row, from which no range can be drawn; expected at least 32 rows"],
     ),
+    "one row nine times": (
+        lambda rows: rows.update(text=rows["text"][[4] * 9], video=rows["video"][:9]),
+        ["the 9 text rows that calibrate are equal, all of them, from which no range can be drawn"],
+    ),
     "a missing modality": (lambda rows: rows.pop("video"), ["video", "is missing"]),
 }
 
@@ -192,6 +196,24 @@ def test_few_calibration_rows_are_a_warning(
     assert (
         f"warning: {files.calibration}: only 9 text rows calibrate, so that 2 in 10 new rows lie "
         "outside the range of a value; expected at least 32 rows"
+    ) in notes
+
+
+def test_calibration_rows_that_repeat_count_once(
+    cimtool: Callable[..., Any],
+    compiling: Callable[..., list[object]],
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:
+    def repeat(rows: dict[str, Any]) -> None:
+        rows.update(text=rows["text"][np.arange(40) // 4], video=rows["video"][:40])
+
+    files = changed_rows(small_trunk, tmp_path, repeat)
+    notes = cimtool(*compiling(files, tmp_path / "b"), "--json").json["notes"]
+    assert (
+        f"warning: {files.calibration}: only 10 different text rows calibrate (1, 2, 3, 5, 6, ... "
+        "repeat earlier ones), so that 2 in 11 new rows lie outside the range of a value; expected "
+        "at least 32 different rows"
     ) in notes
 
 

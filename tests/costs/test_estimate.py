@@ -282,5 +282,7 @@ def test_mistakes(small_bundle: Path) -> None:
         api.cost(small_bundle, operating_point="x")
     with pytest.raises(CimError, match="gallery is 0; expected at least 1"):
         api.cost(small_bundle, gallery=0)
+    with pytest.raises(CimError, match=r"gallery is 1000+; expected less than 2\^63"):
+        api.cost(small_bundle, gallery=10**300)
     with pytest.raises(CimError, match="samples is 0; expected at least 1"):
         api.cost(small_bundle, gallery=1, samples=0)

@@ -128,7 +128,7 @@ def test_a_folder_of_another_gallery_is_refused(
         (np.zeros((40, 23)), "items.npy: video rows have 23 numbers; .* expects 24"),
         (np.zeros((0, 24)), "items.npy: embeddings: video has no rows"),
         (np.zeros(24), "items.npy: embeddings: video has shape"),
-        (np.array([["x"] * 24]), "expected an array of real numbers"),
+        (np.array([["x"] * 24]), "holds texts; expected their embeddings"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(

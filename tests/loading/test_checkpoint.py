@@ -65,6 +65,27 @@ def test_a_whole_module_is_refused_with_what_to_do(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "m.pth")
 
 
+def test_networks_with_code_are_refused_with_what_works(tmp_path: Path) -> None:
+    module, path = torch.nn.Linear(3, 2).eval(), tmp_path / "m.pth"
+    torch.jit.script(module).save(path)
+    works = r"; expected its numbers, .*state_dict.*, or both projectors as ONNX"
+    with pytest.raises(CimError, match=r"m\.pth: is a TorchScript module .*" + works):
+        read_checkpoint(path)
+    exported = torch.export.export(module, (torch.zeros(2, 3),))
+    torch.export.save(exported, tmp_path / "m.pt2")
+    (tmp_path / "m.pt").write_bytes((tmp_path / "m.pt2").read_bytes())
+    for name in ("m.pt2", "m.pt"):
+        with pytest.raises(CimError, match=rf"{name}: is a program of torch\.export" + works):
+            read_checkpoint(tmp_path / name)
+
+
+def test_a_tensor_without_numbers_is_said_to_have_none(tmp_path: Path) -> None:
+    huge = torch.empty(10**6, 10**6, device="meta")
+    torch.save({"text": {"w": huge}}, tmp_path / "m.pth")
+    with pytest.raises(CimError, match=r"text\.w is on the meta device, .* shape and no numbers"):
+        read_checkpoint(tmp_path / "m.pth")
+
+
 def test_numpy_values_are_refused_with_what_to_do(tmp_path: Path) -> None:
     torch.save({"coeff": np.ones(3)}, tmp_path / "m.pt")
     with pytest.raises(CimError, match=r"NumPy value \(numpy.*save it as a tensor"):

@@ -100,6 +100,7 @@ def changed(row: int, value: float) -> np.ndarray:
         ({"text": TEXT[0]}, r"text has shape \[3\]; expected two dimensions"),
         ({"text": TEXT[:, :0]}, r"text has shape \[4, 0\]"),
         ({"text": TEXT.astype(np.complex64)}, "text is of complex64; expected an array of real"),
+        ({"text": np.array(["a dog", "a cat"])}, "text holds texts; expected their embeddings"),
         ({"image": VIDEO}, "holds video and image; expected one"),
         ({"text_to_video": np.array([0, 1, 4, 0])}, "row 2 of text_to_video is 4; .*0 to 3"),
         ({"text_to_video": np.array([0, -1, 4, 0])}, "row 1 of text_to_video is -1"),
@@ -143,6 +144,9 @@ def test_missing_arrays_name_what_is_there(tmp_path: Path) -> None:
         read_embeddings(tmp_path / "t.npy")
     torch.save(torch.from_numpy(TEXT), tmp_path / "t.pt")
     with pytest.raises(CimError, match="expected a pair"):
+        read_embeddings(tmp_path / "t.pt")
+    torch.save([torch.from_numpy(TEXT)] * 2, tmp_path / "t.pt")
+    with pytest.raises(CimError, match="holds a list; expected a pair of files, or a dictionary"):
         read_embeddings(tmp_path / "t.pt")
 
 

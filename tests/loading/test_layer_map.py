@@ -150,6 +150,11 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
             r"of; expected fc1, bn1, fc2, bn2, mu, logvar",
         ),
         (
+            '[text]\n"mu_proj.0" = "mu"\n',
+            r'map\.toml: text\.mu_proj\.0 is no layer of layout "trunk", which .*net\.pth is of; '
+            r'expected fc1, bn1, fc2, bn2, mu, logvar; did you mean "mu"\?',
+        ),
+        (
             '[text]\nactivaton = "tanh"\n',
             r"; expected prefix, eps, activation, output_activation, "
             r"negative_slope, or a layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "

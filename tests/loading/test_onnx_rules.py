@@ -262,7 +262,7 @@ CHAINS |= {
         node("Add", ["m", "r"], ["s"]), node("Add", ["s", "o"], ["h"]),
     ],
     "limits by constants": [
-        linear(), node("Max", ["h0", "c"], ["m"]), node("Min", ["high", "m"], ["h"])
+        linear(), node("Max", ["h0", "c", "low"], ["m"]), node("Min", ["high", "m"], ["h"])
     ],
     "computed constants": [
         node("Exp", ["high"], ["e"]), node("Transpose", ["WT"], ["T"], perm=[1, 0]),
@@ -417,18 +417,27 @@ def test_layers_have_the_names_of_their_weights(write_onnx: WriteOnnx) -> None:
     assert [one.name for one in graph.nodes] == ["net_0", "mu", "logvar", "s"]
 
 
+ADDED = [linear(), node("Add", ["h0", "k"], ["h"])]
+"""A constant `k` that is added."""
+
+OUTER = [
+    node("ConstantOfShape", ["column_shape"], ["u"]),
+    node("ConstantOfShape", ["row_shape"], ["v"]),
+]
+"""Two constants whose product is large, or takes long."""
+
 BATCH = ["h0", "b", "c", "c", "variance"]
 
 REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     "operator": (
         [linear(), node("Sin", ["h0"], ["h"], "act")],
-        r"act \(Sin\): is not supported; expected Abs, Add, AveragePool, BatchNormalization, ",
+        r"act \(Sin\): has periods, which .*; expected a constant of it, as position",
     ),
     "domain": (
         [linear(), node("Relu", ["h0"], ["h"], "mine", domain="com.example")],
-        r"mine \(Relu\): is not supported \(domain com\.example\); expected Abs",
+        r"mine \(Relu\): is of domain com\.example and not known here; expected operators of",
     ),
-    "unnamed": ([linear(), node("Sin", ["h0"], ["h"])], r"node 2 \(Sin\): is not"),
+    "unnamed": ([linear(), node("Sin", ["h0"], ["h"])], r"node 2 \(Sin\): has"),
     "transA": ([node("Gemm", ["x", "W"], ["h"], "g", transA=1)], r"g \(Gemm\): transA = 1"),
     "shape": (
         [node("MatMul", ["x", "WT"], ["h"], "m")],
@@ -701,7 +710,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             *(node("Concat", [f"g{i}"] * 2, [f"g{i + 1}"], f"k{i}", axis=0) for i in range(40)),
             node("MatMul", ["x", "g40"], ["h"]),
         ],
-        r"k26 \(Concat\): computes a constant of 1,073,741,824 bytes; expected at most",
+        r"k26 \(Concat\): computes a constant of 1,073,741,824 bytes after 1,073,741,808 of "
+        "others; expected at most 1,073,741,824 in all",
     ),
     **{
         f"{kind} of 10^12": (
@@ -725,7 +735,58 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             linear(),
             node("Add", ["h0", "k"], ["h"]),
         ],
-        r"e \(Einsum\): is of constants alone; expected a value among its inputs",
+        r"e \(Einsum\): is of constants alone, .*; expected a value among its inputs, or",
+    ),
+    "a sum of constants over all axes": (
+        [node("Einsum", ["W", "W"], ["k"], "e", equation="ab,cd->"), *ADDED],
+        r"e \(Einsum\): is of constants alone, ",
+    ),
+    "a product of constants that takes long": (
+        [*OUTER, node("MatMul", ["u", "v"], ["k"], "k"), *ADDED],
+        r"k \(MatMul\): with it 20,000,000,000 multiply-adds compute .*; expected at most 17,179,8",
+    ),
+    "a product of constants that is large": (
+        [*OUTER, node("Gemm", ["u", "u"], ["k"], "k", transB=1), *ADDED],
+        r"k \(Gemm\): computes a constant of 3,200,000,000 bytes after 160,000,000 of others; exp",
+    ),
+    "a norm of constants that grows": (
+        [
+            node("LayerNormalization", ["tall", "long"], ["k"], "k"),
+            *ADDED,
+        ],
+        r"k \(LayerNormalization\): computes a constant of 3,200,000,000 bytes",
+    ),
+    "texts among constants": (
+        [node("Mul", ["words", "five"], ["k"], "k"), *ADDED],
+        r"k \(Mul\): computes with texts; expected numbers",
+    ),
+    "a constant as texts": (
+        [node("Cast", ["W"], ["k"], "k", to=TensorProto.STRING), *ADDED],
+        r"k \(Cast\): its constants do not fit: a cast to texts",
+    ),
+    "a sum over the items": (
+        [*TOKENS, node("Einsum", ["t", "positions"], ["h"], "e", equation="bld,ld->ld")],
+        r"e \(Einsum\): sums b, which is over the items; expected it in the result",
+    ),
+    "an axis of no input": (
+        [*TOKENS, node("Einsum", ["t", "positions"], ["h"], "e", equation="bld,ld->bz")],
+        r"e \(Einsum\): has axis z in its result and in no input",
+    ),
+    "a sum over everything": (
+        [*TOKENS, node("Einsum", ["t", "W"], ["h"], "e", equation="abc,de->")],
+        r"e \(Einsum\): sums a, which is over the items; expected it in the result",
+    ),
+    "an equation without a result": (
+        [*TOKENS, node("Einsum", ["t", "positions"], ["h"], "e", equation="bld,ld")],
+        r'e \(Einsum\): is "bld,ld", without an arrow; expected one, and the axes of the result',
+    ),
+    "an equation with dots": (
+        [*TOKENS, node("Einsum", ["t", "W"], ["h"], "e", equation="...d,dk->...k")],
+        r'e \(Einsum\): is "\.\.\..*", with more than letters, .*; expected a letter for each axis',
+    ),
+    "an equation of other axes": (
+        [*TOKENS, node("Einsum", ["t", "W"], ["h"], "e", equation="bd,dk->bk")],
+        r'e \(Einsum\): is "bd,dk->bk" of values of 3 and 2 axes; expected a letter for each',
     ),
     "a known operator": (
         [linear(), node("TopK", ["h0", "five"], ["h", "i"], "t")],
@@ -737,15 +798,47 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "a sum of one input": (
         [*TOKENS, node("Einsum", ["t", "b"], ["h"], "e", equation="bld,k->bk")],
-        r"e \(Einsum\): sums l of one input alone, or makes it of none; expected axes of",
+        r"e \(Einsum\): sums l of one input alone; expected axes of the result or of both",
+    ),
+    "the larger of two values": (
+        [linear(), node("Neg", ["h0"], ["g"]), node("Max", ["h0", "c", "g"], ["h"], "m")],
+        r"m \(Max\): compares 2 values; expected one and constants \(max\(a, b\) is a \+ Relu",
+    ),
+    "texts that are added": (
+        [
+            node("MatMul", ["x", "W"], ["h0"]),
+            node("Relu", ["h0"], ["r"]),
+            node("Mul", ["r", "words"], ["h"], "m"),
+        ],
+        r"m \(Mul\): its input words holds texts or complex numbers; expected real ones",
+    ),
+    "the number of items": (
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Cast", ["n"], ["r"], "c", to=TensorProto.FLOAT),
+            linear(),
+            node("Div", ["h0", "r"], ["h"]),
+        ],
+        r"c \(Cast\): computes with the number of items; expected numbers that are the same",
+    ),
+    "the numbers of items": (
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Range", ["first_place", "n", "one_place"], ["r"], "r"),
+            node("Cast", ["r"], ["k"], to=TensorProto.FLOAT),
+            *ADDED,
+        ],
+        r"r \(Range\): computes with the number of items",
     ),
     "a diagonal": (
         [*TOKENS, node("Einsum", ["t", "b"], ["h"], "e", equation="bll,k->bk")],
-        r'e \(Einsum\): is "bll,k->bk"; expected letters, an arrow, and no letter twice',
+        r'e \(Einsum\): is "bll,k->bk", with l twice in bll; expected each letter once there',
     ),
     "one input of a sum": (
         [*TOKENS, node("Einsum", ["t"], ["h"], "e", equation="bld->bl")],
-        r'e \(Einsum\): is "bld->bl"; expected two inputs \(sums of one by a sum or mean',
+        r'e \(Einsum\): is "bld->bl", of one input; expected two \(sums of one by a sum or mean',
     ),
     "values of other axes": (
         [*TOKENS, node("Concat", ["t", "h0"], ["h"], "c", axis=1)],
@@ -788,7 +881,9 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights |= {"vast": np.array([10**12]), "far": np.float32(1), "frozen": np.array([2, -1, 3])}
     weights |= {"tall": np.ones((20_000, 1), np.float32)}
     weights |= {"flat_one": np.ones((1, 20_000), np.float32)}
-    weights |= {"column": np.array([-1, 7])}
+    weights |= {"column_shape": np.array([20_000, 1000]), "row_shape": np.array([1000, 1000])}
+    weights |= {"words": np.array(["a", "b"], object)}
+    weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
     file = write_onnx([*nodes, *HEADS], weights, opset=NEWER.get(what, 17))
     with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
         program(file)

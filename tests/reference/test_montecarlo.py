@@ -169,7 +169,12 @@ def test_standard_error_by_its_formula():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"samples": 1}, "samples is 1"), ({"seed": -1}, "seed is -1"), ({"seed": 2**64}, "2\\^64")],
+    [
+        ({"samples": 1}, "samples is 1"),
+        ({"samples": 10**7}, "at most 100,000"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**64}, "2\\^64"),
+    ],
 )
 def test_bad_options_are_refused(options, message):
     items = make(1, 2, 0)

@@ -150,5 +150,6 @@ def test_a_worker_process_that_dies_is_told(
 
 
 def test_jobs_are_counted(sweep_small: RunSweep, tmp_path: Path) -> None:
-    with pytest.raises(CimError, match="jobs is 0; expected at least 1"):
-        sweep_small(tmp_path / "s", GRID, jobs=0)
+    for jobs in (0, 10**6):
+        with pytest.raises(CimError, match=f"jobs is {jobs}; expected 1 to 1,024 processes"):
+            sweep_small(tmp_path / "s", GRID, jobs=jobs)

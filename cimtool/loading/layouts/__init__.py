@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, register_modules
 from cimtool.base.plugins import load_plugins, origin_of_module, unless_broken
@@ -54,10 +57,12 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
     for modality, weights in (("text", text), ("video", video)):
         for role in weights.named.layers:
             if role not in layout.layers:
+                first = re.split(r"[._]", role)[0]  # mu of mu_proj.0
+                hint = nearest(role, layout.layers) or nearest(first, layout.layers)
                 raise CimError(
                     f"{weights.named.file}: {modality}.{role} is no layer of layout "
                     f'"{layout.name}", which {weights.file} is of; expected '
-                    f"{', '.join(layout.layers)}{nearest(role, layout.layers)}"
+                    f"{', '.join(layout.layers)}{hint}"
                 )
     return layout
 
@@ -67,11 +72,18 @@ def _recognised(weights: Weights) -> type[Layout]:
     if not found:
         load_plugins()
         found = _recognising(weights)
+    if len(found) > 1 and weights.named.layers:
+        # A map that names layers of another layout is told so, by the one that the file is of.
+        unnamed = replace(weights, named=replace(weights.named, layers={}))
+        found = _recognising(unnamed) or found
     if len(found) == 1:
         return found[0]
     if found:
-        names = " and ".join(sorted(layout.name for layout in found))
-        raise CimError(f"{weights.file}: {weights.prefix} looks like layouts {names} at once")
+        marks = " and ".join(f'"{one.name}" ({one.description})' for one in found)
+        raise CimError(
+            f"{weights.file}: {weights.prefix} looks like layouts {marks} at once; expected layers "
+            f"of one (its layers: {', '.join(weights.layers[:8])})"
+        )
     known = "; ".join(f"{name}: {Layout.family[name].description}" for name in Layout.family)
     raise CimError(
         f"{weights.file}: {weights.prefix} is of no known layout (its layers: "

@@ -82,7 +82,7 @@ def _assign(weights: Weights) -> dict[str, str]:
     free = [layer for layer in linears if layer not in roles.values()]
     for role, pattern in (("mu", _MU), ("logvar", _LOGVAR)):
         if role not in roles:
-            roles[role] = _head(weights, role, [n for n in free if pattern.search(n)], free)
+            roles[role] = _head(weights, role, pattern, free)
             free.remove(roles[role])
     norms = [layer for layer in norms if layer not in roles.values()]
     hidden = [role for role in ("fc1", "fc2") if role not in roles]
@@ -108,9 +108,13 @@ def _is_linear(weights: Weights, layer: str) -> bool:
     return weights.has(layer, "bias")
 
 
-def _head(weights: Weights, role: str, named: list[str], linears: list[str]) -> str:
+def _head(weights: Weights, role: str, pattern: re.Pattern[str], linears: list[str]) -> str:
+    named = [layer for layer in linears if pattern.search(layer)]
     if len(named) == 1:
         return named[0]
+    for layer in [] if named else weights.layers:
+        if pattern.search(layer) and not _has_statistics(weights, layer):
+            weights.get(layer, "weight", (None, None))
     found = f"{', '.join(named)} all look like it" if named else "none is named like it"
     raise ArgumentError(
         "{}: which Linear under {} is {} cannot be told: {} (there are {}); say it with "

@@ -90,3 +90,24 @@ def test_a_parameter_of_no_extent_is_one_sentence(key: str, tmp_path: Path) -> N
     with pytest.raises(CimError, match=r"m\.pth: text_proj\.") as caught:
         ModelSource(file, head="cosine").load()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (lambda w: w[:0], r"mu\.weight has shape \[0, \d+\], which has no numbers"),
+        (lambda w: torch.ones(()), r"mu\.weight has shape \[\]; expected \[any, any\]"),
+        (lambda w: w[0], r"mu\.weight has shape \[\d+\]; expected \[any, any\]"),
+        (lambda w: w[..., None], r"mu\.weight has shape \[\d+, \d+, 1\]; expected \[any, any\]"),
+    ],
+)
+def test_a_head_of_another_shape_is_named(
+    changed: Callable[[torch.Tensor], torch.Tensor], sentence: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "m.pth"
+    saved(file, "trunk", "relu")
+    content = torch.load(file, weights_only=True)
+    content["text_proj"]["mu.weight"] = changed(content["text_proj"]["mu.weight"]).clone()
+    torch.save(content, file)
+    with pytest.raises(CimError, match=r"m\.pth: text_proj\." + sentence):
+        ModelSource(file, head="cosine").load()
