@@ -70,13 +70,11 @@ def monte_carlo(
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
     for held in blocks(len(video), _VIDEO_POINTS // samples):
         z = draw(video[held], "video", rows_v[held], samples, seed).transpose(1, 0, 2)
+        parts = blocks(z.shape[1], _NEAR_POINTS // samples)
         # Sample-major, so that sums over samples run along contiguous videos.
-        near = [
-            (slice(held.start + part.start, held.start + part.stop), np.ascontiguousarray(z[:, part]))
-            for part in blocks(z.shape[1], _NEAR_POINTS // samples)
-        ]
+        near = [(rows_v[held][part], np.ascontiguousarray(z[:, part])) for part in parts]
 
-        def fill(rows: slice, near: list[tuple[slice, FloatArray]] = near) -> None:
+        def fill(rows: slice, near: list[tuple[IntArray, FloatArray]] = near) -> None:
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for cols, z_v in near:
                 for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
