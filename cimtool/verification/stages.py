@@ -150,9 +150,10 @@ def run_stages(
     computed: Iterator[Any] = one_ahead(calls)
     run: TrainedRun = next(computed)
     head, name = model.head, model.head.surrogate if run.known is None else references.name
-    simulator, features, scores = run.simulator, run.features, run.scores
+    simulator, features = run.simulator, run.features
     scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
     table = _table(trained, model, data, references, run)
+    scores = table.float_scores
     del run  # its features go with the first stage
     logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
