@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -95,7 +97,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         with np.errstate(**errors):  # a new thread has NumPy's own
             return function(item)
 
-    with _libraries().limit(limits=1, user_api="blas"):
+    with _one_blas_thread:
         if threads > 1:
             with ThreadPoolExecutor(threads, initializer=_enter) as pool:
                 return list(pool.map(call, items))
@@ -114,10 +116,52 @@ def _enter() -> None:
     _inside.block = True
 
 
+def one_ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+    """Yield what each call returns; the next one runs while the caller works on it."""
+    if thread_count() == 1 or _nested():
+        yield from (call() for call in calls)
+        return
+    errors = np.geterr()
+
+    def run(call: Callable[[], Result]) -> Result:
+        with np.errstate(**errors):  # a new thread has NumPy's own
+            return call()
+
+    coming: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        for call in calls:
+            coming.append(pool.submit(run, call))
+            if len(coming) > 1:
+                yield coming.popleft().result()
+        yield from (last.result() for last in coming)
+
+
 @cache
 def _libraries() -> ThreadpoolController:
     """The BLAS that NumPy has loaded; to find it takes milliseconds."""
     return ThreadpoolController()
+
+
+class _OneBlasThread:
+    """A thread a product of NumPy's, from the first of those who ask at once to the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limit = threading.Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._limit.enter_context(_libraries().limit(limits=1, user_api="blas"))
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.close()
+
+
+_one_blas_thread = _OneBlasThread()
 
 
 def aligned(values: Array) -> Array:

@@ -17,11 +17,12 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
-# Sampled points handled at once. A block of videos is drawn once and held; the texts are drawn anew
-# for each, by threads. Their product is the largest array, 50 MB a thread whatever K; at K = 10
-# what one text makes of a block of videos is 1.6 MB, in the cache while its sigmoids are summed.
+# Sampled points: of videos that are drawn once and held, while the texts are drawn anew for each
+# such block, by threads; of texts that a thread draws; and of the videos that it then takes at a
+# time. Their product is the largest array, 13 MB whatever K: beyond 32 MB each would be new memory.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
+_NEAR_POINTS = 5120
 
 
 _STEEP = 0.7
@@ -80,15 +81,17 @@ def monte_carlo(
     rows_t, rows_v = np.arange(len(text)), np.arange(len(video))
     text, video = centred(text, video)
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
-    for cols in blocks(len(video), _VIDEO_POINTS // samples):
+    for held in blocks(len(video), _VIDEO_POINTS // samples):
+        z = draw(video[held], "video", rows_v[held], samples, seed).transpose(1, 0, 2)
+        parts = blocks(z.shape[1], _NEAR_POINTS // samples)
         # Sample-major, so that sums over samples run along contiguous videos.
-        z_v = draw(video[cols], "video", rows_v[cols], samples, seed).transpose(1, 0, 2)
-        z_v = np.ascontiguousarray(z_v)
+        near = [(rows_v[held][part], np.ascontiguousarray(z[:, part])) for part in parts]
 
-        def fill(rows: slice, cols: slice = cols, z_v: FloatArray = z_v) -> None:
+        def fill(rows: slice, near: list[tuple[IntArray, FloatArray]] = near) -> None:
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
-            for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
-                log_p[i, cols], log_1mp[i, cols], error[i, cols] = mean_of_sigmoids(x)
+            for cols, z_v in near:
+                for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
+                    log_p[i, cols], log_1mp[i, cols], error[i, cols] = mean_of_sigmoids(x)
 
         side_by_side(fill, list(blocks(len(text), _TEXT_POINTS // samples)))
     return SampledProbabilities(log_p, log_1mp, error)
@@ -134,8 +137,9 @@ def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
     The smaller of p and 1-p is taken from its own sum; the larger is what that leaves. The sum of a
     pair whose x all have one sign is left out where it cannot be the smaller.
     """
-    log_p, error_p = _log_mean_sigmoid_of(x, x.min(axis=(0, 1)) < SURE)
-    log_1mp, error_1mp = _log_mean_sigmoid_of(-x, x.max(axis=(0, 1)) > -SURE)
+    lowest, highest = x.min(axis=(0, 1)), x.max(axis=(0, 1))
+    log_p, error_p = _log_mean_sigmoid_of(x, lowest < SURE)
+    log_1mp, error_1mp = _log_mean_sigmoid_of(x, highest > -SURE, negated=True)
     small_p = log_p < log_1mp
     smaller = np.where(small_p, log_p, log_1mp)
     larger = np.log1p(-np.exp(smaller))
@@ -144,16 +148,21 @@ def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
     return np.where(small_p, smaller, larger), np.where(small_p, larger, smaller), error
 
 
-def _log_mean_sigmoid_of(x: FloatArray, wanted: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """`_log_mean_sigmoid` of the pairs `wanted` [m], to the same bits; infinity for the others."""
+def _log_mean_sigmoid_of(
+    x: FloatArray, wanted: BoolArray, negated: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """`_log_mean_sigmoid` of the pairs `wanted` [m], to the same bits; infinity for the others.
+
+    Of -x where `negated`.
+    """
     if wanted.all():
-        return _log_mean_sigmoid(x)
+        return _log_mean_sigmoid(-x if negated else x)
     found = np.full((2, len(wanted)), np.inf)
     if wanted.any():
         # NumPy adds in an order that follows the layout, and another one for a pair alone.
         columns = np.union1d(np.flatnonzero(wanted), [0, 1])
         some = x.take(columns, axis=2) if x.flags.c_contiguous else x[:, :, columns]
-        found[:, columns] = _log_mean_sigmoid(some)
+        found[:, columns] = _log_mean_sigmoid(-some if negated else some)
     return found[0], found[1]
 
 

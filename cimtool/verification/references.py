@@ -158,8 +158,13 @@ class References:
         scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
         del found
         few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out)
-        seeds = range(self.seed, self.seed + FLOOR_SEEDS)
-        errors = np.array([_errors(few, sample(FLOOR_ITEMS, seed)[0]) for seed in seeds])
+        seeds = range(self.seed + 1, self.seed + FLOOR_SEEDS)  # the first one's are sampled
+        errors = np.array(
+            [
+                _errors(few, sampled[:FLOOR_ITEMS, :FLOOR_ITEMS]),
+                *(_errors(few, sample(FLOOR_ITEMS, seed)[0]) for seed in seeds),
+            ]
+        )
         rmse, agreement = map(float, errors.mean(axis=0))
         spread = float(errors[:, 0].std(ddof=1))
         texts, videos = few.scores.shape

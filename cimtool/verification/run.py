@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from cimtool.base.arrays import Array
+from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, rows_of
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
@@ -20,19 +24,26 @@ from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.metrics import RAW
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.baselines import DISTANCE, baseline_losses
-from cimtool.verification.bits import count_bits
+from cimtool.verification.bits import (
+    REFERENCE_ROWS,
+    BitCount,
+    count_against_onnx,
+    count_against_reference,
+    outputs_of,
+)
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.faults import surrogate_faults
 from cimtool.verification.headline import find_drift
 from cimtool.verification.junit import write_junit
+from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import notes_of, warnings_of
 from cimtool.verification.references import References
 from cimtool.verification.render import write_report
 from cimtool.verification.report import Report, VerificationFailed, make_checks, verified_bundle
-from cimtool.verification.saturation import Saturation, stored_values
-from cimtool.verification.sensitivity import find_causes
-from cimtool.verification.stages import run_stages
+from cimtool.verification.saturation import Saturation, Stored, stored_values
+from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
+from cimtool.verification.stages import StageRuns, run_stages
 
 
 def verify_bundle(
@@ -83,7 +94,7 @@ def verify_bundle(
     float_file = bundle.folder / FLOAT_FILE
     with rows_of(data.file):
         runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
-    bits = count_bits(bundle, data, runs, say)
+    bits, layers, parts, stored = _looked_into(bundle, data, runs, say)
     dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
     if chip is not None:
         dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
@@ -94,17 +105,15 @@ def verify_bundle(
     baselines = baseline_losses(runs.table, against, seed)
     faults = surrogate_faults(surrogate, runs.scatter, head.measure, runs.jitter, baselines)
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
-    causes = find_causes(bundle, data, runs, drift, say)
-    say("counting saturation")
+    causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, faults)
-    lowered = stage_of(bundle.stages, LowerPass).program
     estimate = bundle.estimate(references.samples, len(data.video))
     beside = None if earlier is None else earlier.beside(drift, estimate, data.truth, seed)
     report = Report(
         verified_bundle(bundle, data, seed),
         drift,
         make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
-        Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
+        Saturation(runs.domains, stored),
         causes,
         estimate,
         notes_of(bundle, data, runs, warnings),
@@ -117,6 +126,36 @@ def verify_bundle(
     if report.failures:
         raise VerificationFailed(report)
     return report
+
+
+def _looked_into(
+    bundle: Bundle, data: Embeddings, runs: StageRuns, say: Say
+) -> tuple[tuple[BitCount, ...], tuple[LayerFinding, ...], Sensitivity, tuple[Stored, ...]]:
+    """The bits that differ, the errors of layers and of parts, and what formats clip.
+
+    Side by side, those that take longest first.
+    """
+    lowered, compiled = stage_of(bundle.stages, LowerPass).program, runs.simulator
+    rows: dict[str, Array] = {"text": data.text, "video": data.video}
+    simulated = outputs_of(runs.features, runs.scores)
+    calls: dict[str, Callable[[], Any]] = {
+        "sensitivity: each part in integers alone, each left in real numbers": partial(
+            sensitivity, bundle.stages, data
+        ),
+        f"the NumPy reference: {REFERENCE_ROWS} rows": partial(
+            count_against_reference, compiled.program, rows, simulated
+        ),
+        "ONNX Runtime: all rows": partial(count_against_onnx, bundle, data, runs),
+        "looking into the layers": partial(layer_findings, bundle.stages, data, simulator=compiled),
+        "counting saturation": partial(stored_values, lowered, compiled, data),
+    }
+
+    def call(name: str) -> Any:
+        say(name)
+        return calls[name]()
+
+    parts, readable, onnx, layers, stored = side_by_side(call, list(calls))
+    return onnx + readable, layers, parts, stored
 
 
 def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:

@@ -16,8 +16,6 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
-from cimtool.base.progress import Say
-from cimtool.bundle.bundle import Bundle
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant
@@ -29,7 +27,7 @@ from cimtool.passes.tile import TilePass
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, GraphValue, MixedGraph
-from cimtool.verification.layers import LayerFinding, layer_findings
+from cimtool.verification.layers import LayerFinding
 from cimtool.verification.notes import alike_text, pairs_alike
 from cimtool.verification.stages import StageRuns
 
@@ -250,15 +248,15 @@ class Causes:
     advice: tuple[str, ...]
 
 
-def find_causes(
-    bundle: Bundle, data: Embeddings, runs: StageRuns, drift: DriftFindings, say: Say
+def causes_of(
+    layers: tuple[LayerFinding, ...],
+    parts: Sensitivity,
+    head: Head,
+    data: Embeddings,
+    runs: StageRuns,
+    drift: DriftFindings,
 ) -> Causes:
-    """Look into the layers, and measure each part in integers alone and left in real numbers."""
-    say("looking into the layers")
-    layers = layer_findings(bundle.stages, data, simulator=runs.simulator)
-    say("sensitivity: each part in integers alone, each left in real numbers")
-    parts = sensitivity(bundle.stages, data)
-    head = bundle.model.head
+    """The errors, and what to change next."""
     if pairs_alike(runs.statistics):
         said = f"measure on other data: {alike_text(runs.statistics, data)}"
     else:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.compiled import one_ahead
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
@@ -17,7 +20,6 @@ from cimtool.loading.model import ModelCard
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import RAW, cosines
-from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
@@ -55,16 +57,18 @@ class FiniteCount:
 
 
 @dataclass(frozen=True, eq=False)
-class FloatRun:
-    """The trained program on data: its features, the references and the `table` up to its row.
+class TrainedRun:
+    """The trained program on data: its features, its scores [n, m] and the references.
 
-    `known` is None where the head has no sampled score or the teacher's a and b are not known.
+    `known` is None where the head has no sampled score or the teacher's a and b are not known; `ed`
+    [n, m] is that of a polynomial.
     """
 
     simulator: Simulator
     features: dict[str, Features]
+    scores: FloatArray
+    ed: FloatArray | None
     known: TeacherScores | None
-    table: DriftTable
     statistics: Mapping[str, Span]  # ranges of ed and vd
     jitter: float  # of the score, where a statistic is JITTER of its range off
 
@@ -75,10 +79,17 @@ class FloatRun:
 
 
 @dataclass(frozen=True, eq=False)
+class FloatRun(TrainedRun):
+    """The same, and the `table` up to its row."""
+
+    table: DriftTable
+
+
+@dataclass(frozen=True, eq=False)
 class StageRuns:
     """Results of all stages: the rows so far, and the compiled program's features and scores.
 
-    `scatter`, `statistics` and `jitter` are those of the trained program, as a FloatRun has them.
+    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them.
     """
 
     reference: str
@@ -100,22 +111,21 @@ def run_float(
 
     Raises CimError where its scores are not finite.
     """
+    run = _run_trained(program, model, data, references, say)
+    return FloatRun(**vars(run), table=_table(program, model, data, references, run))
+
+
+def _run_trained(
+    program: Program, model: ModelCard, data: Embeddings, references: References, say: Say
+) -> TrainedRun:
+    """Run the trained program, and compute the references."""
     trained = Simulator(program)
     features = trained_features(trained, data)
-    head = model.head
     with within_float64(data):
-        scores, statistics, some, ed = _score_with_statistics(trained, features, head)
+        scores, statistics, some, ed = _score_with_statistics(trained, features, model.head)
     known = reference_scores(references, model, features, data, say)
-    means = real_means(program, features)
-    table = _table(data.truth, references, known, head, means)
-    if data.text.shape[1] == data.video.shape[1]:
-        table.add_baseline(RAW, cosines(data.text, data.video))
-    if ed is not None:
-        table.add_baseline(DISTANCE, -ed)
-        del ed
-    table.add(head.surrogate, scores, *means)
-    jitter = head.jitter(some, JITTER)
-    return FloatRun(trained, features, known, table, statistics, jitter)
+    jitter = model.head.jitter(some, JITTER)
+    return TrainedRun(trained, features, scores, ed, known, statistics, jitter)
 
 
 def run_stages(
@@ -128,27 +138,30 @@ def run_stages(
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
-    The trained program's `float_file` is run beside them. Raises CimError where a stage's scores
-    are not finite.
+    The trained program's `float_file` is run beside them. What comes next is computed while a row
+    is measured. Raises CimError where a stage's scores are not finite.
     """
-    from cimtool.emit.runtime import Session  # not for those who read features alone
-
-    run = run_float(stages[0].program, model, data, references, say)
+    trained = stages[0].program
+    calls: list[Callable[[], Any]] = [
+        partial(_run_trained, trained, model, data, references, say),
+        partial(_score_file, float_file, data, say),
+        *(partial(_run_stage, stage, data, say) for stage in stages[1:]),
+    ]
+    computed: Iterator[Any] = one_ahead(calls)
+    run: TrainedRun = next(computed)
     head, name = model.head, model.head.surrogate if run.known is None else references.name
-    simulator, features, table, scatter = run.simulator, run.features, run.table, run.scatter
-    statistics, jitter, scores = run.statistics, run.jitter, table.float_scores
+    simulator, features = run.simulator, run.features
+    scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
+    table = _table(trained, model, data, references, run)
+    scores = table.float_scores
     del run  # its features go with the first stage
-    say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
-    logits = Session(float_file).score_rows(data.text, data.video)
+    logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
     found: tuple[Domain, ...] = ()
     for stage in stages[1:]:
-        say(f"{stage.name}: encoding and scoring")
-        simulator = Simulator(stage.program)
-        features = encode(simulator, data)
-        scores = simulator.score(features["text"], features["video"])
+        simulator, features, scores = next(computed)
         table.add(stage.name, scores, *real_means(stage.program, features))
         if stage.name in (LowerPass.name, stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
@@ -158,24 +171,51 @@ def run_stages(
     return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 
 
+def _score_file(float_file: Path, data: Embeddings, say: Say) -> Array:
+    """`logit` [n, m] of `float.onnx`."""
+    from cimtool.emit.runtime import Session  # not for those who read features alone
+
+    say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
+    return Session(float_file).score_rows(data.text, data.video)
+
+
+def _run_stage(
+    stage: Stage, data: Embeddings, say: Say
+) -> tuple[Simulator, dict[str, Features], FloatArray]:
+    """A stage made ready, its features and its scores [n, m]."""
+    say(f"{stage.name}: encoding and scoring")
+    simulator = Simulator(stage.program)
+    features = encode(simulator, data)
+    return simulator, features, simulator.score(features["text"], features["video"])
+
+
 def _table(
-    truth: Truth,
+    program: Program,
+    model: ModelCard,
+    data: Embeddings,
     references: References,
-    known: TeacherScores | None,
-    head: Head,
-    means: tuple[Array, Array],
+    run: TrainedRun,
 ) -> DriftTable:
-    """The table with the rows of the references that the head has."""
+    """The table with the rows of the references that the head has, of baselines and of the score.
+
+    Raises CimError where a score is not finite.
+    """
+    head, known, means = model.head, run.known, real_means(program, run.features)
     if known is None:
-        table = DriftTable(truth, None)
+        table = DriftTable(data.truth, None)
         names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
         for name in dict.fromkeys(names):
             table.add_reference(name, *means)
-        return table
-    table = DriftTable(truth, known.monte_carlo if known.exact is None else known.exact)
-    table.add_reference(references.name, *means)
-    if known.exact is not None:
-        table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+    else:
+        table = DriftTable(data.truth, known.monte_carlo if known.exact is None else known.exact)
+        table.add_reference(references.name, *means)
+        if known.exact is not None:
+            table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+    if data.text.shape[1] == data.video.shape[1]:
+        table.add_baseline(RAW, cosines(data.text, data.video))
+    if run.ed is not None:
+        table.add_baseline(DISTANCE, -run.ed)
+    table.add(head.surrogate, run.scores, *means)
     return table
 
 

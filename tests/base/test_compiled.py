@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from cimtool.base import compiled
 
@@ -47,3 +49,50 @@ def test_threads_treat_overflow_as_the_caller_does(monkeypatch: pytest.MonkeyPat
     huge = np.float64(1e300)
     with np.errstate(over="raise"), pytest.raises(FloatingPointError):
         compiled.side_by_side(lambda x: huge * x, [np.float64(1.0), huge])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_comes_next_is_computed_in_order_and_one_ahead(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(compiled, "thread_count", lambda: threads)
+    begun = [threading.Event() for _ in range(3)]
+
+    def call(at: int) -> int:
+        begun[at].set()
+        return at
+
+    found = []
+    for value in compiled.one_ahead([partial(call, at) for at in range(3)]):
+        found.append(value)
+        if threads == 2 and value == 0:
+            assert begun[1].wait(60)
+        if value == 0:
+            assert not begun[2].is_set()
+    assert found == [0, 1, 2]
+    assert list(compiled.one_ahead([])) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_ahead_is_raised_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(compiled, "thread_count", lambda: threads)
+    found = compiled.one_ahead([partial(divmod, 7, 2), partial(divmod, 7, 0)])
+    assert next(found) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+
+
+def test_blas_has_one_thread_until_the_last_that_asked_has_left() -> None:
+    np.ones((2, 2)) @ np.ones((2, 2))
+
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before, limit = threads(), compiled._one_blas_thread
+    with limit:
+        with limit:
+            pass
+        assert set(threads()) == {1}
+    assert threads() == before

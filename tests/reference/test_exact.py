@@ -246,13 +246,14 @@ def test_a_shared_offset_changes_nothing():
     )
 
 
-@pytest.mark.parametrize(("block", "at_once"), [(1, 1), (13, 3), (10**6, 5)])
+@pytest.mark.parametrize(("block", "at_once", "near"), [(1, 1, 1), (13, 3, 200), (10**6, 5, 100)])
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_blocks_and_threads_change_no_bit(monkeypatch, block, at_once, threads):
+def test_blocks_and_threads_change_no_bit(monkeypatch, block, at_once, near, threads):
     text, video = make(7, 50, 0), make(6, 50, 1)
     whole = exact(text, video, 0.3, 5.0)
     monkeypatch.setattr(module, "_BLOCK", block)
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_NEAR", near)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     found = exact(text, video, 0.3, 5.0)
     np.testing.assert_array_equal(found.log_p, whole.log_p)

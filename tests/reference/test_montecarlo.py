@@ -91,12 +91,17 @@ def test_draws_have_the_mean_and_variance_of_their_item():
     np.testing.assert_allclose(z.var(axis=0), items.s[0], rtol=0.02)
 
 
-@pytest.mark.parametrize(("text_points", "video_points"), [(1, 1), (5, 40), (33, 7)])
-def test_block_sizes_change_nothing_beyond_1e_12(monkeypatch, text_points, video_points):
+@pytest.mark.parametrize(
+    ("text_points", "video_points", "near_points"), [(1, 1, 1), (5, 40, 15), (33, 7, 40)]
+)
+def test_block_sizes_change_nothing_beyond_1e_12(
+    monkeypatch, text_points, video_points, near_points
+):
     text, video = make(9, 64, 0), make(11, 64, 1)
     whole = monte_carlo(text, video, 0.1, 0.0, samples=5)
     monkeypatch.setattr(montecarlo, "_TEXT_POINTS", text_points)
     monkeypatch.setattr(montecarlo, "_VIDEO_POINTS", video_points)
+    monkeypatch.setattr(montecarlo, "_NEAR_POINTS", near_points)
     blocks = monte_carlo(text, video, 0.1, 0.0, samples=5)
     for name in ("log_p", "log_1mp", "standard_error_of_logit"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
