@@ -34,7 +34,7 @@ def _sources(file: Path) -> frozenset[Path]:
     """A source and those of the package that it imports as it is loaded, and these in turn."""
     found = {file}
     for module, names in IMPORTS.findall(file.read_text("utf-8")):
-        place = PACKAGE.joinpath(*module.split("."))
+        place = PACKAGE / module.replace(".", "/")
         inside = (place / f"{name}.py" for name in ("__init__", *re.findall(r"\w+", names)))
         for one in (place.with_suffix(".py"), *inside):
             if one.is_file():

@@ -67,11 +67,11 @@ def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
     )
 
 
-Choice = tuple[str, int, int]
+WidthChoice = tuple[str, int, int]
 """A layer with its bits of weights and of activations."""
 
 
-def chosen(layer: str, bits: BitAssignment) -> Choice:
+def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
     """A layer with the bits that an assignment gives it."""
     return layer, bits[Width(layer, "weight_bits")], bits[Width(layer, "activation_bits")]
 
@@ -99,8 +99,8 @@ class LayerCosts:
     bits: BitAssignment
     matrices: Mapping[str, str]
     kept: Collection[Width] = ()
-    _placed: dict[Choice, Placement] = field(default_factory=dict)
-    _priced: dict[tuple[Choice, str | None, int], LayerCost] = field(default_factory=dict)
+    _placed: dict[WidthChoice, Placement] = field(default_factory=dict)
+    _priced: dict[tuple[WidthChoice, str | None, int], LayerCost] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, start: Configuration, kept: Collection[Width] = ()) -> LayerCosts:

@@ -29,7 +29,7 @@ def test_a_kernel_is_named_by_the_sources_that_it_is_made_of(
 ) -> None:
     """Its own, what that imports as a module or by name, and what those import; no others."""
     made_of = {
-        "kernels.py": "from cimtool.room import steps\nfrom cimtool.room.limits import (\n  L,\n)\n",
+        "kernels.py": "from cimtool.room import steps\nfrom cimtool.room.limits import (\n L,\n)\n",
         "room/__init__.py": "",
         "room/steps.py": "from cimtool.deep import D\n",
         "room/limits.py": "L = 1\n",
