@@ -73,6 +73,15 @@ def small_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
 
 
 @pytest.fixture(scope="session")
+def narrow_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
+    """Layout `trunk`, 28-16-16-8: few arrays, and still several of rows and of columns.
+
+    For simulators of circuits, whose time grows with the cells that they read.
+    """
+    return _trunk(tmp_path_factory.mktemp("narrow-trunk"), 28, 16, 8, epochs=12)
+
+
+@pytest.fixture(scope="session")
 def medium_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     """Layout `trunk`, 256-512-512-256: wide enough for libraries to share work among threads."""
     return _trunk(tmp_path_factory.mktemp("medium-trunk"), 256, 512, 256, epochs=1)

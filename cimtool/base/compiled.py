@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,29 +27,40 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 CACHE_LINE = 64
 
 
-ROOMS = ("base", "reference", "ir", "hardware", "simulation", "passes")
-"""The rooms whose sources kernels are made of."""
+PACKAGE = Path(__file__).parents[1]
+IMPORTS = re.compile(r"^from cimtool\.?([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
-def _stamp() -> str:
-    """A digest of all sources that kernels are made of."""
+@cache
+def _sources(file: Path) -> frozenset[Path]:
+    """A source and those of the package that it imports as it is loaded, and these in turn."""
+    found = {file}
+    for module, names in IMPORTS.findall(file.read_text("utf-8")):
+        place = PACKAGE / module.replace(".", "/")
+        inside = (place / f"{name}.py" for name in ("__init__", *re.findall(r"\w+", names)))
+        for one in (place.with_suffix(".py"), *inside):
+            if one.is_file():
+                found |= _sources(one)
+    return frozenset(found)
+
+
+@cache
+def _stamp(file: Path) -> str:
+    """A digest of all that the kernels of a source are made of."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for file in sorted(file for room in ROOMS for file in (package / room).rglob("*.py")):
-        digest.update(file.read_bytes())
+    for source in sorted(_sources(file)):
+        digest.update(source.read_bytes())
     return digest.hexdigest()[:12]
-
-
-STAMP = _stamp()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile at first use, without the interpreter's lock, and keep the code between runs.
 
     numba takes kept code for current as long as the function's own file is as it was. Kernels call
-    functions of other files, so the digest of all becomes a part of the name that code is kept by.
+    functions of other files, so the digest of those becomes a part of the name that code is kept
+    by.
     """
-    function.__qualname__ = f"{function.__qualname__}_{STAMP}"
+    function.__qualname__ = f"{function.__qualname__}_{_stamp(Path(function.__code__.co_filename))}"
     try:
         compiled = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache

@@ -39,7 +39,9 @@ class ConstantTable:
     def add(self, name: str, array: Array) -> str:
         """Keep an array; returns the name under which an equal one is already known, or `name`."""
         packed = np.ascontiguousarray(narrowed(array))
-        digest = _digest(packed)
+        return self._kept(name, packed, _digest(packed))
+
+    def _kept(self, name: str, packed: Array, digest: str) -> str:
         if digest not in self.names:
             self.names[digest] = name
             self.arrays[name] = packed
@@ -55,7 +57,7 @@ class ConstantTable:
         if digest not in self._scaled_by:
             found = None if digest in self.names else self._scaled(packed)
             if found is None:
-                return {"constant": self.add(name, array)}
+                return {"constant": self._kept(name, packed, digest)}
             self._scaled_by[digest] = found[0], self.add(f"{name}.factors", found[1])
         return dict(zip(("constant", "factors"), self._scaled_by[digest], strict=True))
 
@@ -167,23 +169,23 @@ class Constants:
 
 def program_text(program: Program, constants: ConstantTable, prefix: str = "") -> str:
     """A program as JSON text, one node a line; arrays go to `constants`."""
-    graphs = []
-    for graph in program.graphs:
-        key = f"{prefix}{graph.name}"
-        inputs = ",\n      ".join(
-            f"{_json(name)}: {_json(_fields_json(known, constants, f'{key}.{name}'))}"
-            for name, known in graph.inputs.items()
-        )
-        nodes = ",\n      ".join(
-            _json(_node_json(graph, node, constants, key)) for node in graph.nodes
-        )
-        graphs.append(
-            f"  {_json(graph.name)}: {{\n"
-            f'    "inputs": {{\n      {inputs}\n    }},\n'
-            f'    "nodes": [\n      {nodes}\n    ],\n'
-            f'    "outputs": {_json(dict(graph.outputs))}\n  }}'
-        )
+    graphs = [graph_text(graph, constants, f"{prefix}{graph.name}") for graph in program.graphs]
     return "{\n" + ",\n".join(graphs) + "\n}\n"
+
+
+def graph_text(graph: Graph, constants: ConstantTable, key: str) -> str:
+    """One graph's entry of a program's JSON text; `key` begins the names of its arrays."""
+    inputs = ",\n      ".join(
+        f"{_json(name)}: {_json(_fields_json(known, constants, f'{key}.{name}'))}"
+        for name, known in graph.inputs.items()
+    )
+    nodes = ",\n      ".join(_json(_node_json(graph, node, constants, key)) for node in graph.nodes)
+    return (
+        f"  {_json(graph.name)}: {{\n"
+        f'    "inputs": {{\n      {inputs}\n    }},\n'
+        f'    "nodes": [\n      {nodes}\n    ],\n'
+        f'    "outputs": {_json(dict(graph.outputs))}\n  }}'
+    )
 
 
 def read_program(text: str | bytes, constants: Constants, file: str) -> Program:
@@ -272,8 +274,7 @@ def _require_meeting(graphs: Sequence[Graph]) -> None:
                 raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+_json = json.JSONEncoder(allow_nan=False).encode
 
 
 def _node_json(graph: Graph, node: Node, constants: ConstantTable, prefix: str) -> dict[str, Any]:

@@ -52,7 +52,18 @@ class RooflinePoint:
 
 
 def roofline(estimate: Estimate) -> tuple[RooflinePoint, ...]:
-    """A query at each of SIZES; at the size that the memory holds where the gallery is in it."""
+    """A query at each of SIZES; at the size that the memory holds where the gallery is in it.
+
+    The estimate keeps it: tables, pictures and sentences of a report are of one.
+    """
+    kept: dict[str, Any] = vars(estimate)
+    if "roofline" not in kept:
+        kept["roofline"] = _points(estimate)
+    found: tuple[RooflinePoint, ...] = kept["roofline"]
+    return found
+
+
+def _points(estimate: Estimate) -> tuple[RooflinePoint, ...]:
     if estimate.gallery is None:
         return ()
     if held(estimate):

@@ -135,10 +135,12 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
 
     Raises CimError naming the node where it could overflow 62 bits, or its own accumulator.
     """
-    # One object a name: an operation may take one type given twice for one value given twice.
-    named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
+    if len(inputs) > 1:
+        # One object a name: an operation may take one type given twice for one value given twice.
+        named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
+        inputs = [named[name] for name in node.inputs]
     try:
-        known = node.op.infer(*(named[name] for name in node.inputs))
+        known = node.op.infer(*inputs)
     except RangeError:
         raise CimError(
             f"{graph}.{node.name} ({node.op.name}): its proved range does not fit the 62 bits of "
@@ -208,7 +210,10 @@ class Builder:
         """The finished graph, without dead nodes."""
         calibration = replace(self.calibration, ranges=self.ranges)
         nodes = tuple(self.by_name.values())
-        return Graph(self.name, self.inputs, nodes, dict(outputs), calibration).pruned()
+        found = Graph(self.name, self.inputs, nodes, dict(outputs), calibration).pruned()
+        kept = (*found.inputs, *(node.name for node in found.nodes))
+        vars(found)["types"] = {name: self.types[name] for name in kept}
+        return found
 
 
 AnyBuilder = TypeVar("AnyBuilder", bound=Builder)

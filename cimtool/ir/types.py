@@ -130,7 +130,8 @@ def combine(
     """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
     if not all(np.isfinite(bound).all() for bound in (*a, *b) if bound.dtype.kind == "f"):
         return np.asarray(-np.inf), np.asarray(np.inf)
-    ends = [(exact_bounds(x), exact_bounds(y)) for x in a for y in b]
+    of_a, of_b = (pair[:1] if pair[0] is pair[1] else pair for pair in (a, b))  # a constant's
+    ends = [(exact_bounds(x), exact_bounds(y)) for x in of_a for y in of_b]
     # Without its kind a single number would fall back to int64, and wrap in the next sum.
     kind = np.result_type(*(x.dtype for pair in ends for x in pair))
     corners = np.stack(np.broadcast_arrays(*(np.asarray(operation(x, y), kind) for x, y in ends)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.costs.estimate import layer_cost
-from cimtool.costs.rates import rates_at
-from cimtool.costs.totals import Cost
+from cimtool.costs.rates import Rates, rates_at
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import Placement, floorplan, placed, stored_cells
-from cimtool.hardware.settings import LEFT_OUT, LayerSettings, Settings
+from cimtool.hardware.placement import Floorplan, Placement, floorplan, placed, stored_cells
+from cimtool.hardware.settings import LEFT_OUT, LayerSettings
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
@@ -67,6 +67,23 @@ def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
     )
 
 
+WidthChoice = tuple[str, int, int]
+"""A layer with its bits of weights and of activations."""
+
+
+def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
+    """A layer with the bits that an assignment gives it."""
+    return layer, bits[Width(layer, "weight_bits")], bits[Width(layer, "activation_bits")]
+
+
+class LayerCost(NamedTuple):
+    """The products of a layer that an item takes; energy in pJ, None where a part has no price."""
+
+    conversions: int
+    energy: float | None
+    basis: str
+
+
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
     """The layers of a program compiled for `start`, from which any bits are priced.
@@ -82,7 +99,8 @@ class LayerCosts:
     bits: BitAssignment
     matrices: Mapping[str, str]
     kept: Collection[Width] = ()
-    _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
+    _placed: dict[WidthChoice, Placement] = field(default_factory=dict)
+    _priced: dict[tuple[WidthChoice, str | None, int], LayerCost] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, start: Configuration, kept: Collection[Width] = ()) -> LayerCosts:
@@ -130,9 +148,7 @@ class LayerCosts:
         """
         places, costs = self._costs(bits)
         whole = len({one.basis for one in costs}) == 1
-        energies = [
-            None if one.energy_pj.lower_bound or not whole else one.energy_pj.value for one in costs
-        ]
+        energies = [one.energy if whole else None for one in costs]
         return {
             "arrays": sum(place.arrays for place in places if place.shares is None),
             "conversions": sum(one.conversions for one in costs),
@@ -144,36 +160,46 @@ class LayerCosts:
         """The basis of the energies; those of another are not compared."""
         return "; ".join(dict.fromkeys(one.basis for one in self._costs(self.bits)[1]))
 
-    def _costs(self, bits: BitAssignment) -> tuple[list[Placement], list[Cost]]:
+    @cached_property
+    def _rates(self) -> Rates:
+        return rates_at(self.start.target, None)
+
+    def _costs(self, bits: BitAssignment) -> tuple[list[Placement], list[LayerCost]]:
         """The placement of each layer, and its cost."""
-        target, settings = self.start.target, self.configured(bits).settings
         places, owners = list[Placement](), dict[tuple[str, int], str]()
         for layer in self.layers:
             stored = bits[Width(layer, "weight_bits")]
             if stored == LEFT_OUT:
                 continue
             owner = owners.setdefault((self.matrices.get(layer, layer), stored), layer)
-            place = self._place(layer, bits, settings)
+            place = self._place(layer, bits)
             places.append(place if owner == layer else replace(place, shares=owner))
-        plan, rates = floorplan(places, target), rates_at(target, None)
-        return places, [
-            layer_cost(one, rates, settings, plan).times(self._products(one.layer))
-            for one in places
-        ]
+        plan = floorplan(places, self.start.target)
+        return places, [self._price(one, bits, plan) for one in places]
+
+    def _price(self, place: Placement, bits: BitAssignment, plan: Floorplan) -> LayerCost:
+        """The cost of a layer, which its own bits, shared cells and passes decide: each once."""
+        key = chosen(place.layer, bits), place.shares, plan.passes(place)
+        if key not in self._priced:
+            settings = self.configured(bits).settings
+            cost = layer_cost(place, self._rates, settings, plan)
+            cost = cost.times(self._products(place.layer))
+            energy = None if cost.energy_pj.lower_bound else cost.energy_pj.value
+            self._priced[key] = LayerCost(cost.conversions, energy, cost.basis)
+        return self._priced[key]
 
     def _products(self, layer: str) -> int:
         """Products of a layer that an item takes, one for each of its rows."""
         _, _, x = self.layers[layer]
         return rows_of_item(x.shape[0])[0]
 
-    def _place(self, layer: str, bits: BitAssignment, settings: Settings) -> Placement:
+    def _place(self, layer: str, bits: BitAssignment) -> Placement:
         """The placement of a layer, which its own bits decide: each choice is placed once."""
-        own_bits = [bits[Width(layer, name)] for name in ("weight_bits", "activation_bits")]
-        key = layer, own_bits[0], own_bits[1]
+        key = chosen(layer, bits)
         if key not in self._placed:
             graph, op, x = self.layers[layer]
             lo, hi = integer_limits(key[2], x.signed)
-            own = settings.of_layer(layer)
+            own = self.configured(bits).settings.of_layer(layer)
             crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
             self._placed[key] = placed(graph, layer, op.stored.shape, crossbar, own)
         return self._placed[key]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+<<<<<<< HEAD
 from functools import partial
+=======
+from pathlib import Path
+>>>>>>> suite
 
 import numba
 import numpy as np
@@ -23,6 +27,33 @@ def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled.jit(lambda x: x + 1)(1) == 2
+
+
+def test_a_kernel_is_named_by_the_sources_that_it_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own, what that imports as a module or by name, and what those import; no others."""
+    made_of = {
+        "kernels.py": "from cimtool.room import steps\nfrom cimtool.room.limits import (\n L,\n)\n",
+        "room/__init__.py": "",
+        "room/steps.py": "from cimtool.deep import D\n",
+        "room/limits.py": "L = 1\n",
+        "deep.py": "D = 1\n",
+    }
+    (tmp_path / "room").mkdir()
+    for name, text in (made_of | {"room/other.py": ""}).items():
+        (tmp_path / name).write_text(text, "utf-8")
+    monkeypatch.setattr(compiled, "PACKAGE", tmp_path)
+
+    def stamp_after(changed: str) -> str:
+        (tmp_path / changed).write_text(f"{made_of.get(changed, '')}# changed\n", "utf-8")
+        compiled._sources.cache_clear()
+        compiled._stamp.cache_clear()
+        return compiled._stamp(tmp_path / "kernels.py")
+
+    stamps = [stamp_after(name) for name in made_of]
+    assert len(set(stamps)) == len(made_of)
+    assert stamp_after("room/other.py") == stamps[-1]
 
 
 def threads_of(calls: int, monkeypatch: pytest.MonkeyPatch, asked: str) -> set[int]:

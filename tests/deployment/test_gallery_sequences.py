@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cimtool import api
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.bundle.serial import ConstantTable, graph_text
 from cimtool.deployment.gallery_changes import HeldItems
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.wear import ArrayCells, counts_after, matrix_cells, word_cells
@@ -68,12 +68,15 @@ class Encoded:
         return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
 
     def kept(self, way: str, items: Features, graph: Graph) -> tuple[str, dict[str, bytes]]:
-        """The program with the graph of these items, as the files of a bundle keep it."""
+        """The graph of these items, as the files of a bundle keep it: all else is the bundle's."""
         job = GalleryJob(self.bundle, items, self.digital)
         if way not in ("in-memory", "cam"):  # of a whole score it takes long, a CAM has none
             graph = job.fitted(job.maker(WAYS[way][1]), graph)
+        programmed, compiled = job.program_with(graph), self.digital.program
+        known = {id(graph), *map(id, compiled.graphs)}
+        assert known.issuperset(map(id, programmed.graphs))
         table = ConstantTable()
-        text = program_text(job.program_with(graph), table)
+        text = graph_text(graph, table, graph.name)
         return text, {name: value.tobytes() for name, value in table.arrays.items()}
 
 

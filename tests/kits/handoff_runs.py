@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, object]] = {
         "adc_bits": 6, "on_off_ratio": 30, "unused_rows": "driven", "input_encoding": "offset",
     },
 }  # fmt: skip
-"""Arrays of 12 rows and 8 weights of 8 bits; all but the last two groups of rows are full."""
+"""Arrays of 12 rows and 8 weights of 8 bits; the last group of rows of a layer is not full."""
 
 
 def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) -> Path:

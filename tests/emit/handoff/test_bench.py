@@ -23,8 +23,8 @@ from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_differs_in_icarus(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
-    done = run_goal(handoff_of(small_trunk, tmp_path, KINDS[kind]), "icarus")
+def test_no_value_differs_in_icarus(kind: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    done = run_goal(handoff_of(narrow_trunk, tmp_path, KINDS[kind]), "icarus")
     assert_no_value_differs(done, converters=kind != "digital")
 
 
@@ -52,10 +52,10 @@ def own_target(file: Path, base: str, table: str) -> Path:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", ["row groups", "differential", "polarity", "unit column"])
 def test_cells_lie_in_the_order_of_the_target(
-    kind: str, order: str, small_trunk: DemoFiles, tmp_path: Path
+    kind: str, order: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     target = own_target(tmp_path / "own.toml", "isaac-rram-128", f"[image]\n{ORDERS[order]}")
-    handoff = handoff_of(small_trunk, tmp_path, KINDS[kind] | {"target": str(target)})
+    handoff = handoff_of(narrow_trunk, tmp_path, KINDS[kind] | {"target": str(target)})
     assert_no_value_differs(run_goal(handoff, "icarus"))
 
 
@@ -63,12 +63,12 @@ def test_cells_lie_in_the_order_of_the_target(
 @pytest.mark.parametrize("pairs", PAIRS)
 @pytest.mark.parametrize("order", ["negative first", "all"])
 def test_pairs_lie_in_columns_or_rows(
-    order: str, pairs: str, conversion: str, small_trunk: DemoFiles, tmp_path: Path
+    order: str, pairs: str, conversion: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     table = f'[array]\npairs = "{pairs}"\n{PAIRS[pairs]}\n[image]\n{ORDERS[order]}'
     target = own_target(tmp_path / "own.toml", "prime-rram-256", table)
     choices = {"target": str(target), "array": "24x20", "adc_on": conversion, "rows_active": 5}
-    handoff = handoff_of(small_trunk, tmp_path, choices)
+    handoff = handoff_of(narrow_trunk, tmp_path, choices)
     assert f"HEIGHT = {1 if pairs == 'columns' else 2};" in parameters_of(handoff)
     assert_no_value_differs(run_goal(handoff, "icarus"))
 

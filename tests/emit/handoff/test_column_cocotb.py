@@ -13,8 +13,10 @@ from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.mark.parametrize("kind", ["leak", "levels", "differential"])
-def test_a_column_agrees_as_in_the_bench(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
-    folder = handoff_of(small_trunk, tmp_path, KINDS[kind])
+def test_a_column_agrees_as_in_the_bench(
+    kind: str, narrow_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    folder = handoff_of(narrow_trunk, tmp_path, KINDS[kind])
     done = run_cocotb(folder)
     bench = counts(run_goal(folder, "icarus").stdout)
     found = counts(done.stdout)
@@ -26,8 +28,8 @@ def test_a_column_agrees_as_in_the_bench(kind: str, small_trunk: DemoFiles, tmp_
 
 
 @pytest.fixture(scope="module")
-def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(small_trunk, tmp_path_factory.mktemp("cocotb"), {"array": "24x32"})
+def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("cocotb"), {"array": "24x32"})
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ def every_sum(layer: DrivenLayer, k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_code_that_a_column_reaches(
-    kind: str, small_trunk: DemoFiles, tmp_path: Path
+    kind: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     """And both sums next to each threshold, of a column whose offset the line says."""
     checked = 0
-    for layer in layers_of(small_trunk, tmp_path / "bundle", kind):
+    for layer in layers_of(narrow_trunk, tmp_path / "bundle", kind):
         op, crossbar = layer.op, layer.op.crossbar
         inputs = converter_inputs(layer)
         kept = len(op.stored.bounds) + crossbar.unit_column
@@ -95,8 +95,8 @@ def test_every_code_that_a_column_reaches(
     assert checked > 20
 
 
-def test_a_line_an_input(small_trunk: DemoFiles, tmp_path: Path) -> None:
-    (layer, *_) = layers_of(small_trunk, tmp_path / "bundle", "pairs")
+def test_a_line_an_input(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    (layer, *_) = layers_of(narrow_trunk, tmp_path / "bundle", "pairs")
     lines = [tuple(map(int, line.split())) for line in converter_text(layer).splitlines()]
     inputs = converter_inputs(layer)
     assert [line[3:] for line in lines] == [
@@ -107,10 +107,10 @@ def test_a_line_an_input(small_trunk: DemoFiles, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("simulator", ["iverilog", "verilator"])
 def test_faults_of_a_converter_are_found(
-    simulator: str, small_trunk: DemoFiles, tmp_path: Path
+    simulator: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     """With no array read, so that these numbers alone can show them."""
-    folder = handoff_of(small_trunk, tmp_path, {"array": "24x32"})
+    folder = handoff_of(narrow_trunk, tmp_path, {"array": "24x32"})
     steps = (folder / "steps.txt").read_text("utf-8").splitlines(keepends=True)
     (folder / "steps.txt").write_text(
         "".join(line for line in steps if not line.startswith("read ")), "utf-8"

@@ -29,10 +29,10 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_fault_that_is_said_to_show_is_found_at_its_tap(
-    case: str, small_trunk: DemoFiles, tmp_path: Path
+    case: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     choices, hidden = CASES[case]
-    handoff = handoff_of(small_trunk, tmp_path, choices)
+    handoff = handoff_of(narrow_trunk, tmp_path, choices)
     shown = shown_faults(handoff)
     assert len(shown) >= 8
     assert not hidden & {name for *_, name in shown}

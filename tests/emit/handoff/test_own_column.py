@@ -61,9 +61,9 @@ def first_that_differs(printed: str) -> str:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "leak"])
 def test_it_takes_every_kind_of_array_without_leak(
-    kind: str, small_trunk: DemoFiles, tmp_path: Path
+    kind: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    handoff = handoff_of(small_trunk, tmp_path, KINDS[kind])
+    handoff = handoff_of(narrow_trunk, tmp_path, KINDS[kind])
     done = run_goal(handoff, "icarus", f"COLUMN={COLUMN}")
     found = counts(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
@@ -86,17 +86,17 @@ def test_it_takes_every_kind_of_array_without_leak(
     ],
 )
 def test_what_it_cannot_take_ends_the_run(
-    choices: dict[str, object], refusal: str, small_trunk: DemoFiles, tmp_path: Path
+    choices: dict[str, object], refusal: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    done = run_goal(handoff_of(small_trunk, tmp_path, choices), "icarus", f"COLUMN={COLUMN}")
+    done = run_goal(handoff_of(narrow_trunk, tmp_path, choices), "icarus", f"COLUMN={COLUMN}")
     assert done.returncode != 0
     assert re.search(refusal, done.stdout + done.stderr)
     assert "PASS" not in done.stdout
 
 
 @pytest.fixture(scope="module")
-def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(small_trunk, tmp_path_factory.mktemp("own"), {"array": "24x32"})
+def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("own"), {"array": "24x32"})
 
 
 def test_verilator_agrees_without_a_warning(handoff: Path) -> None:

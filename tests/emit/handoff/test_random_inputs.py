@@ -20,8 +20,8 @@ TAPS = ["digits", "sums", "codes", "shift_add"]
 
 
 @pytest.mark.parametrize("kind", ["levels", "leak", "digital", "analog shift-and-add"])
-def test_no_value_differs(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
-    done = run_goal(handoff_of(small_trunk, tmp_path, KINDS[kind]), "random", "VECTORS=100")
+def test_no_value_differs(kind: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    done = run_goal(handoff_of(narrow_trunk, tmp_path, KINDS[kind]), "random", "VECTORS=100")
     found = counts(done.stdout)
     assert list(found) == TAPS
     assert all(compared > 1000 and differ == 0 for compared, differ in found.values())
@@ -36,8 +36,8 @@ def test_a_thousand_vectors_of_the_reference_bundle(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(small_trunk, tmp_path_factory.mktemp("random"), {"array": "24x32"})
+def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("random"), {"array": "24x32"})
 
 
 def test_faults_are_found(handoff: Path) -> None:
