@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-<<<<<<< HEAD
 from functools import partial
-=======
 from pathlib import Path
->>>>>>> suite
 
 import numba
 import numpy as np
