@@ -82,17 +82,21 @@ def alike_for_items(t: Translation) -> list[Array] | None:
     """
     if t.node.domain or not (t.node.kind in ELEMENTWISE or t.node.kind == "Cast"):
         return None
-    places, arrays = set(), list[Array]()
-    for index in range(len(t.node.inputs)):
-        value = t.value(index)
+    values = [t.value(index) for index in range(len(t.node.inputs))]
+    views = [value for value in values if isinstance(value, Rows)]
+    places = {
+        view.items_axis - len(view.axes) if view.axes[view.items_axis] == (ITEMS,) else 0
+        for view in views
+    }
+    if len(places) != 1 or 0 in places:
+        return None
+    arrays = list[Array]()
+    for value in values:
         numbers = t.builder.numbers(value) if isinstance(value, Rows) else value
-        if isinstance(value, Rows):
-            alone = value.axes[value.items_axis] == (ITEMS,)
-            places.add(value.items_axis - len(value.axes) if alone else 0)
         if not isinstance(numbers, np.ndarray):
             return None
-        arrays.append(numbers)
-    return arrays if len(places) == 1 and 0 not in places else None
+        arrays.append(numbers if isinstance(value, Rows) else t.of_items(numbers, views[0]))
+    return arrays
 
 
 def for_items(t: Translation, array: Array) -> Rows:

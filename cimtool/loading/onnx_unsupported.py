@@ -75,7 +75,7 @@ def _instead(operators: str) -> str:
 
 REASONS: dict[str, str] = {
     **{
-        "And Equal GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual Not OneHot Or Shrink "
+        "And Equal GreaterOrEqual Hardmax IsInf Less LessOrEqual Not OneHot Or Shrink "
         "ThresholdedRelu Xor": CHOSEN,
         "Compress NonZero Unique": COUNTED,
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike": (

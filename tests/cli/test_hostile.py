@@ -34,7 +34,7 @@ def nested(weight: torch.Tensor) -> torch.Tensor:
 TENSORS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "of no axis": (
         lambda w: torch.tensor(3.0),
-        "which Linear under text_proj is mu cannot be",
+        "text_proj.mu.weight has shape []; expected [any, any]",
     ),
     "nested": (nested, "is a nested tensor; expected plain real ones"),
     "quantized": (quantized, "is a tensor of torch.qint8; expected plain real numbers"),

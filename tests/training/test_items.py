@@ -140,7 +140,7 @@ def changed(**values: object) -> Callable[[Arrays], object]:
         (without("video_logvar"), "video_logvar is missing; it holds text_mu, text_logvar, vid"),
         (changed(video_mu=np.zeros((3, 6))), "video_mu has shape [3, 6] and video_logvar [4, 6]"),
         (changed(text_mu=np.zeros(4)), "text_mu has shape [4]; expected two dimensions, [rows, w"),
-        (changed(text_mu=[["a"]]), "text_mu is of <U1; expected an array of real numbers"),
+        (changed(text_mu=[["a"]]), "text_mu holds texts; expected their embeddings, rows"),
         (changed(text_mu=np.zeros((0, 6))), "text_mu has no rows"),
         (changed(text_mu=np.full((4, 6), np.nan)), "row 0 of text_mu holds nan; expected finite"),
         (changed(text_logvar=np.full((4, 6), 800)), "text_logvar holds 800, whose exp is beyond"),
