@@ -265,8 +265,11 @@ def _require_type(graph: Graph, node: Node, said: str) -> None:
 
 
 def _require_meeting(graphs: Sequence[Graph]) -> None:
-    """Raise ValueError unless score and shortlist take what the projectors return."""
+    """Raise ValueError unless score and shortlist take what the projectors return, mu at least."""
     text, video, *scores = graphs
+    for projector in (text, video):
+        if "mu" not in projector.outputs:
+            raise ValueError(f"{projector.name} returns {', '.join(projector.outputs)} and no mu")
     returned = score_inputs(text, video)
     for score in scores:
         for name, known in score.inputs.items():

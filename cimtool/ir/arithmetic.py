@@ -235,6 +235,8 @@ class Clip(Op, name="clip", levels=Level.TRAINED.to(Level.DIE)):
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
         lo, hi = (np.clip(bound, self.lo, self.hi) for bound in (x.lo, x.hi))
+        if x.is_integer and not all((np.abs(end) <= INT_LIMIT).all() for end in (lo, hi)):
+            raise RangeError
         return replace(x, lo=lo.astype(x.lo.dtype), hi=hi.astype(x.hi.dtype))
 
     def run(self, *inputs: Array) -> Array:

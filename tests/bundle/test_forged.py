@@ -132,6 +132,10 @@ PROGRAM_CHANGES: dict[str, Change] = {
     "another type": lambda p: node(p, "mu").update(type="int [n, 16] 9 bits 0..1 unit 1"),
     "an output of nothing": lambda p: p["text"]["outputs"].update(mu="nothing"),
     "an output that is another": lambda p: p["text"]["outputs"].update(mu="ed_self"),
+    "a projector without mu": lambda p: p["video"].update(outputs={"constant": "x"}),
+    "a limit beyond all integers": lambda p: next(
+        n for n in p["score"]["nodes"] if n["op"] == "clip"
+    )["fields"].update(hi={"number": -1e308}),
     "a narrower input": lambda p: p["text"]["inputs"]["x"].update(shape=["n", 3]),
     "a score of other features": lambda p: p["score"]["inputs"].update(
         {"text.mu": p["score"]["inputs"]["text.ed_self"]}
