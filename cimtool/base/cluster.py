@@ -46,8 +46,15 @@ Answers = SimpleQueue[tuple[str, Any]]
 def connected(address: str) -> Iterator[Client]:
     """A client of the Dask scheduler at `address`, which has a worker; its log says nothing.
 
-    Raises CimError without the extra `dask`, and where no scheduler or worker answers.
+    Raises CimError without the extra `dask`, for an address that is not of TCP, and where no
+    scheduler or worker answers.
     """
+    scheme, _, place = address.rpartition("://")
+    if scheme not in ("", "tcp") or not place:
+        raise ArgumentError(
+            "{dask} is {}; expected the address of a scheduler, such as tcp://host:8786",
+            f'"{address}"',
+        )
     with needing(Argument("dask")):
         from distributed import Client
     # Before there is a client: one that cannot connect tells of it for long, in many lines.

@@ -96,10 +96,11 @@ def check_output(file: Path, *suffixes: str) -> None:
 
 def check_not_input(output: Path, argument: str = "output", /, **inputs: object) -> None:
     """Raise ArgumentError where the file of an argument is one that `inputs` name, by any path."""
-    if not output.is_file():
-        return
+    # A folder on the way that is made later turns new/../x into x.
+    places = [place for place in (output, Path(os.path.normpath(output))) if place.is_file()]
     for name, given in inputs.items():
-        if any(os.path.isfile(text) and os.path.samefile(text, output) for text in _texts(given)):
+        files = [text for text in _texts(given) if os.path.isfile(text)]
+        if any(os.path.samefile(text, place) for text in files for place in places):
             raise ArgumentError(
                 "{} {}: is the file of {}, which would be lost; expected another one",
                 Argument(argument),

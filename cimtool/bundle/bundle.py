@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -229,7 +229,12 @@ class Bundle(Result):
         count = self.gallery.items
         if ITEMS not in self._ledger_arrays:
             return np.arange(count)
-        ids, following = self._ledger_arrays[ITEMS].astype(np.int64), self.ledger.next_item
+        held, following = self._ledger_arrays[ITEMS], self.ledger.next_item
+        if held.dtype.kind not in "iu":
+            raise CimError(
+                f"{self.folder / LEDGER_ARRAYS}: {ITEMS} is of {held.dtype}; expected whole numbers"
+            )
+        ids = held.astype(np.int64)
         different = len({one for one in ids.ravel().tolist() if 0 <= one < following})
         if ids.shape != (count,) or different != count:
             raise CimError(
@@ -429,7 +434,7 @@ def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise CimError where something stands that a bundle must not replace."""
+    """Raise CimError where something stands that a bundle must not replace: a user's file, say."""
     if folder.name in ("", ".."):
         raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
     for place in (folder, previous_of(folder)):
@@ -437,6 +442,36 @@ def check_place(folder: Path) -> None:
             raise CimError(
                 f"{place}: exists and is no bundle, so it is not replaced; expected a new place or "
                 "an earlier bundle"
+            )
+        for found in _unlisted(place, _listed(place)) if place.exists() else ():
+            raise CimError(
+                f"{found}: is no file of the bundle there, and would be lost with it; expected a "
+                "new place, or a bundle without files of others"
+            )
+
+
+def _listed(folder: Path) -> Collection[str]:
+    """The files that a folder's manifest names; none of one that says nothing."""
+    try:
+        return set(dict(read_table(folder / MANIFEST, "compile")["files"]))
+    except (CimError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
+    """Yield what a folder holds beside these files of a bundle, and what commands add to one."""
+    for found in sorted(folder.iterdir()):
+        if found.name not in (*listed, *BESIDE) and PARTIAL not in found.name:
+            yield found
+
+
+def check_inputs_apart(folder: Path, inputs: Iterable[str]) -> None:
+    """Raise CimError where a file that a bundle is made of lies where it goes, or would be lost."""
+    places = [place.resolve() for place in (folder, previous_of(folder))]
+    for text in inputs:
+        if Path(text).is_file() and Path(text).resolve().parent in places:
+            raise CimError(
+                f"{text}: is in {Path(text).parent}, which is replaced; expected an input elsewhere"
             )
 
 
@@ -577,12 +612,11 @@ def read_bundle(folder: Path) -> Bundle:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():
         _check_file(folder, name, digest)
-    for found in sorted(folder.iterdir()):
-        if found.name not in (*files, *BESIDE) and PARTIAL not in found.name:
-            raise CimError(
-                f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
-                "alone, so remove it"
-            )
+    for found in _unlisted(folder, files):
+        raise CimError(
+            f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
+            "alone, so remove it"
+        )
     bundle = Bundle(
         folder,
         manifest,

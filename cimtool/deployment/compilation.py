@@ -19,6 +19,7 @@ from cimtool.bundle.bundle import (
     QUERIES,
     TRAINING,
     Bundle,
+    check_inputs_apart,
     features_bytes,
     write_bundle,
 )
@@ -98,6 +99,7 @@ class Compilation(Result):
                 mapping,
             )
         folder = Path(output or self.folder)
+        check_inputs_apart(folder, (file for file, _ in self.inputs))
         say("emitting ONNX")
         calibrated = stage_of(self.stages, CalibratePass).program
         files = onnx_files(self.stages[-1].program, calibrated)

@@ -259,6 +259,36 @@ def test_what_is_no_bundle_is_never_replaced(
         assert (place / "thesis.tex").read_text() == "ten years"
 
 
+@pytest.mark.parametrize("name", ["copy", "copy.previous"])
+def test_a_bundle_with_files_of_others_is_not_replaced(
+    compilation: Compilation, tmp_path: Path, written: Path, name: str
+) -> None:
+    for place in ("copy", "copy.previous"):
+        shutil.copytree(written, tmp_path / place)
+    own = tmp_path / name / "cal.npz"
+    own.write_bytes(b"ten years")
+    with pytest.raises(
+        CimError, match=rf"{name}/cal.npz: is no file of the bundle there, and woul"
+    ):
+        compilation.write(tmp_path / "copy")
+    assert own.read_bytes() == b"ten years"
+    assert (tmp_path / "copy" / MANIFEST).is_file()
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.previous"])
+def test_what_a_bundle_is_made_of_is_not_replaced_by_it(
+    compilation: Compilation, tmp_path: Path, written: Path, name: str
+) -> None:
+    shutil.copytree(written, tmp_path / name)
+    taken = tmp_path / name / "text.onnx"
+    made = replace(compilation, inputs=((str(taken), ""),))
+    with pytest.raises(
+        CimError, match=rf"text.onnx: is in .*{name}, which is replaced; expected an"
+    ):
+        made.write(tmp_path / "copy")
+    assert taken.is_file()
+
+
 class Stopped(BaseException):
     """As Ctrl-C."""
 

@@ -106,6 +106,11 @@ def test_failed_points_end_with_status_1_after_the_table(sweeping: Run) -> None:
         ({"jobs": 2, "dask": "tcp://x:1"}, "--jobs and --dask are both given"),
         ({"format": "xls"}, '"xls" is not one of csv, parquet'),
         ({"dask": "nonsense"}, "--dask nonsense: no scheduler answered"),
+        (
+            {"dask": "ws://127.0.0.1:8786"},
+            '--dask is "ws://127.0.0.1:8786"; expected the address of a',
+        ),
+        ({"dask": ""}, '--dask is ""; expected the address of a scheduler'),
         ({"projectors": "no.pth"}, "no.pth"),
         ({"data": "no.npz"}, "no.npz"),
         ({"settings": "no.toml"}, "no.toml: there is no such file"),
