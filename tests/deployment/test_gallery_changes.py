@@ -259,7 +259,7 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
         (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
         (LEDGER_ARRAYS, save({"items": ids[:3]}), r"items has shape \[3\] and 3 different ids "
          "below 12; expected 11"),
-        (LEDGER_ARRAYS, save({"items": np.full(11, np.nan, np.float32)}), "items is of float32; ex"),
+        (LEDGER_ARRAYS, save({"items": np.full(11, np.nan, np.float32)}), "items is of float32"),
         (LEDGER_ARRAYS, save({"items": ids + 5}), "and 6 different ids below 12; expected 11"),
         (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts[0]}),
          r"ledger\.safetensors: shortlist\.mu\.mu has writes of arrays \["),
