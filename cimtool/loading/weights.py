@@ -27,6 +27,15 @@ _MODALITY = {
     "text": re.compile(rf"(text|txt){_SUFFIX}"),
     "video": re.compile(rf"(video|image|img){_SUFFIX}"),
 }
+PROJECTION, MATRIX = "projection", "matrix"
+"""The name of a layer that is a modality's only one, and of its weight where that is [in, out]."""
+
+PROJECTIONS = {
+    "text": ("text_projection", "text.text_projection"),
+    "video": ("visual.proj", "visual_projection"),
+}
+"""The keys of the matrices behind CLIP's encoders."""
+
 TRAINED = {"weight", "bias", "running_mean", "running_var"}
 """Parameters that are real numbers: integers in their place are codes of a quantized model."""
 
@@ -179,6 +188,8 @@ def _keys_of(
     checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
 ) -> dict[str, str]:
     """The full key of each of a modality's parameters by its key inside the modality."""
+    if found := _projection(arrays, PROJECTIONS[modality], named.prefix):
+        return found
     prefixes: dict[str, dict[str, str]] = {}
     for key in arrays:
         parts = key.split(".")
@@ -208,13 +219,38 @@ def _keys_of(
     )
 
 
+def _projection(
+    arrays: Mapping[str, Array], known: Sequence[str], prefix: str | None
+) -> dict[str, str]:
+    """The full keys of a modality's only layer: at one of the `known` places, or at the prefix."""
+    places = known if prefix is None else (prefix.strip("."),)
+    for place in places:
+        names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
+        keys = {_unwrapped(key): key for key in arrays}
+        own = [name for name in keys if name == place or name.startswith(f"{place}.")]
+        if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
+            return {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
+    return {}
+
+
+def _unwrapped(key: str) -> str:
+    """A key without the wrappers before it."""
+    parts = key.split(".")
+    return ".".join(parts[_wrappers(parts) :])
+
+
+def _wrappers(parts: Sequence[str]) -> int:
+    return next((i for i, part in enumerate(parts) if part not in WRAPPERS), len(parts))
+
+
 def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
     """Number of a key's parts before the layer; None where it is not this modality's."""
     if prefix is not None:
         wanted = prefix.strip(".").split(".")
-        start = len(wanted) if parts[: len(wanted)] == wanted else len(parts)
+        ends = [start + len(wanted) for start in (0, _wrappers(parts))]
+        start = next((end for end in ends if parts[end - len(wanted) : end] == wanted), len(parts))
     else:
-        start = next((i for i, part in enumerate(parts) if part not in WRAPPERS), len(parts)) + 1
+        start = _wrappers(parts) + 1
         if start > len(parts) or not _MODALITY[modality].fullmatch(parts[start - 1]):
             return None
     while start < len(parts) and parts[start] in WRAPPERS:

@@ -1,0 +1,68 @@
+"""Layout `projection`: one matrix or Linear a modality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cimtool.base.errors import CimError
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.layer_map import NO_MAP, read_layer_map
+from cimtool.loading.model import read_towers
+from cimtool.simulation.simulator import run_graph
+
+RNG = np.random.default_rng(0)
+TEXT, IMAGE = RNG.normal(size=(6, 4)), RNG.normal(size=(5, 4))
+ROWS = {6: RNG.normal(size=(3, 6)), 5: RNG.normal(size=(3, 5))}
+NORM = {"visual.ln_post.weight": torch.ones(5)}
+
+
+def tensor(values: np.ndarray) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+OPEN_CLIP = {"text_projection": tensor(TEXT), "visual.proj": tensor(IMAGE), **NORM}
+LINEAR = {
+    "text_projection.weight": tensor(TEXT.T), "visual_projection.weight": tensor(IMAGE.T), **NORM
+}  # fmt: skip
+
+
+def outputs(content: Mapping[str, object], folder: Path, layer_map: str = "") -> list[np.ndarray]:
+    torch.save(content, folder / "clip.pth")
+    (folder / "map.toml").write_text(layer_map)
+    named = read_layer_map(folder / "map.toml") if layer_map else NO_MAP
+    layout, towers = read_towers(read_checkpoint(folder / "clip.pth"), named)
+    assert layout.name == "projection"
+    return [run_graph(one, {"x": ROWS[one.extent("x")]})["mu"] for one in towers]
+
+
+@pytest.mark.parametrize("content", [OPEN_CLIP, LINEAR, {"state_dict": OPEN_CLIP}])
+def test_projections_of_clip_are_known_by_their_names(
+    content: Mapping[str, object], tmp_path: Path
+) -> None:
+    text, image = outputs(content, tmp_path)
+    np.testing.assert_allclose(text, ROWS[6] @ TEXT, rtol=1e-12)
+    np.testing.assert_allclose(image, ROWS[5] @ IMAGE, rtol=1e-12)
+
+
+def test_a_prefix_names_a_linear_or_a_matrix_behind_a_wrapper(tmp_path: Path) -> None:
+    content = {
+        "model": {
+            "txt": {"out": {"weight": tensor(TEXT.T), "bias": tensor(np.arange(4.0))}},
+            "img": {"out": tensor(IMAGE)},
+            "other.weight": tensor(TEXT),
+        }
+    }
+    own = '[text]\nprefix = "txt.out"\noutput_activation = "tanh"\n[video]\nprefix = "img.out"\n'
+    text, image = outputs(content, tmp_path, own)
+    np.testing.assert_allclose(text, np.tanh(ROWS[6] @ TEXT + np.arange(4.0)), rtol=1e-12)
+    np.testing.assert_allclose(image, ROWS[5] @ IMAGE, rtol=1e-12)
+
+
+def test_a_projection_has_two_axes(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match=r"visual\.proj has shape \[4\]; expected \[any, any\]"):
+        outputs({**OPEN_CLIP, "visual.proj": torch.ones(4)}, tmp_path)
