@@ -316,7 +316,8 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
         layout = recognise(text, video)
         towers = {"text": layout.tower(text), "video": layout.tower(video)}
     except CimError as error:
-        reason = str(error).removeprefix(f"{checkpoint.file}: ")
+        said = error.sentence(lambda name: "a layer map" if name == "layer_map" else name)
+        reason = said.removeprefix(f"{checkpoint.file}: ")
         return facts | {"layout": None, "reason": reason, "arrays": _shapes(checkpoint.content)}
     facts |= {"layout": layout.name, "expects_unit_rows": layout.unit_rows}
     for weights, (modality, tower) in zip((text, video), towers.items(), strict=True):

@@ -198,6 +198,8 @@ def _integers(value: Any, key: str, texts: int) -> IntArray:
         raise CimError(f"{key} is of {array.dtype}; expected integers")
     if array.shape != (texts,):
         raise CimError(f"{key} has shape {list(array.shape)}; expected [{texts}], one per text")
+    if (beyond := array > np.iinfo(np.int64).max).any():
+        raise CimError(f"{key} holds {array[beyond][0]}; expected integers below 2^63")
     return array.astype(np.int64)
 
 

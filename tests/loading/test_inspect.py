@@ -49,7 +49,7 @@ def test_an_unknown_layout_says_why_and_what_is_there(tmp_path: Path) -> None:
     facts = facts_of(tmp_path / "a.pth")
     assert facts["layout"] is None
     assert "polynomial_of" not in facts
-    assert "layer_map" in facts["reason"]
+    assert "name them with a layer map" in facts["reason"]
     assert facts["arrays"] == {"encoder": {"w": "float32 [2, 3]"}}
 
 
