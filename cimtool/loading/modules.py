@@ -29,6 +29,8 @@ PROBE_ROWS = 4
 MOST_COMPARED = 256
 """Rows of the data on which a module is compared with what was read."""
 
+BLOCK_ROWS = 32
+
 HALF_PRECISIONS = ("float16", "bfloat16")
 
 PROBE_TOLERANCE = 1e-3
@@ -161,7 +163,7 @@ def _compare(
     compared = [
         (
             what,
-            wanted := run_graph(tower, {"x": rows.astype(np.float64)}),
+            wanted := _computed(tower, rows),
             _forward(module, rows, "s" in wanted, where),
         )
         for rows, what in probes
@@ -188,11 +190,20 @@ def _compare(
     return notes
 
 
+def _computed(tower: Graph, rows: Array) -> dict[str, Array]:
+    """The outputs of a tower for rows [n, in], in blocks: tokens of all may be many numbers."""
+    parts = [
+        run_graph(tower, {"x": rows[start : start + BLOCK_ROWS].astype(np.float64)})
+        for start in range(0, len(rows), BLOCK_ROWS)
+    ]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
 def _share(data: Array, unit: bool) -> Array:
     """Rows of the data to compare, spread over all; none of zeros, which some norms do not take."""
-    filled = np.flatnonzero(np.any(data != 0, axis=1))
-    places = np.linspace(0, len(filled) - 1, min(MOST_COMPARED, len(filled))).astype(np.int64)
-    rows = np.asarray(data[filled[places]], np.float32)
+    places = np.linspace(0, len(data) - 1, min(MOST_COMPARED, len(data))).astype(np.int64)
+    rows = np.asarray(data[places], np.float32)
+    rows = rows[rows.any(axis=1)]
     return unit_rows(rows) if unit and len(rows) else rows
 
 

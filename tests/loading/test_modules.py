@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
@@ -234,6 +235,29 @@ def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
         CimError, match=r"256 rows of the data .* a choice in Python .*test_modules"
     ):
         source.for_rows({"text": 100 * rows, "video": rows}).load()
+
+
+class Unfollowed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if _get_current_dispatch_mode() is not None:
+            raise RuntimeError("takes no dispatch mode")
+        return x * 2
+
+
+def test_a_module_that_cannot_be_followed_is_still_compared() -> None:
+    model = ModelSource((Unfollowed(), body()), head="cosine", widths=(5, 6)).load()
+    assert model.warnings == (
+        "model: the text module: no choices in Python were looked for (takes no dispatch mode)",
+    )
+
+
+def test_rows_of_zeros_are_not_compared() -> None:
+    """Some norms make no number of them."""
+    unit = Held(body(), lambda h: h / h.norm(dim=1, keepdim=True))
+    unit.body[0].bias, unit.body[1].bias = None, None
+    rows = np.zeros((9, 6), np.float32)
+    rows[3] = np.arange(6)
+    ModelSource((unit, unit), head="cosine").for_rows({"text": rows, "video": rows}).load()
 
 
 class Buffers(nn.Module):
