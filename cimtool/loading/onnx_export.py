@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import ctypes
 import importlib.util
 import io
@@ -12,11 +11,12 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
+from cimtool.loading.module_calls import evaluating, in_single
 from cimtool.loading.onnx_graph import OUTPUTS, OnnxGraph, graph_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ TRACED_ROWS = 31
 `len(x)` and `int(x.shape[0])` are plain numbers to both exporters.
 """
 
+SENTENCES = "sentence_embedding"
+"""The key under which modules of sentence-transformers find rows, and leave them."""
+
 MOST_TOKENS = 256
 """Tokens up to which a row is taken for several of an extent of the weights."""
 
@@ -40,20 +43,30 @@ MOST_TOKENS = 256
 def export_module(module: nn.Module, where: str, width: int | None = None) -> OnnxGraph:
     """The graph of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module is copied, to float32 on the CPU and in evaluation mode. `width` is `in`, None where
-    no data say it: then it is looked for. Raises CimError, which says `where` it stands, for a
-    module that takes no such rows, returns something else, or has operators that torch cannot
-    export.
+    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile.
+    `width` is `in`, None where no data say it: then it is looked for. Raises CimError, which says
+    `where` it stands, for a module that takes no such rows, returns something else, or has
+    operators that torch cannot export.
     """
-    own = copy.deepcopy(module).float().cpu().eval()
+    own = in_single(module, where)
+    with evaluating(own):
+        return _graph_of(own, where, width)
+
+
+def _graph_of(own: nn.Module, where: str, width: int | None) -> OnnxGraph:
     if width is None:
         width = _width(own, where)
     elif failure := _failure(own, width):
         raise CimError(
             f"{where} does not run on rows of {width} numbers, which the data have ({failure}); "
-            "expected rows as wide as it takes"
+            f"expected {_expected(own, width)}"
         )
     names = _output_names(own, width, where)
+    if failure := _failure(own, width, TRACED_ROWS):
+        raise CimError(
+            f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
+            "any number of them (dynamic_shapes of torch.export.export)"
+        )
     try:
         with _quiet():
             model = _exported(_ordered(own, names), width, names, dynamo=False)
@@ -62,9 +75,31 @@ def export_module(module: nn.Module, where: str, width: int | None = None) -> On
     return replace(graph_of(model, where), rows=TRACED_ROWS)
 
 
+def _expected(module: nn.Module, width: int) -> str:
+    """The form that is expected of a module which does not run on rows [n, width]."""
+    import torch
+
+    try:
+        with torch.no_grad(), _quiet():
+            module({SENTENCES: torch.ones(TRIED_ROWS, width)})
+    except Exception:
+        return "rows as wide as it takes"
+    return (
+        "one that takes them as a tensor, without the dictionary of features "
+        f'({{"{SENTENCES}": rows}}) that this one takes'
+    )
+
+
 def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
-    """The module with its outputs in order, also those that it returns in a dictionary."""
+    """The module with its outputs in order, also those that it returns in a dictionary.
+
+    TorchScript is exported as it is: a trace through another module does not take it.
+    """
+    import torch
     from torch import nn
+
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
 
     class Ordered(nn.Module):
         def __init__(self) -> None:
@@ -75,7 +110,9 @@ def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
             value = self.module(x)
             return tuple(value[name] for name in names) if isinstance(value, Mapping) else value
 
-    return Ordered().eval()
+    ordered = Ordered()
+    ordered.training = False
+    return ordered
 
 
 def _width(module: nn.Module, where: str) -> int:
@@ -107,8 +144,8 @@ def _width(module: nn.Module, where: str) -> int:
     return width
 
 
-def _failure(module: nn.Module, width: int) -> str:
-    """The reason why a module does not take rows [n, width]; nothing where it does.
+def _failure(module: nn.Module, width: int, count: int = TRIED_ROWS) -> str:
+    """The reason why a module does not take rows [count, width]; nothing where it does.
 
     One that shapes all numbers of a batch anew may run on others too; its outputs are then of
     another number of rows.
@@ -117,12 +154,12 @@ def _failure(module: nn.Module, width: int) -> str:
 
     try:
         with torch.no_grad(), _quiet():
-            rows = _first_output(module(torch.ones(TRIED_ROWS, width)))
+            rows = _first_output(module(torch.ones(count, width)))
     except Exception as error:
-        return _first_line(error)
-    if rows is None or rows.shape[:1] == (TRIED_ROWS,):
+        return first_line(error)
+    if rows is None or rows.shape[:1] == (count,):
         return ""
-    return f"of {TRIED_ROWS} rows it makes a tensor {list(rows.shape)}"
+    return f"of {count} rows it makes a tensor {list(rows.shape)}"
 
 
 def _first_output(value: Any) -> torch.Tensor | None:
@@ -131,6 +168,8 @@ def _first_output(value: Any) -> torch.Tensor | None:
 
     values = value.values() if isinstance(value, Mapping) else value
     found = [values] if isinstance(values, torch.Tensor) else values
+    if not isinstance(found, Iterable):
+        return None  # _output_names says what it is
     return next((one for one in found if isinstance(one, torch.Tensor)), None)
 
 
@@ -177,7 +216,7 @@ def _by_newer_exporter(
     """The model by torch's newer exporter, which knows more operators and needs onnxscript."""
     if importlib.util.find_spec("onnxscript") is None:
         raise CimError(
-            f"{where} cannot be exported to ONNX ({_first_line(first)}); expected operators that "
+            f"{where} cannot be exported to ONNX ({first_line(first)}); expected operators that "
             "torch.onnx.export has, or the package onnxscript, with which it has more"
         ) from None
     try:
@@ -185,12 +224,12 @@ def _by_newer_exporter(
             return _exported(_ordered(module, names), width, names, dynamo=True)
     except Exception as error:
         raise CimError(
-            f"{where} cannot be exported to ONNX ({_first_line(first)}; {_first_line(error)}); "
+            f"{where} cannot be exported to ONNX ({first_line(first)}; {first_line(error)}); "
             "expected operators that torch.onnx.export has"
         ) from None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """The first line of an exception, without the colours of terminals."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Axis, Sum, plus
+from cimtool.ir.arithmetic import Add, Axis, Sum, plus
 from cimtool.ir.largest import largest
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
@@ -37,12 +37,16 @@ NormRule = Callable[[Translation], Translated]
 
 def layer_normalization(t: Translation) -> Translated:
     """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
-    x = t.flat_rows().name
+    view = t.view()
+    first = t.place(int(t.node.attributes.get("axis", -1)), view)
+    if view.items_axis >= first:
+        t.fail(f"axis is {first} of {view.text}; expected the last one, or one behind the items")
+    x = t.in_rows(view, len(view.axes) - first).name
     width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
-    t.require_last_axis()
-    gamma = t.channels(t.weights(1), width)
-    beta = t.weights(2) if t.input(2) else np.zeros(1)
-    return t.add(LayerNorm(gamma, t.channels(beta, width), eps), x)
+    given = t.weights(1), t.weights(2) if t.input(2) else np.zeros(1)
+    whole = (a.reshape(-1) if a.shape == view.extents[first:] else a for a in given)
+    gamma, beta = (t.channels(array, width) for array in whole)
+    return t.add(LayerNorm(gamma, beta, eps), x)
 
 
 def rms_normalization(t: Translation) -> Translated:
@@ -249,7 +253,10 @@ def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
     """Norms from a lower limit that only guards against zero."""
     guard = LARGEST_EPSILON ** (1 / norms.power / 2) if norms.power > 0 else 0.0
     if not (lo <= guard and hi == np.inf):
-        t.fail(f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only")
+        t.fail(
+            f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only, of at most "
+            f"{LARGEST_EPSILON:g}"
+        )
     return norms
 
 
@@ -275,6 +282,8 @@ def scaled(norms: Norms, factor: float) -> Norms:
 
 def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     """A value over its own norms, given as they are or as reciprocals."""
+    if isinstance(value, Rows) and (found := _multiple(t, value, norms)) is not None:
+        return found
     centred = isinstance(value, CentredRows)
     of = value.of if isinstance(value, CentredRows) else None
     if isinstance(value, Rows):
@@ -294,6 +303,22 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     if norms.factor == 1.0:
         return t.add(L2Normalize(), x)
     return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
+
+
+def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
+    """Constants times a value, over the value's own norms; None of other values."""
+    node = t.builder.by_name.get(value.name)
+    if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
+        return None
+    bases = [norms.of]
+    if norms.centred:
+        known = (one for one in t.values.values() if isinstance(one, CentredRows))
+        bases = [one.centred for one in known if one.of == norms.of]
+    base = next((one for one in bases if one == replace(value, name=one.name)), None)
+    if base is None or node.inputs != (base.name,):
+        return None
+    unit = divided(t, CentredRows(norms.of, base) if norms.centred else norms.of, norms)
+    return t.add(node.op, unit.name)
 
 
 NORM_RULES: dict[str, NormRule] = {

@@ -41,6 +41,7 @@ from cimtool.loading.onnx_spreads import (
     require_uncounted,
 )
 from cimtool.loading.onnx_translation import (
+    KINDS,
     CentredRows,
     Codes,
     Masked,
@@ -49,6 +50,7 @@ from cimtool.loading.onnx_translation import (
     Squares,
     Translated,
     Translation,
+    as_rows,
 )
 from cimtool.loading.onnx_unsupported import unsupported
 from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
@@ -122,6 +124,9 @@ def _past_a_mask(t: Translation, rule: TranslationRule) -> Translated | tuple[Tr
 
 def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: FixedBuilder) -> str:
     """The program's name of an output of the file."""
+    value = as_rows(value)
+    if value is not None and type(value) in KINDS:
+        raise CimError(f"{graph.file}: {name} is {KINDS[type(value)]}; expected rows of numbers")
     if not isinstance(value, Rows) or value.name in builder.fixed:
         raise CimError(f"{graph.file}: {name} does not depend on the input; expected rows")
     if len(value.axes) != 2 or value.axes[0] != (ITEMS,):
@@ -216,8 +221,9 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
     signs = (1.0, sign)
     a, b = t.value(0), t.value(1)
-    if isinstance(b, RowMeans) and isinstance(a, Rows) and sign < 0 and t.in_rows(a) == b.of:
-        return CentredRows(b.of)
+    if isinstance(b, RowMeans) and isinstance(a, Rows) and sign < 0 and _are_of(t, b, a):
+        centred = t.add(plus(*signs), *t.aligned("adds"), name=t.called("centred"))
+        return CentredRows(b.of, centred)
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
@@ -227,13 +233,22 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     return t.affine(t.view(index), scalar(signs[index]), constant)
 
 
+def _are_of(t: Translation, means: RowMeans, view: Rows) -> bool:
+    """True where means are of the rows of a view, and stand beside each, in one column or all."""
+    at, (*before, last) = means.means, means.means.axes
+    beside = at.extents[:-1] == view.extents[:-1] and not any(
+        a.stride for a in last if a is not ITEMS
+    )
+    return beside and len(before) == len(view.axes) - 1 and t.in_rows(view) == means.of
+
+
 def multiply(t: Translation) -> Translated:
     """A value times a constant, the product of two values, as gates have it, or a norm's."""
+    a, b = t.value(0), t.value(1)
+    if isinstance(a, CentredRows) and isinstance(b, CentredRows) and a.of == b.of:
+        return Squares(a.of)
     if t.is_rows(0) and t.is_rows(1):
         return t.add(Gate(), *t.aligned("multiplies"))
-    a, b = t.value(0), t.value(1)
-    if isinstance(a, CentredRows) and a == b:
-        return Squares(a.of)
     for value, other in ((a, b), (b, a)):
         if isinstance(other, Norms) and isinstance(value, Rows | CentredRows):
             if other.power != -0.5:

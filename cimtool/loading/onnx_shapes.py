@@ -31,7 +31,7 @@ def flatten(t: Translation) -> Translated:
 def reshape(t: Translation) -> Translated:
     """The same numbers in other axes."""
     value = t.value(0)
-    if isinstance(value, Norms | RowMeans):
+    if isinstance(value, Norms):
         return value
     view = t.view()
     own, shape = view.sizes(t.graph.items), [int(size) for size in t.weights(1).reshape(-1)]
@@ -43,7 +43,7 @@ def reshape(t: Translation) -> Translated:
         if t.graph.rows is None and shape and shape[0] > 0 and shape[0] % t.graph.items:
             t.fail(f"to {said} fixes the items of {view.text}; expected axes of these{OPEN_ITEMS}")
         t.fail(f"to {said} changes the rows; expected [-1, {view.size}] or axes of these")
-    return found
+    return replace(value, means=found) if isinstance(value, RowMeans) else found
 
 
 def unsqueeze(t: Translation) -> Translated:

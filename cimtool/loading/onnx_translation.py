@@ -56,9 +56,10 @@ class RowMeans:
 
 @dataclass(frozen=True)
 class CentredRows:
-    """The rows of a value less their means."""
+    """The rows of a value less their means, and a value of their own."""
 
     of: Rows
+    centred: Rows
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,6 @@ Translated = (
 """The form of an ONNX value in a program; an array is a constant."""
 
 KINDS = {
-    CentredRows: "rows less their means",
     Squares: "squares of rows less their means",
     Norms: "row norms",
     Compared: "a comparison",
@@ -162,6 +162,16 @@ KINDS = {
     Masked: "numbers with a mask of attention",
 }
 """Words for a value that is neither rows nor a constant."""
+
+
+def as_rows(value: Translated | None) -> Translated | None:
+    """The value itself of means of rows, and of rows less these; others as they are."""
+    match value:
+        case RowMeans():
+            return value.means
+        case CentredRows():
+            return value.centred
+    return value
 
 
 @dataclass(frozen=True)
@@ -201,13 +211,11 @@ class Translation:
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""
-        return isinstance(self.value(index), Rows | RowMeans)
+        return isinstance(self.value(index), Rows | RowMeans | CentredRows)
 
     def view(self, index: int = 0) -> Rows:
         """An input that depends on the graph's input."""
-        value = self.value(index)
-        if isinstance(value, RowMeans):
-            return value.means
+        value = as_rows(self.value(index))
         if not isinstance(value, Rows):
             kind = KINDS.get(type(value), "a constant")
             self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")

@@ -22,6 +22,9 @@ OUTPUT_TOLERANCE = 1e-4
 """Allowed difference, as a share of the largest expected value: single precision is within it, and
 no other weight or activation is."""
 
+HALF_TOLERANCE = 2e-2
+"""A difference, as a share likewise, up to which a model of half precision may be the same."""
+
 OUTPUT_NAMES = ("mu", "logvar")
 
 
@@ -85,10 +88,20 @@ def _difference(key: str, own: FloatArray, expected: FloatArray) -> float:
     share = float(off.max() / (np.abs(expected).max() or 1.0))
     if share > OUTPUT_TOLERANCE:
         row, column = np.unravel_index(int(off.argmax()), off.shape)
+        causes = "other weights, another activation, or rows of another form?"
+        if share <= HALF_TOLERANCE and _is_half(expected):
+            causes = "its numbers are those of half precision; expected the outputs of float32"
         raise CimError(
             f"{key} holds {expected[row, column]:.6g} in row {row}, dimension {column}, and the "
             f"model that was read gives {own[row, column]:.6g}; expected differences of at most "
-            f"{OUTPUT_TOLERANCE:g} of the largest value (other weights, another activation, or "
-            "rows of another form?)"
+            f"{OUTPUT_TOLERANCE:g} of the largest value ({causes})"
         )
     return share
+
+
+def _is_half(numbers: FloatArray) -> bool:
+    """True where all numbers are those of float16, or of bfloat16: float32 of its first bits."""
+    single = numbers.astype(np.float32)
+    with np.errstate(over="ignore"):
+        is_float16 = np.array_equal(single.astype(np.float16), numbers)
+    return is_float16 or not (single.view(np.uint32) & 0xFFFF).any()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
@@ -45,9 +46,9 @@ class ModelSource:
 
     `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
     `head` a score function, in place of what the files hold; the file `layer_map` names the layers
-    of a checkpoint. `widths` are those of a row of text and of video, for modules that take several
-    (`for_rows`). Paths may be texts. Raises CimError for what makes no model, whatever the files
-    hold.
+    of a checkpoint. Of data (`for_rows`) modules have the `widths` of a row of text and of video,
+    for those that take several, and `rows`, on which they are compared with what was read. Paths
+    may be texts. Raises CimError for what makes no model, whatever the files hold.
     """
 
     projectors: Projectors
@@ -58,6 +59,7 @@ class ModelSource:
     layer_map: Path | str | None = None
     head: str | None = None
     widths: tuple[int | None, int | None] = (None, None)
+    rows: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projectors", _projectors(self.projectors))
@@ -104,11 +106,15 @@ class ModelSource:
         return " and ".join(map(str, self.files)) or "torch modules"
 
     def for_rows(self, data: EmbeddingsLike) -> Self:
-        """The source of a model for rows as wide as those of some data; files say their widths."""
+        """The source of a model for rows as wide as those of some data; files say their widths.
+
+        Modules are compared on these rows with what was read of them.
+        """
         if self.files:
             return self
         rows = embeddings_in(data)
-        return replace(self, widths=(rows.text.shape[1], rows.video.shape[1]))
+        widths = rows.text.shape[1], rows.video.shape[1]
+        return replace(self, widths=widths, rows=(rows.text, rows.video))
 
     def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit.
@@ -140,7 +146,9 @@ class ModelSource:
                 model = build_onnx_model(text, video, score)
             case (text, video):
                 modules: tuple[Any, Any] = text, video
-                return model_from_modules(*modules, score, layer_map, widths=self.widths)
+                return model_from_modules(
+                    *modules, score, layer_map, widths=self.widths, rows=self.rows
+                )
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import RowsError
+from cimtool.base.errors import RowsError, naming
 from cimtool.ir.arithmetic import Arrange, Axis, Clip, Mul, Sum, plus, scalar
 from cimtool.ir.backends import LOWER
 from cimtool.ir.largest import largest
@@ -36,7 +36,8 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
         x = builder.add(f"{name}.counted", Arrange(rows, counted_places(counted)), x)
     span = min(hi - lo, SOFTMAX_SPAN)
     power = fit_exp(-span, 0.0, EXP_TOLERANCE)
-    inverse = fit_inverse(1.0, most, ROOT_TOLERANCE)
+    with naming(f"{builder.name}.{name}"):
+        inverse = fit_inverse(1.0, most, ROOT_TOLERANCE)
     builder.note(
         f"{builder.name}.{name}: softmax of {numbers}: exp on [{-span:.4g}, 0] below the "
         f"largest as a polynomial of degree {len(power.coefficients) - 1}, worst error "

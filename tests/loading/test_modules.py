@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
@@ -130,7 +133,7 @@ def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
             r"model: the text module runs on no rows \[n, in\] of floats \(.+\); expected one that",
         ),
         (
-            Held(body(nn.SiLU()), torch.linalg.svdvals),
+            Held(body(nn.SiLU()), lambda h: torch.linalg.svdvals(h[:, None])),
             r"model: the text module cannot be exported to ONNX \(.+\); expected operators ",
         ),
     ],
@@ -208,3 +211,151 @@ def test_data_that_a_module_does_not_take_are_named() -> None:
         CimError, match=r"video module does not run on rows of 4 numbers, which the data have \("
     ):
         source.for_rows({"text": np.ones((2, 3)), "video": np.ones((2, 4))}).load()
+
+
+class Ranged(nn.Module):
+    """Rows of another range are brought to it: one way for all rows of a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == 6  # reads extents alone
+        return self.layer(torch.tanh(x / 9) if x.abs().max() > 20 else x)
+
+
+def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
+    source = ModelSource((Ranged(), body()), head="cosine")
+    rows = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
+    (note,) = source.for_rows({"text": rows, "video": rows}).load().warnings
+    assert "text module makes a choice in Python that depends on the input (test_modules" in note
+    assert note.endswith("which gives the same on 256 rows of the data")
+    with pytest.raises(
+        CimError, match=r"256 rows of the data .* a choice in Python .*test_modules"
+    ):
+        source.for_rows({"text": 100 * rows, "video": rows}).load()
+
+
+class Unfollowed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if _get_current_dispatch_mode() is not None:
+            raise RuntimeError("takes no dispatch mode")
+        return x * 2
+
+
+def test_a_module_that_cannot_be_followed_is_still_compared() -> None:
+    model = ModelSource((Unfollowed(), body()), head="cosine", widths=(5, 6)).load()
+    assert model.warnings == (
+        "model: the text module: no choices in Python were looked for (takes no dispatch mode)",
+    )
+
+
+def test_rows_of_zeros_are_not_compared() -> None:
+    """Some norms make no number of them."""
+    unit = Held(body(), lambda h: h / h.norm(dim=1, keepdim=True))
+    unit.body[0].bias, unit.body[1].bias = None, None
+    rows = np.zeros((9, 6), np.float32)
+    rows[3] = np.arange(6)
+    ModelSource((unit, unit), head="cosine").for_rows({"text": rows, "video": rows}).load()
+
+
+class Buffers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("axes", torch.linspace(-1, 1, 30).reshape(6, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.axes
+
+
+class Keeping(nn.Module):
+    """Keeps a value of the graph, a lock, and a state beside its tensors: it cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.lock = nn.Linear(6, 5), threading.Lock()
+
+    def get_extra_state(self) -> object:
+        return {"version": 1}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = self.layer(x)
+        return self.kept
+
+
+def pruned() -> nn.Module:
+    module = body(nn.SiLU())
+    prune.l1_unstructured(module[0], "weight", 0.5)
+    return module
+
+
+def weight_normed() -> nn.Module:
+    module = body(nn.SiLU())
+    nn.utils.weight_norm(module[0])
+    module(torch.ones(2, 6)).sum().backward()
+    return module
+
+
+def exported() -> nn.Module:
+    shapes = ({0: torch.export.Dim("n")},)
+    given = (torch.zeros(2, 6),)
+    return torch.export.export(body(nn.SiLU()), given, dynamic_shapes=shapes).module()
+
+
+def scripted() -> nn.Module:
+    return torch.jit.script(body(nn.SiLU()))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "make", [Buffers, Keeping, nn.Identity, pruned, weight_normed, exported, scripted]
+)
+def test_modules_that_are_no_plain_parameters(make: Callable[[], nn.Module]) -> None:
+    module, rows = make(), np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+    if make is exported and importlib.util.find_spec("onnxscript") is None:
+        pytest.skip("there is no onnxscript")
+    wanted = module(torch.from_numpy(rows)).detach()
+    before = {name: id(value) for name, value in vars(module).items()}
+    source = ModelSource((module, module), head="cosine")
+    tower = source.for_rows({"text": rows, "video": rows}).load().towers[0]
+    assert {name: id(value) for name, value in vars(module).items()} == before
+    found = run_graph(tower, {"x": rows.astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+class Features(nn.Module):
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["sentence_embedding"] * 2}
+
+
+def of_two_rows() -> nn.Module:
+    return torch.export.export(body(nn.SiLU()), (torch.zeros(2, 6),)).module()
+
+
+def drawn(h: Tensor) -> object:
+    return torch.distributions.Normal(h, 1.0, validate_args=False)
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (body(nn.SiLU()).bfloat16(), r"the largest value\): it computes in bfloat16; expected mod"),
+        (Held(body(), drawn), r"returns a Normal; expected mu alone, a tensor, \(mu, logvar\), or"),
+        (
+            nn.LazyLinear(5),
+            r"weight is of a lazy module that was not called yet; expected one call",
+        ),
+        (Features(), r"numbers, which .*; expected one that takes them as a tensor, without the d"),
+        (of_two_rows(), r"runs on 2 rows and not on 31 \(.*; expected any number of them \(dynam"),
+    ],
+)
+def test_what_a_module_lacks_is_said(module: nn.Module, sentence: str) -> None:
+    with pytest.raises(CimError, match=sentence):
+        ModelSource((module, module), head="cosine", widths=(6, 6)).load()
+
+
+def test_a_module_that_cannot_be_copied_to_float32_is_refused_in_a_sentence() -> None:
+    module = Keeping().double()
+    with pytest.raises(CimError, match=r"has float64 on cpu and cannot be copied \(cannot pickle"):
+        ModelSource((module, module), head="cosine", widths=(6, 6)).load()

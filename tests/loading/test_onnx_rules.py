@@ -57,6 +57,8 @@ def rng_weights() -> Weights:
     found |= {"by_heads": np.array([-1, 2, 1, 1]), "by_tokens": np.array([-1, HIDDEN, 2, 1])}
     found |= {"start_at": np.float32(0.5), "stop_at": np.float32(5), "step_by": np.float32(1)}
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
+    found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
+    found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     return found
 
@@ -151,7 +153,34 @@ CHAINS |= {
         node("Where", ["g", "h0", "d"], ["h"]),
     ],
 }  # fmt: skip
+CENTRED = [
+    linear(), node("ReduceMean", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["z"]),
+]  # fmt: skip
+
 CHAINS |= {
+    "rows less their means": [*CENTRED, node("Relu", ["z"], ["h"])],
+    "means over the rows that they meet": [
+        *CENTRED, node("Shape", ["h0"], ["s"]), node("Expand", ["m", "s"], ["e"]),
+        node("Mul", ["e", "h0"], ["h"]),
+    ],
+    "means of tokens under other tokens": [
+        *TOKENS, node("Slice", ["t", "zero", "two_places", "one_place_axis"], ["p"]),
+        node("ReduceMean", ["p"], ["m"], axes=[2], keepdims=0),
+        node("Reshape", ["m", "under"], ["r"]), node("Sub", ["p", "r"], ["z"]),
+        node("Reshape", ["z", "four"], ["f"]), node("MatMul", ["f", "four_five"], ["h"]),
+    ],
+    "a multiple over its norm": [
+        linear(), node("Mul", ["h0", "c"], ["g"]), node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+        node("Div", ["g", "l"], ["h"]),
+    ],
+    "a multiple of centred rows over their norm": [
+        *CENTRED, node("Mul", ["z", "c"], ["g"]), node("ReduceL2", ["z"], ["l"], axes=[-1]),
+        node("Div", ["g", "l"], ["h"]),
+    ],
+    "layer norm of two axes": [
+        *TOKENS, node("LayerNormalization", ["t", "positions", "positions"], ["n"], axis=1),
+        node("ReduceSum", ["n", "last"], ["h"], keepdims=0),
+    ],
     "layer norm by parts": [
         linear(), node("ReduceMean", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["z"]),
         node("Pow", ["z", "two"], ["q"]), node("ReduceMean", ["q"], ["v"], axes=[-1]),
@@ -582,7 +611,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Clip", ["l", "high"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only",
+        r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only, of at most",
     ),
     "integers": (
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
@@ -914,4 +943,26 @@ def test_an_output_depends_on_the_input(write_onnx: WriteOnnx) -> None:
     heads = [node("MatMul", ["h", "Wm"], ["mu"]), node("Identity", ["b"], ["logvar"])]
     file = write_onnx([*CHAINS["gemm"], *heads], rng_weights())
     with pytest.raises(CimError, match=r"text\.onnx: logvar does not depend on the input"):
+        program(file)
+
+
+def test_outputs_may_be_means_of_rows_and_rows_less_them(write_onnx: WriteOnnx) -> None:
+    heads = [
+        node("ReduceMean", ["t"], ["mu"], axes=[2], keepdims=0),
+        node("ReduceMean", ["h0"], ["m"], axes=[1]),
+        node("Sub", ["h0", "m"], ["logvar"]),
+    ]
+    file = write_onnx([*TOKENS, *heads], rng_weights())
+    x = np.random.default_rng(1).normal(size=(9, WIDTH)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    mu, logvar = session.run(["mu", "logvar"], {"x": x})
+    found = run_graph(program(file), {"x": x.astype(np.float64)})
+    np.testing.assert_allclose(found["mu"], mu, atol=1e-5)
+    np.testing.assert_allclose(np.log(found["s"]), logvar, atol=1e-5)
+
+
+def test_a_norm_is_no_output(write_onnx: WriteOnnx) -> None:
+    heads = [node("MatMul", ["h", "Wm"], ["mu"]), node("ReduceL2", ["h"], ["logvar"], axes=[1])]
+    file = write_onnx([*CHAINS["gemm"], *heads], rng_weights())
+    with pytest.raises(CimError, match=r"logvar is row norms; expected rows of numbers"):
         program(file)

@@ -67,6 +67,19 @@ def test_a_difference_is_found_before_anything_is_compiled(
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_outputs_of_half_precision_are_told_as_such(
+    trunks: TwoTower, polynomial: Polynomial, given: Arrays, dtype: torch.dtype
+) -> None:
+    score = ScoreOptions(polynomial=polynomial)
+    model = model_from_modules(trunks.text_proj, trunks.video_proj, score)
+    half = torch.from_numpy(given["text_mu"]).to(dtype).float().numpy()
+    with pytest.raises(CimError, match=r"those of half precision; expected the outputs of float32"):
+        check_outputs(model, {"text": given["text"], "text_mu": half})
+    with pytest.raises(CimError, match=r"other weights, another activation"):
+        check_outputs(model, {"text": given["text"], "text_mu": 1.5 * half})
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

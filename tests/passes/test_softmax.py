@@ -10,6 +10,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.ir.source import Softmax
+from cimtool.passes import approximate
 from cimtool.simulation.simulator import Simulator
 
 from .conftest import curved, passed
@@ -77,3 +78,11 @@ def test_a_mask_within_reach_of_the_numbers_is_refused(models: SimpleNamespace) 
         r"rows; expected -[\d.]+ or less, or -inf",
     ):
         passed(curved(Softmax(faint), 3.0), job, "lowered")
+
+
+def test_a_softmax_of_too_many_numbers_is_refused_by_its_layer(
+    models: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approximate, "MAX_NEWTON_STEPS", 2)
+    with pytest.raises(CimError, match=r"text\.curve: a sum of 12 powers is beyond 2 Newton steps"):
+        passed(curved(Softmax(), 1.0), models.job(*models.data), "lowered")

@@ -1,0 +1,116 @@
+"""Torch modules called as they are: in evaluation mode, and left as they were."""
+
+from __future__ import annotations
+
+import copy
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every part gets its own mode and attributes back.
+
+    A call may keep activations in attributes, and weight norms keep their weights there.
+    """
+    kept = [(part, part.training, dict(vars(part))) for part in module.modules()]
+    with suppress(NotImplementedError):  # an exported program has the mode that it was made in
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, mode, attributes in kept:
+            part.training = mode
+            for name in vars(part).keys() - attributes.keys():
+                del vars(part)[name]
+            vars(part).update(attributes)
+
+
+def floats(module: nn.Module) -> list[torch.Tensor]:
+    """The parameters and buffers of a module that hold real numbers."""
+    arrays = (*module.parameters(), *module.buffers())
+    return [array for array in arrays if array.is_floating_point()]
+
+
+def in_single(module: nn.Module, where: str) -> nn.Module:
+    """The module, or a copy in float32 on the CPU where it is not; CimError where none is made."""
+    import torch
+
+    other = [a for a in floats(module) if a.dtype != torch.float32 or a.device.type != "cpu"]
+    if not other:
+        return module
+    try:
+        return copy.deepcopy(module).float().cpu()
+    except Exception as error:
+        text = str(error).splitlines() or [type(error).__name__]
+        raise CimError(
+            f"{where} has {str(other[0].dtype).removeprefix('torch.')} on {other[0].device} and "
+            f"cannot be copied ({text[0].rstrip('.')}); expected module.float().cpu()"
+        ) from None
+
+
+def called(module: nn.Module, rows: Array) -> Any:
+    """The value of a module for rows [n, in], wherever its weights are."""
+    import torch
+
+    with evaluating(module), torch.no_grad():
+        return module(_given(module, rows))
+
+
+def _given(module: nn.Module, rows: Array) -> torch.Tensor:
+    import torch
+
+    given, first = torch.from_numpy(rows), next(iter(floats(module)), None)
+    return given if first is None else given.to(first.device, first.dtype)
+
+
+def choices(module: nn.Module, rows: Array) -> list[str]:
+    """The lines of Python that read numbers of a tensor which depends on rows [n, in].
+
+    As `if x.max() > 1:` does: an exporter follows one way of it. What reads extents is not meant.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    known, found = dict[int, torch.Tensor](), dict[str, None]()
+
+    class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            if any(id(leaf) in known for leaf in tree_leaves((args, kwargs))):
+                leaves = tree_leaves(made)
+                known.update({id(one): one for one in leaves if isinstance(one, torch.Tensor)})
+                if any(isinstance(one, bool | int | float) for one in leaves):
+                    found[_line_of_caller()] = None
+            return made
+
+    given = _given(module, rows)
+    known[id(given)] = given
+    with evaluating(module), torch.no_grad(), Followed():  # type: ignore[no-untyped-call]
+        module(given)
+    return list(found)
+
+
+def _line_of_caller() -> str:
+    """The file and line of the innermost frame of a module's call that is not torch's, if any."""
+    import torch
+
+    library = str(Path(torch.__file__).parent)
+    inner = reversed(traceback.extract_stack()[:-2])  # without this function and what called it
+    frames = list(takewhile(lambda frame: frame.filename != __file__, inner))
+    own = next((f for f in frames if not f.filename.startswith(library)), frames[0])
+    return f"{Path(own.filename).name}, line {own.lineno}"
