@@ -73,7 +73,7 @@ def require_one_directory(file: Path, stream: IO[bytes]) -> None:
     stream.seek(place)
     mark, _, _, _, _, length, start, comment = DIRECTORY_END.unpack(end[-DIRECTORY_END.size :])
     behind, end = size - DIRECTORY_END.size, end[: -DIRECTORY_END.size]
-    if mark == b"PK\5\6" and not comment and end[-END_64_PLACE.size :].startswith(b"PK\6\7"):
+    if mark == b"PK\5\6" and not comment and end[-END_64_PLACE.size :][:4] == b"PK\6\7":
         behind -= END_64_PLACE.size + DIRECTORY_END_64.size
         _, _, said, _ = END_64_PLACE.unpack(end[-END_64_PLACE.size :])
         mark, *_, length, start = DIRECTORY_END_64.unpack(end[: DIRECTORY_END_64.size])

@@ -144,9 +144,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
-        for _ in range(OLD_PICKLES):
-            if stream.peek(1):
-                require_plain_pickle(stream, path)
+        _check_pickles(path, stream)
         stream.seek(0)
         return
     with zipfile.ZipFile(stream) as archive:
@@ -175,6 +173,15 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
             "it is corrupt"
         )
     stream.seek(0)
+
+
+def _check_pickles(path: Path, stream: io.BufferedReader) -> None:
+    """Raise CimError for pickles that torch.save did not write before there were archives."""
+    found = [require_plain_pickle(stream, path) for _ in range(OLD_PICKLES) if stream.peek(1)]
+    if len(found) == OLD_PICKLES:
+        (used, _), (_, named) = found[-2:]
+        if not used <= named:  # torch leaves numbers of others as memory happened to hold them
+            raise CimError(f"{path}: holds no numbers of {len(used - named)} of its tensors")
 
 
 def _torch_complaint(error: Exception) -> str:
@@ -251,6 +258,7 @@ class _Plain:
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
         if isinstance(value, self.tensor):
+            value = self.tensor.detach(value)  # without attributes that hide a tensor's functions
             if value.is_nested:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             _require_numbers(value, self.file, key)

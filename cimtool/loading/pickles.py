@@ -71,7 +71,7 @@ PUT, GET = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 
 @dataclass(slots=True)
 class _Value:
-    """What is known of an object: its kind, its own value or name, and the objects it holds."""
+    """An object as far as it is known: its kind, its own value or name, what it holds."""
 
     kind: str
     own: object = None
@@ -103,15 +103,17 @@ def code_complaint(name: str) -> str:
     )
 
 
-def require_plain_pickle(stream: IO[bytes], file: Path) -> None:
+def require_plain_pickle(stream: IO[bytes], file: Path) -> tuple[set[str], set[object]]:
     """Raise CimError where the next pickle of a file calls what no tensor or plain value needs.
 
     Also where it nests tuples deeper than DEEPEST_TUPLE, whose hash takes all that they hold, or
-    is beyond MOST_WORK. ValueError or LookupError where it is none that torch reads.
+    is beyond MOST_WORK. ValueError or LookupError where it is none that torch reads. Returns the
+    names of the storages that its tensors use, and the texts in what it holds.
     """
     machine = _Machine(file)
     for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
         machine.step(code.name, argument)
+    return machine.storages, {one.own for one in machine.stack[-1].parts if one.kind == "text"}
 
 
 class _Machine:
@@ -210,7 +212,7 @@ class _Machine:
             self._count(key)
 
     def _called(self, function: _Value, operands: _Value) -> _Value:
-        """What a call makes; CimError for one that is not known, or not with such operands."""
+        """The value that a call makes; CimError for one not known, or not with such operands."""
         name, given = str(function.own)[:80], operands.parts
         self._count(operands)
         if function.kind != "global" or name not in {*REBUILDS, *CALLS, FROM_TYPE, PARAMETER}:

@@ -208,7 +208,7 @@ def nested_key(depth: int) -> bytes:
 def archived(pickled: bytes | None = None, name: str = "data.pkl") -> bytes:
     """An archive of torch.save with a pickle in place of its own, in a member of this name."""
     buffer, made = io.BytesIO(), io.BytesIO()
-    torch.save({"a": torch.zeros(1)}, buffer)
+    torch.save({"a": torch.ones(1)}, buffer)
     with zipfile.ZipFile(buffer) as plain, zipfile.ZipFile(made, "w") as archive:
         for member in plain.infolist():
             held, called = plain.read(member), member.filename
@@ -363,6 +363,26 @@ def test_names_of_storages_of_an_old_file_are_looked_at(tmp_path: Path) -> None:
     file.write_bytes(whole.removesuffix(names) + nested_key(40))
     with pytest.raises(CimError, match="nests tuples more than 8 deep"):
         read_checkpoint(file)
+
+
+def test_numbers_that_an_old_file_does_not_hold_are_not_made_up(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    torch.save({"a": torch.ones(1)}, file, _use_new_zipfile_serialization=False)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.rindex(pickle.PROTO + b"\2")] + pickle.dumps([], 2))
+    with pytest.raises(CimError, match="holds no numbers of 1 of its tensors"):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("name", ["numel", "detach", "to"])
+def test_attributes_do_not_take_the_place_of_functions(name: str, tmp_path: Path) -> None:
+    tensor = torch.ones(1)
+    tensor.note = 1  # type: ignore[attr-defined]
+    torch.save({"a": tensor}, tmp_path / "plain.pth")
+    with zipfile.ZipFile(tmp_path / "plain.pth") as plain:
+        pickled = plain.read("plain/data.pkl").replace(text("note"), text(name))
+    (tmp_path / "x.pth").write_bytes(archived(pickled))
+    np.testing.assert_array_equal(read_checkpoint(tmp_path / "x.pth").content["a"], [1])
 
 
 def test_plain_values_of_trainings_are_read(tmp_path: Path) -> None:
