@@ -219,11 +219,18 @@ STORED = {
 }
 """Types of numbers in a `.safetensors` file, by their names there."""
 
+MOST_AXES = 64
+"""Axes of an array of NumPy."""
+
 
 def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
     """A tensor's array; fewer bits than those of a float32 become one, exactly."""
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
+    if len(tensor["shape"]) > MOST_AXES:
+        raise CimError(
+            f"{path}: {key} has {len(tensor['shape'])} axes; expected at most {MOST_AXES}"
+        )
     array = np.ndarray(tensor["shape"], STORED[tensor["dtype"]], bytes(tensor["data"]))
     whole = array.dtype.kind in "biu"
     return array if whole or array.dtype == np.float64 else array.astype(np.float32, copy=False)

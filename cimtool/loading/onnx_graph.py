@@ -5,7 +5,6 @@ Nothing of the file is executed, and no other file is opened for it.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -144,11 +143,18 @@ def _load(path: Path) -> ModelProto:
     budget = Budget.of(path)  # numbers, as they are computed with, are no fewer bytes than the file
     attributes = (one for node in model.graph.node for one in node.attribute)
     for tensor in (*model.graph.initializer, *(one.t for one in attributes if one.HasField("t"))):
-        count = math.prod(max(extent, 0) for extent in tensor.dims)
-        budget.take(count, NUMBER, f"{path}: {tensor.name or 'a constant'}")
+        budget.take(_numbers(tensor), NUMBER, f"{path}: {tensor.name or 'a constant'}")
     if not model.graph.node:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: it has no nodes")
     return model
+
+
+def _numbers(tensor: TensorProto) -> int:
+    """Numbers that a tensor's shape says, no more than the bits that it takes in the file."""
+    count, most = 1, 8 * tensor.ByteSize()
+    for extent in tensor.dims:
+        count = min(count * max(extent, 0), most)
+    return count
 
 
 def _check(model: ModelProto) -> None:

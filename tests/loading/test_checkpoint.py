@@ -116,6 +116,14 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
             read_checkpoint(path)
 
 
+def test_more_axes_than_an_array_has_are_refused(tmp_path: Path) -> None:
+    header = b'{"a":{"dtype":"F32","shape":[' + b"0," * 99 + b'0],"data_offsets":[0,0]}}'
+    file = tmp_path / "m.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(CimError, match="a has 100 axes; expected at most 64"):
+        read_checkpoint(file)
+
+
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"no\.pth: there is no such file"):
         read_checkpoint(tmp_path / "no.pth")
