@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import reading, require_file
@@ -55,6 +55,39 @@ def require_small_header(file: Path) -> None:
         )
 
 
+DIRECTORY_END = struct.Struct("<4s4H2IH")
+DIRECTORY_END_64 = struct.Struct("<4sQ2H2I4Q")
+END_64_PLACE = struct.Struct("<4sIQI")
+"""Records at the end of a .zip: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT."""
+
+
+def require_one_directory(file: Path, stream: IO[bytes]) -> None:
+    """Raise CimError for a .zip whose directory does not lie where its end says, right before it.
+
+    Readers look for it from the end or from the beginning: one file is two archives to them.
+    """
+    place = stream.tell()
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - DIRECTORY_END.size - END_64_PLACE.size - DIRECTORY_END_64.size, 0))
+    end = stream.read()
+    stream.seek(place)
+    mark, _, _, _, _, length, start, comment = DIRECTORY_END.unpack(end[-DIRECTORY_END.size :])
+    behind, end = size - DIRECTORY_END.size, end[: -DIRECTORY_END.size]
+    if mark == b"PK\5\6" and not comment and end[-END_64_PLACE.size :][:4] == b"PK\6\7":
+        behind -= END_64_PLACE.size + DIRECTORY_END_64.size
+        _, _, said, _ = END_64_PLACE.unpack(end[-END_64_PLACE.size :])
+        mark, *_, length, start = DIRECTORY_END_64.unpack(end[: DIRECTORY_END_64.size])
+        if said != behind or mark != b"PK\6\6":
+            start = -1
+    elif mark != b"PK\5\6" or comment:
+        start = -1
+    if start < 0 or start + length != behind:
+        raise CimError(
+            f"{file}: its directory is not where its end says, or a comment follows; expected one "
+            "archive, with nothing before or behind it"
+        )
+
+
 @dataclass
 class Budget:
     """The bytes that reading a file may still take, of `limit` in all."""
@@ -83,6 +116,10 @@ class Budget:
                 self.limit,
             )
         self.left -= needed
+
+    def take_file(self, path: Path) -> None:
+        """Take a file's own bytes, before it is read whole."""
+        self.take(-(-path.stat().st_size // NUMBER), NUMBER, f"{path}: it")
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import re
 import struct
 import warnings
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.extras import needing
 from cimtool.base.files import reading, require_file
-from cimtool.base.untrusted import Budget, require_small_header
-from cimtool.loading.pickles import require_flat_tuples
+from cimtool.base.untrusted import NUMBER, Budget, require_one_directory, require_small_header
+from cimtool.loading.pickles import code_complaint, require_plain_pickle
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +42,7 @@ BROKEN = (
     TypeError,
     AttributeError,
     AssertionError,
+    MemoryError,
 )
 
 SAVE_OR_EXPORT = (
@@ -64,8 +66,8 @@ LARGEST_STRUCTURE = 1 << 24
 MOST_VALUES, DEEPEST = 200_000, 64
 """Values of a checkpoint, each place of a shared one counted, and containers in one another."""
 
-OLD_PICKLES = 4
-"""Pickles at the beginning of a file that is no archive: number, version, system, content."""
+OLD_PICKLES = 5
+"""Pickles of a file that is no archive: number, version, system, content, names of storages."""
 
 LONGEST_INTEGER = 1024
 """Bits of an integer in a checkpoint; a longer one can take a minute to write out."""
@@ -142,14 +144,11 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
-        for _ in range(OLD_PICKLES):
-            if stream.peek(1):
-                require_flat_tuples(stream, path)
+        _check_pickles(path, stream)
         stream.seek(0)
         return
     with zipfile.ZipFile(stream) as archive:
-        if archive.comment:
-            raise CimError(f"{path}: is an archive with a comment; expected what torch.save wrote")
+        require_one_directory(path, stream)
         members = archive.infolist()
         for name in (one.filename.rpartition("/")[2] for one in members):
             if name in NETWORK_MEMBERS:
@@ -160,13 +159,13 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
                     f"{path}: {one.filename} is compressed; expected members as torch.save stores "
                     "them"
                 )
-            if one.filename.endswith("/data.pkl"):
+            if one.orig_filename.lower().endswith("/data.pkl"):  # torch disregards case
                 if one.file_size > LARGEST_STRUCTURE:
                     raise CimError(
                         f"{path}: {one.filename} has {one.file_size:,} bytes; expected at most "
                         f"{LARGEST_STRUCTURE:,} beside the tensors"
                     )
-                require_flat_tuples(io.BytesIO(archive.read(one)), path)
+                require_plain_pickle(io.BytesIO(archive.read(one)), path)
     stored, size = sum(one.file_size for one in members), path.stat().st_size
     if stored > size:
         raise CimError(
@@ -176,26 +175,35 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
     stream.seek(0)
 
 
+def _check_pickles(path: Path, stream: io.BufferedReader) -> None:
+    """Raise CimError for pickles that torch.save did not write before there were archives."""
+    found = [require_plain_pickle(stream, path) for _ in range(OLD_PICKLES) if stream.peek(1)]
+    if len(found) == OLD_PICKLES:
+        (used, _), (_, named) = found[-2:]
+        if not used <= named:  # torch leaves numbers of others as memory happened to hold them
+            raise CimError(f"{path}: holds no numbers of {len(used - named)} of its tensors")
+
+
 def _torch_complaint(error: Exception) -> str:
     named = r"GLOBAL ([\w.]+\w)|(?:class|type) ([A-Za-z_][\w.]*\.\w+)"  # `eval` has no module
     found = re.search(named, str(error))
     if not found or not isinstance(error, pickle.UnpicklingError):
         return "is truncated, corrupt, or not a file that torch.save wrote"
     name = found.group(found.lastindex or 0)
-    if name.startswith("numpy"):
-        return f"holds a NumPy value ({name}); save it as a tensor or a plain number"
-    return (
-        f"holds Python code ({name}), which is never executed; expected tensors and plain values "
-        "only (save the state_dict, not the module)"
-    )
+    return code_complaint(name)
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError, deserialize
+    from safetensors import SafetensorError, deserialize, safe_open
 
     require_small_header(path)
+    budget = Budget.of(path)
     try:
         with reading(path):
+            with safe_open(path, "np") as shapes:
+                for name in shapes.keys():  # noqa: SIM118 - it is no mapping
+                    extents = shapes.get_slice(name).get_shape()
+                    budget.take(math.prod(extents), NUMBER, f"{path}: {name}")
             tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
@@ -211,11 +219,18 @@ STORED = {
 }
 """Types of numbers in a `.safetensors` file, by their names there."""
 
+MOST_AXES = 64
+"""Axes of an array of NumPy."""
+
 
 def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
     """A tensor's array; fewer bits than those of a float32 become one, exactly."""
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
+    if len(tensor["shape"]) > MOST_AXES:
+        raise CimError(
+            f"{path}: {key} has {len(tensor['shape'])} axes; expected at most {MOST_AXES}"
+        )
     array = np.ndarray(tensor["shape"], STORED[tensor["dtype"]], bytes(tensor["data"]))
     whole = array.dtype.kind in "biu"
     return array if whole or array.dtype == np.float64 else array.astype(np.float32, copy=False)
@@ -250,6 +265,7 @@ class _Plain:
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
         if isinstance(value, self.tensor):
+            value = self.tensor.detach(value)  # without attributes that hide a tensor's functions
             if value.is_nested:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             _require_numbers(value, self.file, key)
@@ -267,7 +283,7 @@ class _Plain:
             raise CimError(f"{self.file}: {key} is an integer of {value.bit_length()} bits")
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        return type(value).__name__ if isinstance(value, Collection) else str(value)
+        return type(value).__name__ if hasattr(value, "__len__") else str(value)
 
     def _name(self, name: object, key: str) -> str:
         if not isinstance(name, str | int) or (isinstance(name, int) and abs(name) >= 2**63):

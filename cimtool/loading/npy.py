@@ -16,7 +16,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading, require_file
-from cimtool.base.untrusted import Budget
+from cimtool.base.untrusted import Budget, require_one_directory
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -66,7 +66,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
     """
     budget = Budget.of(path)
     try:
-        with reading(path), zipfile.ZipFile(path) as archive:
+        with reading(path), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            require_one_directory(path, stream)
             arrays: dict[str, Any] = {}
             members = archive.infolist()
             if len(members) > MOST_MEMBERS:
@@ -83,9 +84,9 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
                     arrays[name] = None
                     if names is None or name in names:
                         _require_deflated(member, f"{path}: {name}")
-                        with archive.open(member) as stream:
+                        with archive.open(member) as content:
                             where = f"{path}: {name}"
-                            arrays[name] = _read(stream, member.file_size, where, budget)
+                            arrays[name] = _read(content, member.file_size, where, budget)
             return arrays
     except _BROKEN as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import require_file
-from cimtool.base.untrusted import read_bounded
+from cimtool.base.untrusted import NUMBER, Budget, read_bounded
 from cimtool.loading.checkpoint import SUFFIXES, require_suffix
 from cimtool.loading.protobufs import count_parts
 
@@ -129,6 +129,7 @@ def _load(path: Path) -> ModelProto:
     import onnx
     from google.protobuf.message import DecodeError
 
+    Budget.of(path).take_file(path)
     content = read_bounded(path, LARGEST_FILE)
     try:
         if count_parts(content, onnx.ModelProto.DESCRIPTOR, MOST_PARTS) > MOST_PARTS:
@@ -139,9 +140,21 @@ def _load(path: Path) -> ModelProto:
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: {error}") from None
+    budget = Budget.of(path)  # numbers, as they are computed with, are no fewer bytes than the file
+    attributes = (one for node in model.graph.node for one in node.attribute)
+    for tensor in (*model.graph.initializer, *(one.t for one in attributes if one.HasField("t"))):
+        budget.take(_numbers(tensor), NUMBER, f"{path}: {tensor.name or 'a constant'}")
     if not model.graph.node:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: it has no nodes")
     return model
+
+
+def _numbers(tensor: TensorProto) -> int:
+    """Numbers that a tensor's shape says, no more than the bits that it takes in the file."""
+    count, most = 1, 8 * tensor.ByteSize()
+    for extent in tensor.dims:
+        count = min(count * max(extent, 0), most)
+    return count
 
 
 def _check(model: ModelProto) -> None:

@@ -1,25 +1,82 @@
-"""Pickles looked at before they are read: the depth of tuples, whose hash takes all that they hold.
+"""Pickles looked at before torch reads them: what they call, with what, and what that can take.
 
-A tuple that is a key is hashed, and one that holds another twice, 40 deep, never ends.
+`torch.load(weights_only=True)` calls functions of a list of its own. Some make memory from a number
+(`bytearray`), or copy a list anew at each of a million calls; here only those that tensors and
+plain values need are let through, and what all calls are given together is bounded.
 """
 
 from __future__ import annotations
 
 import os
 import pickletools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NoReturn, cast
 
 from cimtool.base.errors import CimError
 
 DEEPEST_TUPLE = 8
 """Tuples in one another; those of a tensor are three deep."""
 
-PUT = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
-GET = {"GET", "BINGET", "LONG_BINGET"}
-TUPLES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
-SAME = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD", "ADDITEMS"}
-"""Operations after which what was below their operands is on top."""
+MOST_WORK = 1 << 21
+"""Operations of a pickle and what its calls are given, each place of a shared part counted.
+
+A tensor takes about 60.
+"""
+
+TEXT_UNIT = 64
+"""Characters of a text that count as one part."""
+
+MOST_ODD_KEYS = 256
+"""Keys that are neither texts nor integers of 64 bits: who writes them can choose their hashes."""
+
+REBUILDS = {
+    f"torch._utils._rebuild_{name}"
+    for name in (
+        *("tensor", "tensor_v2", "tensor_v3", "parameter", "parameter_with_state", "qtensor"),
+        *("sparse_tensor", "meta_tensor_no_storage", "nested_tensor", "wrapper_subclass"),
+    )
+}
+"""Functions that make a tensor from a storage, or from another tensor, without copying it."""
+
+FROM_TYPE = "torch._tensor._rebuild_from_type_v2"
+"""Calls a function, its first operand, with its third."""
+
+PARAMETER = "torch.nn.parameter.Parameter"
+
+SET, ORDERED, ENCODE = "builtins.set", "collections.OrderedDict", "_codecs.encode"
+
+CALLS: dict[str, set[tuple[str, ...]]] = {
+    ORDERED: {(), ("list",)},
+    "collections.Counter": {(), ("dict",)},
+    SET: {("list",)},
+    ENCODE: {("text", "text")},  # bytes, by protocol 2
+    "builtins.complex": {("number", "number")},
+    "torch.Size": {("tuple",), ("list",)},
+    "torch.device": {("text",), ("text", "number")},
+    "torch.serialization._get_layout": {("text",)},
+}
+"""Functions of plain values, and the kinds of operands that they are given."""
+
+OLD_NAMES = {"__builtin__.set": SET, "__builtin__.complex": "builtins.complex"}
+
+NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}
+CONSTANTS = {"NONE", "NEWTRUE", "NEWFALSE"}
+TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
+EMPTY = {"EMPTY_LIST": "list", "EMPTY_DICT": "dict", "EMPTY_TUPLE": "tuple"}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+PUT, GET = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
+
+
+@dataclass(slots=True)
+class _Value:
+    """An object as far as it is known: its kind, its own value or name, what it holds."""
+
+    kind: str
+    own: object = None
+    parts: Sequence[_Value] = ()
+    depth: int = 0
 
 
 class _Whole:
@@ -36,46 +93,180 @@ class _Whole:
         return self.stream.read(min(count, self.end - self.stream.tell()))
 
 
-def require_flat_tuples(stream: IO[bytes], file: Path) -> None:
-    """Raise CimError where the next pickle of a file nests tuples deeper than DEEPEST_TUPLE.
+def code_complaint(name: str) -> str:
+    """The end of a sentence on a file that calls, or holds, `name`."""
+    if name.startswith("numpy"):
+        return f"holds a NumPy value ({name}); save it as a tensor or a plain number"
+    return (
+        f"holds Python code ({name}), which is never executed; expected tensors and plain values "
+        "only (save the state_dict, not the module)"
+    )
 
-    Only the depth of each object on the pickle machine's stack is kept, None for a mark.
+
+def require_plain_pickle(stream: IO[bytes], file: Path) -> tuple[set[str], set[object]]:
+    """Raise CimError where the next pickle of a file calls what no tensor or plain value needs.
+
+    Also where it nests tuples deeper than DEEPEST_TUPLE, whose hash takes all that they hold, or
+    is beyond MOST_WORK. ValueError or LookupError where it is none that torch reads. Returns the
+    names of the storages that its tensors use, and the texts in what it holds.
     """
-    stack: list[int | None] = []
-    memo: dict[object, int] = {}
+    machine = _Machine(file)
     for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
-        if code.name in PUT:
-            memo[len(memo) if argument is None else argument] = stack[-1] or 0
-        elif code.name in GET:
-            stack.append(memo[argument])
-        elif code.name == "DUP":
-            stack.append(stack[-1])
-        elif code.name == "MARK":
-            stack.append(None)
+        machine.step(code.name, argument)
+    return machine.storages, {one.own for one in machine.stack[-1].parts if one.kind == "text"}
+
+
+class _Machine:
+    """The stack and memo of torch's own reader, of kinds alone."""
+
+    def __init__(self, file: Path):
+        self.file, self.work, self.odd_keys, self.stored = file, MOST_WORK, 0, 0
+        self.size = file.stat().st_size
+        self.stack: list[_Value] = []
+        self.below: list[list[_Value]] = []
+        self.memo: dict[object, _Value] = {}
+        self.storages: set[str] = set()
+
+    def step(self, code: str, argument: object) -> None:
+        """Take one operation; ValueError for one that torch does not know."""
+        self._work(1)
+        stack = self.stack
+        if code in PUT:
+            self.memo[argument] = stack[-1]
+        elif code in GET:
+            stack.append(self.memo[argument])
+        elif code in NUMBERS:
+            stack.append(_Value("number", argument))
+        elif code in TEXTS:
+            stack.append(_Value("text", argument))
+        elif code in CONSTANTS:
+            stack.append(_Value("constant"))
+        elif code in EMPTY:
+            stack.append(_Value(EMPTY[code]))
+        elif code == "GLOBAL":
+            name = str(argument).replace(" ", ".", 1)
+            stack.append(_Value("global", OLD_NAMES.get(name, name)))
+        elif code == "MARK":
+            self.below.append(stack)
+            self.stack = []
+        elif code in TUPLES:
+            count = TUPLES[code]
+            if count > len(stack):
+                raise IndexError("a pickle takes more than there is")
+            stack[-count:] = [self._tuple(stack[-count:])]
+        elif code == "TUPLE":
+            made = self._tuple(self._marked())
+            self.stack.append(made)
         else:
-            taken = _taken(code, stack)
-            depth = max((one for one in taken if one is not None), default=0)
-            if code.name in SAME:
-                stack.append(taken[0])
-            elif code.name in TUPLES:
-                stack.append(depth + 1)
-                if depth >= DEEPEST_TUPLE:
-                    raise CimError(
-                        f"{file}: nests tuples more than {DEEPEST_TUPLE} deep; expected tensors"
-                    )
-            else:
-                stack += [0] * len(code.stack_after)
+            self._change(code)
 
+    def _change(self, code: str) -> None:
+        """Take an operation that fills a container, calls, or ends."""
+        if code in ("APPEND", "SETITEM"):
+            taken = [self.stack.pop() for _ in range(1 + (code == "SETITEM"))][::-1]
+            self._fill(taken, code == "SETITEM")
+        elif code in ("APPENDS", "SETITEMS"):
+            self._fill(self._marked(), code == "SETITEMS")
+        elif code in ("REDUCE", "NEWOBJ"):
+            operands, function = self.stack.pop(), self.stack.pop()
+            self.stack.append(self._called(function, operands))
+        elif code == "BUILD":
+            self._count(self.stack.pop())
+            if self.stack[-1].kind not in (ORDERED, "tensor"):
+                self._refuse(f"sets the state of a {self.stack[-1].kind}")
+        elif code == "BINPERSID":
+            self._store(self.stack.pop())
+            self.stack.append(_Value("storage"))
+        elif code not in ("PROTO", "STOP"):
+            raise ValueError(f"an operation {code}")
 
-def _taken(code: pickletools.OpcodeInfo, stack: list[int | None]) -> list[int | None]:
-    """Take an operation's operands off the stack, with their mark; IndexError where it is short."""
-    before = code.stack_before
-    if pickletools.markobject in before or (code.name == "POP" and stack and stack[-1] is None):
-        place = len(stack) - 1 - stack[::-1].index(None)
-        place -= before.index(pickletools.markobject) if pickletools.markobject in before else 0
-    else:
-        place = len(stack) - len(before)
-    if place < 0:
-        raise IndexError("a pickle takes more than there is")
-    taken, stack[place:] = stack[place:], []
-    return taken
+    def _marked(self) -> list[_Value]:
+        """Take what is above the last mark."""
+        taken, self.stack = self.stack, self.below.pop()
+        return taken
+
+    def _tuple(self, parts: list[_Value]) -> _Value:
+        depth = 1 + max((one.depth for one in parts), default=0)
+        if depth > DEEPEST_TUPLE:
+            raise CimError(
+                f"{self.file}: nests tuples more than {DEEPEST_TUPLE} deep; expected tensors"
+            )
+        return _Value("tuple", None, parts, depth)
+
+    def _fill(self, taken: list[_Value], by_key: bool) -> None:
+        if by_key:
+            self._keys(taken[::2])
+        top = self.stack[-1]
+        if not isinstance(top.parts, list):
+            top.parts = list(top.parts)
+        top.parts += taken
+
+    def _keys(self, keys: Sequence[_Value]) -> None:
+        """Count keys of a table, or what a set holds, which are hashed and compared."""
+        for key in keys:
+            if key.kind == "text" or (isinstance(key.own, int) and abs(key.own) < 1 << 63):
+                continue
+            self.odd_keys += 1
+            if self.odd_keys > MOST_ODD_KEYS:
+                self._refuse(f"has more than {MOST_ODD_KEYS} keys that are no texts")
+            self._count(key)
+
+    def _called(self, function: _Value, operands: _Value) -> _Value:
+        """The value that a call makes; CimError for one not known, or not with such operands."""
+        name, given = str(function.own)[:80], operands.parts
+        self._count(operands)
+        if function.kind != "global" or name not in {*REBUILDS, *CALLS, FROM_TYPE, PARAMETER}:
+            raise CimError(f"{self.file}: {code_complaint(name)}")
+        kinds = tuple(one.kind for one in given)
+        if name == FROM_TYPE:
+            if kinds[:1] != ("global",) or given[0].own not in REBUILDS:
+                self._refuse(f"calls {name} of no tensor")
+        elif name in CALLS:
+            latin = name != ENCODE or (given[-1:] and given[-1].own in ("latin1", "latin-1"))
+            if operands.kind != "tuple" or kinds not in CALLS[name] or not latin:
+                said = ", ".join(kinds) or "nothing"
+                self._refuse(f"calls {name} of {said[:80]}")
+            if name == SET:
+                self._keys(given[0].parts)
+            if name == ORDERED and given:
+                self._keys([pair.parts[0] for pair in given[0].parts])
+            return _Value(name, None, given[0].parts if name == "torch.Size" else ())
+        return _Value("tensor")
+
+    def _store(self, named: _Value) -> None:
+        """Take a tensor's numbers, ('storage', type, key, device, count, ...), each key once.
+
+        A key is a number, as torch.save writes it: torch finds names without regard to case.
+        """
+        key, count = named.parts[2].own, named.parts[4].own
+        if not (isinstance(key, str) and key.isascii() and key.isdigit()):
+            self._refuse(f"keeps numbers under {str(key)[:80]!r}")
+        if not isinstance(count, int):
+            raise ValueError("a storage without a count")
+        if key not in self.storages:
+            self.storages.add(key)
+            self.stored += max(count, 0)
+        if self.stored > self.size:
+            raise CimError(
+                f"{self.file}: its tensors have {self.stored:,} numbers, the file {self.size:,} "
+                "bytes; it is truncated or corrupt"
+            )
+
+    def _count(self, value: _Value) -> None:
+        """Take all that a value holds, however often, from the work that is left."""
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            length = len(one.own) if isinstance(one.own, str) else 0
+            self._work(len(one.parts) + length // TEXT_UNIT)
+            waiting += one.parts
+
+    def _work(self, amount: int) -> None:
+        self.work -= amount
+        if self.work < 0:
+            self._refuse(f"takes more than {MOST_WORK:,} operations")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise CimError(
+            f"{self.file}: {what}; expected tensors, numbers, texts, lists and dictionaries"
+        )

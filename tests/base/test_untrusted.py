@@ -7,7 +7,11 @@ import os
 import struct
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
+from safetensors.numpy import save_file
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import LARGEST_HOLES, require_file, sha256
@@ -22,6 +26,7 @@ from cimtool.base.untrusted import (
     read_bounded,
 )
 from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.onnx_graph import describe_onnx
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "/proc/self/status", "pipe"])
@@ -51,6 +56,24 @@ def test_a_budget_is_eight_times_the_file_and_256_mb(tmp_path: Path) -> None:
         budget.take(1, SPARE + 1, "two")
     budget.take(1, SPARE, "three")
     assert budget.left == 0
+
+
+def test_a_limit_holds_for_safetensors_and_onnx(tmp_path: Path) -> None:
+    weights = np.zeros((3000, 2), np.float16)
+    save_file({"w": weights}, tmp_path / "w.safetensors")
+    graph = helper.make_graph([], "g", [], [], [numpy_helper.from_array(weights, "w")])
+    graph.node.append(helper.make_node("Relu", ["x"], ["y"]))
+    onnx.save_model(helper.make_model(graph), tmp_path / "w.onnx")
+    readers = {"w.safetensors": read_checkpoint, "w.onnx": describe_onnx}
+    for name, reader in readers.items():
+        for limit, taken in ((40_000, "w takes 48,000"), (10_000, ".* takes")):
+            with (
+                memory_limited(limit),
+                pytest.raises(CimError, match=rf"{name}: {taken}.*may take {limit:,}"),
+            ):
+                reader(tmp_path / name)
+        with memory_limited(50_000):
+            reader(tmp_path / name)
 
 
 def test_a_limit_takes_the_place_of_the_budget_and_ends(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from collections import Counter, OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,14 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
             read_checkpoint(path)
 
 
+def test_more_axes_than_an_array_has_are_refused(tmp_path: Path) -> None:
+    header = b'{"a":{"dtype":"F32","shape":[' + b"0," * 99 + b'0],"data_offsets":[0,0]}}'
+    file = tmp_path / "m.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(CimError, match="a has 100 axes; expected at most 64"):
+        read_checkpoint(file)
+
+
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"no\.pth: there is no such file"):
         read_checkpoint(tmp_path / "no.pth")
@@ -204,20 +213,23 @@ def nested_key(depth: int) -> bytes:
     return made + pickle.BININT1 + b"\1" + pickle.SETITEM + pickle.STOP
 
 
+def archived(pickled: bytes | None = None, name: str = "data.pkl") -> bytes:
+    """An archive of torch.save with a pickle in place of its own, in a member of this name."""
+    buffer, made = io.BytesIO(), io.BytesIO()
+    torch.save({"a": torch.ones(1)}, buffer)
+    with zipfile.ZipFile(buffer) as plain, zipfile.ZipFile(made, "w") as archive:
+        for member in plain.infolist():
+            held, called = plain.read(member), member.filename
+            if called.endswith("data.pkl"):
+                held, called = pickled or held, called.replace("data.pkl", name)
+            archive.writestr(called, held)
+    return made.getvalue()
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_key_whose_hash_would_never_end_is_refused(zipped: bool, tmp_path: Path) -> None:
     file = tmp_path / "x.pth"
-    file.write_bytes(nested_key(40))
-    if zipped:
-        torch.save({"a": torch.zeros(1)}, tmp_path / "plain.pth")
-        with (
-            zipfile.ZipFile(tmp_path / "plain.pth") as plain,
-            zipfile.ZipFile(file, "w") as archive,
-        ):
-            for member in plain.infolist():
-                is_content = member.filename.endswith("data.pkl")
-                content = nested_key(40) if is_content else plain.read(member)
-                archive.writestr(member.filename, content)
+    file.write_bytes(archived(nested_key(40)) if zipped else nested_key(40))
     with pytest.raises(CimError, match="nests tuples more than 8 deep; expected tensors"):
         read_checkpoint(file)
 
@@ -228,3 +240,196 @@ def test_a_length_beyond_the_file_is_not_allocated(opcode: bytes, tmp_path: Path
     file.write_bytes(pickle.PROTO + b"\x05" + opcode + (1 << 60).to_bytes(8, "little") + b"abc")
     with pytest.raises(CimError, match="is truncated, corrupt, or not a file that torch"):
         read_checkpoint(file)
+
+
+def text(value: str) -> bytes:
+    return pickle.BINUNICODE + len(value).to_bytes(4, "little") + value.encode()
+
+
+def integer(value: int) -> bytes:
+    return pickle.LONG1 + b"\x09" + value.to_bytes(9, "little")
+
+
+def call(name: str, *operands: bytes) -> bytes:
+    function = pickle.GLOBAL + name.replace(" ", "\n").encode() + b"\n"
+    return function + pickle.MARK + b"".join(operands) + pickle.TUPLE + pickle.REDUCE
+
+
+def numbers(count: int, key: str) -> bytes:
+    storage = text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu")
+    return pickle.MARK + storage + integer(count) + pickle.TUPLE + pickle.BINPERSID
+
+
+def ones(count: int) -> bytes:
+    return pickle.EMPTY_LIST + pickle.MARK + (pickle.BININT1 + b"\1") * count + pickle.APPENDS
+
+
+def each(*values: bytes) -> bytes:
+    return pickle.EMPTY_LIST + pickle.MARK + b"".join(values) + pickle.APPENDS
+
+
+def put(place: int, value: bytes) -> bytes:
+    return value + pickle.BINPUT + bytes([place])
+
+
+def table(*values: bytes) -> bytes:
+    return pickle.EMPTY_DICT + pickle.MARK + b"".join(values) + pickle.SETITEMS
+
+
+GB = 1 << 30
+AGAIN = pickle.BINGET + b"\1"
+ONE = pickle.BININT1 + b"\1"
+COLLIDING = [(1 << 61) - 1 + k * ((1 << 61) - 1) for k in range(4, 500)]
+
+CALLED = {
+    "bytes of a number": (call("__builtin__ bytearray", integer(4 * GB)), r"\(__builtin__.bytearr"),
+    "bytes, by another name": (call("builtins bytes", integer(4 * GB)), r"\(builtins.bytes\)"),
+    "frozen sets": (call("builtins frozenset", each()), r"\(builtins.frozenset\)"),
+    "a tensor of a size": (call("torch FloatTensor", integer(4 * GB)), r"\(torch.FloatTensor\)"),
+    "a storage of a size": (
+        call("torch.storage UntypedStorage", integer(4 * GB)),
+        r"\(torch.storage.UntypedStorage\)",
+    ),
+    "a code that doubles": (
+        call("_codecs encode", text("a"), text("hex")),
+        "calls _codecs.encode of text, text; expected tensors, numbers, texts, lists and dict",
+    ),
+    "a code of a code": (
+        call("_codecs encode", call("_codecs encode", text("a"), text("latin1")), text("latin1")),
+        "calls _codecs.encode of _codecs.encode, text",
+    ),
+    "a size of bytes": (
+        call("torch Size", call("_codecs encode", text("a" * 99), text("latin1"))),
+        "calls torch.Size of _codecs.encode",
+    ),
+    "letters that are counted": (call("collections Counter", text("a")), "Counter of text"),
+    "a call within a call": (
+        call(
+            "torch._tensor _rebuild_from_type_v2",
+            *(b"ccollections\nOrderedDict\n", b"ctorch\nTensor\n"),
+            *(pickle.EMPTY_TUPLE, pickle.NONE),
+        ),
+        "calls torch._tensor._rebuild_from_type_v2 of no tensor",
+    ),
+    "a list that is copied again and again": (
+        each(
+            put(1, ones(30_000)),
+            *[call("torch Size", AGAIN)] * 100,
+        ),
+        "takes more than 2,097,152 operations",
+    ),
+    "a text that is copied again and again": (
+        each(put(1, text("a" * 6_400_000)), *[call("_codecs encode", AGAIN, text("latin1"))] * 30),
+        "takes more than 2,097,152 operations",
+    ),
+    "a list of itself, given away": (
+        call("builtins set", put(1, pickle.EMPTY_LIST) + pickle.MARK + AGAIN * 9 + pickle.APPENDS),
+        "takes more than 2,097,152|has more than 256 keys",
+    ),
+    "keys of one hash": (
+        table(*(integer(value) + ONE for value in COLLIDING)),
+        "has more than 256 keys that are no texts",
+    ),
+    "a set of one hash": (
+        call("builtins set", each(*map(integer, COLLIDING))),
+        "has more than 256 keys that are no texts",
+    ),
+    "the state of a storage": (
+        numbers(1, "0") + pickle.EMPTY_DICT + pickle.BUILD,
+        "sets the state of a storage",
+    ),
+    "one member under many names": (numbers(1, "a"), "keeps numbers under 'a'"),
+    "more numbers than bytes": (numbers(GB, "0"), "its tensors have 1,073,741,824 numbers, the"),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_calls_that_make_memory_of_little_are_refused(
+    name: str, zipped: bool, tmp_path: Path
+) -> None:
+    made, said = CALLED[name]
+    pickled = pickle.PROTO + b"\2" + table(text("k") + made) + pickle.STOP
+    file = tmp_path / "x.pth"
+    file.write_bytes(archived(pickled) if zipped else pickled)
+    with pytest.raises(CimError, match=said):
+        read_checkpoint(file)
+
+
+def test_a_pickle_is_looked_at_under_any_name_by_which_torch_finds_it(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    file.write_bytes(archived(nested_key(40), "DATA.pkl"))
+    with pytest.raises(CimError, match="nests tuples more than 8 deep"):
+        read_checkpoint(file)
+
+
+def test_names_of_storages_of_an_old_file_are_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    torch.save({"a": 1}, file, _use_new_zipfile_serialization=False)
+    whole, names = file.read_bytes(), pickle.dumps([], 2)
+    assert whole.endswith(names)
+    file.write_bytes(whole.removesuffix(names) + nested_key(40))
+    with pytest.raises(CimError, match="nests tuples more than 8 deep"):
+        read_checkpoint(file)
+
+
+def test_numbers_that_an_old_file_does_not_hold_are_not_made_up(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    torch.save({"a": torch.ones(1)}, file, _use_new_zipfile_serialization=False)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.rindex(pickle.PROTO + b"\2")] + pickle.dumps([], 2))
+    with pytest.raises(CimError, match="holds no numbers of 1 of its tensors"):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("name", ["numel", "detach", "to"])
+def test_attributes_do_not_take_the_place_of_functions(name: str, tmp_path: Path) -> None:
+    tensor = torch.ones(1)
+    tensor.note = 1  # type: ignore[attr-defined]
+    torch.save({"a": tensor}, tmp_path / "plain.pth")
+    with zipfile.ZipFile(tmp_path / "plain.pth") as plain:
+        pickled = plain.read("plain/data.pkl").replace(text("note"), text(name))
+    (tmp_path / "x.pth").write_bytes(archived(pickled))
+    np.testing.assert_array_equal(read_checkpoint(tmp_path / "x.pth").content["a"], [1])
+
+
+def test_plain_values_of_trainings_are_read(tmp_path: Path) -> None:
+    """Counters of schedulers, ordered dictionaries as Python 2 wrote them, bytes, sets, sizes."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.note = "x"  # type: ignore[attr-defined]
+    values = {
+        "milestones": Counter({3: 1}),
+        "size": torch.Size([2, 3]),
+        "others": [
+            {1, 2},
+            b"ab",
+            1j,
+            torch.float16,
+            torch.device("cpu"),
+            torch.ones(3).untyped_storage(),
+        ],
+        "state": OrderedDict(w=weight),
+    }
+    values["state"]._metadata = {"": {"version": 1}}
+    torch.save(values, tmp_path / "x.pth")
+    found = read_checkpoint(tmp_path / "x.pth").content
+    assert (found["milestones"], found["size"]) == ({"3": 1}, [2, 3])
+    others = ["set", "bytes", "1j", "torch.float16", "cpu", "TypedStorage"]
+    assert [str(one) for one in found["others"]] == others
+    np.testing.assert_array_equal(found["state"]["w"], [1, 1])
+    pair = each(text("w") + pickle.BININT1 + b"\7")
+    old = pickle.PROTO + b"\2" + call("collections OrderedDict", each(pair)) + pickle.STOP
+    (tmp_path / "y.pth").write_bytes(archived(old))
+    assert read_checkpoint(tmp_path / "y.pth").content == {"w": 7}
+
+
+def test_an_archive_with_two_directories_is_refused(tmp_path: Path) -> None:
+    whole = archived()
+    place = whole.rindex(b"PK\5\6")
+    start = int.from_bytes(whole[place + 16 : place + 20], "little")
+    file, said = tmp_path / "x.pth", "its directory is not where its end says"
+    twice = whole[:place] + whole[start:]  # Python reads the second directory, torch the first
+    for made in (twice, whole[:-2] + b"\1\0a"):
+        file.write_bytes(made)
+        with pytest.raises(CimError, match=said):
+            read_checkpoint(file)

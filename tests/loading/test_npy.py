@@ -157,3 +157,13 @@ def test_an_archive_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
     file = archive_of(tmp_path / "a.npz", zipfile.ZIP_STORED, *members)
     with pytest.raises(CimError, match="holds 10,001 files; expected 10,000 at most"):
         read_npz(file, ())
+
+
+def test_an_archive_with_two_directories_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.npz"
+    np.savez(file, a=np.ones(2))
+    whole = file.read_bytes()
+    for made in (b"before" + whole, whole[:-2] + b"\1\0a"):
+        file.write_bytes(made)
+        with pytest.raises(CimError, match=r"x\.npz: its directory is not where its end says"):
+            read_npz(file)
