@@ -64,7 +64,7 @@ class Session:
         options.log_severity_level = FATAL
         onnxruntime.set_default_logger_severity(FATAL)
         self._file = None if isinstance(model, bytes) else model
-        source = model if isinstance(model, bytes) else _plain_content(model)
+        source = model if isinstance(model, bytes) else plain_content(model)
         with self._of_file():
             self._session = onnxruntime.InferenceSession(
                 source, options, providers=["CPUExecutionProvider"], enable_fallback=0
@@ -139,7 +139,7 @@ class Session:
             return {name: np.concatenate([one[name] for one in found]) for name in self.outputs}
 
 
-def _plain_content(file: Path) -> bytes:
+def plain_content(file: Path) -> bytes:
     """The bytes of an ONNX file; CimError where weights lie elsewhere, and for loops and branches.
 
     A file of a few bytes could else read any other one, or run for ever.

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
 from cimtool.bundle.bundle import SHORTLIST, Bundle
+from cimtool.emit.own_files import require_own_file
 from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
@@ -95,8 +96,13 @@ def outputs_of(features: Mapping[str, Features], logits: Array) -> dict[str, Arr
 
 
 def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tuple[BitCount, ...]:
-    """Compare ONNX Runtime with the simulator on all rows, and add the row of the ONNX files."""
+    """Compare ONNX Runtime with the simulator on all rows, and add the row of the ONNX files.
+
+    Raises CimError where one is not the file of the bundle's program.
+    """
     rows: dict[str, Array] = {"text": data.text, "video": data.video}
+    for graph in bundle.program.graphs:
+        require_own_file(bundle.folder / f"{graph.name}.onnx", graph)
     features: dict[str, Features] = {
         m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
     }
