@@ -93,9 +93,12 @@ class Session:
             }
             return dict(zip(self.outputs, self._session.run(None, typed), strict=True))
 
-    def encode(self, x: Array) -> dict[str, Array]:
-        """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64."""
-        found = self._joined(lambda rows: {"x": x[rows]}, len(x), ENCODE_BLOCK)
+    def encode(self, x: Array, height: int = ENCODE_BLOCK) -> dict[str, Array]:
+        """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64.
+
+        So many rows are computed at a time.
+        """
+        found = self._joined(lambda rows: {"x": x[rows]}, len(x), height)
         with self._of_file():
             return {name: values.astype(np.int64) for name, values in found.items()}
 

@@ -13,10 +13,10 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.emit.own_files import require_own_file
-from cimtool.emit.runtime import Session
+from cimtool.emit.runtime import ENCODE_BLOCK, Session
 from cimtool.ir.program import MODALITIES, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.stages import StageRuns, real_means
 
 REFERENCE_ROWS = 32
@@ -104,7 +104,10 @@ def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tup
     for graph in bundle.program.graphs:
         require_own_file(bundle.folder / f"{graph.name}.onnx", graph)
     features: dict[str, Features] = {
-        m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
+        graph.name: Session(bundle.folder / f"{graph.name}.onnx").encode(
+            rows[graph.name], block_height(graph, ENCODE_BLOCK)
+        )
+        for graph in (bundle.program.text, bundle.program.video)
     }
     logits = Session(bundle.folder / "score.onnx").score(features["text"], features["video"])
     simulated = outputs_of(runs.features, runs.scores)

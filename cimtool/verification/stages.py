@@ -20,6 +20,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
+from cimtool.passes.room import require_room
 from cimtool.reference.metrics import RAW, cosines
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.baselines import DISTANCE
@@ -179,6 +180,8 @@ def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -
     from cimtool.emit.runtime import Session  # not for those who read features alone
 
     require_own_float_file(float_file, folded)
+    for graph, rows in ((folded.text, data.text), (folded.video, data.video)):
+        require_room(graph, rows, data.file)
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     return Session(float_file).score_rows(data.text, data.video)
 
