@@ -27,9 +27,14 @@ def require_room(graph: Graph, rows: Array, file: str) -> None:
     most = MOST_BYTES if said is None else memory_size(said)
     if item * len(rows) > most:
         widest = max(large, key=large.__getitem__)
+        node = graph.by_name[widest]
         raise ArgumentError(
-            "{}: {} ({}) has {:,} numbers an item, and on {:,} rows such values take {:,} bytes of "
-            "memory; expected at most {:,}: {:,} rows, or a larger {max_memory}",
-            *(file, graph.layer(graph.by_name[widest]), graph.by_name[widest].op.name),
-            *(large[widest], len(rows), item * len(rows), most, most // item),
+            "{}: {:,} numbers an item, and on {:,} rows such values take {:,} bytes of memory; "
+            "expected at most {:,}: {:,} rows, or a larger {max_memory}",
+            f"{file}: {graph.layer(node)} ({node.op.name})",
+            large[widest],
+            len(rows),
+            item * len(rows),
+            most,
+            most // item,
         )

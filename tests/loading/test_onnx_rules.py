@@ -660,8 +660,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             *(node("Tanh", [f"h{i}"], [f"h{i + 1}"], f"n{i}") for i in range(9)),
             node("ReduceMean", ["h9"], ["h"], axes=[1], keepdims=0),
         ],
-        r"n\d \(Tanh\): up to here an item has [0-9,]{10} numbers in all values and 0 multiply-adds; "
-        "expected at most 16,777,216 and 4,294,967,296",
+        r"n\d \(Tanh\): up to here an item has [0-9,]{10} numbers in all values and 0 multiply-"
+        "adds; expected at most 16,777,216 and 4,294,967,296",
     ),
     "constants of other groups": (
         [*TOKENS, node("InstanceNormalization", ["t", "six", "six"], ["h"], "i")],

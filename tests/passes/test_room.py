@@ -26,7 +26,7 @@ def test_large_values_count_on_all_rows_and_the_limit_may_be_said() -> None:
     graph = spread(600)
     require_room(graph, np.zeros((279, 4)), "cal.npz")
     sentence = (
-        r"^cal\.npz: tower\.many \(arrange\) has 360,000 numbers an item, and on 280 rows such "
+        r"^cal\.npz: tower\.many \(arrange\): 360,000 numbers an item, and on 280 rows such "
         r"values take 806,400,000 bytes of memory; expected at most 805,306,368: 279 rows, or a "
         r"larger max_memory$"
     )
