@@ -32,6 +32,9 @@ LONGEST_INTEGER = sys.int_info.default_max_str_digits
 MOST_VALUES = 10_000_000
 """Values of a text, by its commas and brackets: an empty list of 3 bytes takes 64 of memory."""
 
+MOST_TABLES = 1_000_000
+"""Tables of a text, by its braces: one of a single key takes 232 bytes of memory."""
+
 
 def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
     """Read what a file of at most so many bytes holds; CimError where it is no JSON."""
@@ -45,11 +48,14 @@ def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
 def parse_json(text: str | bytes) -> Any:
     """The values of a text; what is no Unicode in them, as half of a pair, is `?`.
 
-    ValueError for one that is no JSON, has more than MOST_VALUES or is nested deeper than DEEPEST.
+    ValueError for one that is no JSON, has more than MOST_VALUES, more than MOST_TABLES or is
+    nested deeper than DEEPEST.
     """
     content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_VALUES:,} values")
+    if content.count(b"{") > MOST_TABLES:
+        raise ValueError(f"it has more than {MOST_TABLES:,} tables")
     complaint = f"its lists and tables are nested more than {DEEPEST} deep"
     try:
         values = json.loads(text)
@@ -70,9 +76,16 @@ def parse_json(text: str | bytes) -> Any:
     raise ValueError(complaint)
 
 
-def read_table(file: Path, again: str) -> dict[str, Any]:
-    """Read the one object of a file; CimError, which says what to do `again`, for anything else."""
-    content = read_bounded(file, LARGEST)
+def read_table(file: Path, again: str, most: int = LARGEST) -> dict[str, Any]:
+    """Read the one object of a file of at most so many bytes.
+
+    CimError, which says what to do `again`, for anything else.
+    """
+    return table_in(read_bounded(file, most), file, again)
+
+
+def table_in(content: bytes, file: Path, again: str) -> dict[str, Any]:
+    """The one object of a file's `content`; CimError as `read_table` raises it."""
     try:
         values = parse_json(content)
     except ValueError:

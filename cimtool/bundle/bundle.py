@@ -24,7 +24,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import PARTIAL, sha256, unwritable
 from cimtool.base.folders import exchange
-from cimtool.base.json_files import LARGEST, read_table, values_digest
+from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
 from cimtool.base.typed_fields import made_of, table_of
@@ -58,6 +58,9 @@ from cimtool.report.result import Result
 
 FORMAT_VERSION = 8
 MANIFEST = "manifest.json"
+LARGEST_MANIFEST = 1 << 22
+"""Bytes that a manifest may have."""
+
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
 STAGES = "stages.json"
@@ -328,7 +331,12 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
 
 def held_gallery(folder: Path) -> Gallery | None:
     """The gallery of a bundle that was opened before, by its manifest alone."""
-    return gallery_of(read_table(folder / MANIFEST, "compile"))
+    return gallery_of(read_table(folder / MANIFEST, "compile", LARGEST_MANIFEST))
+
+
+def manifest_text(manifest: Mapping[str, Any]) -> str:
+    """The one text of a manifest: a file of any other spelling is no bundle's."""
+    return json.dumps(manifest, indent=1) + "\n"
 
 
 def features_bytes(features: Mapping[str, Array]) -> bytes:
@@ -390,8 +398,9 @@ def write_bundle(
             manifest["plugins"] = plugins
         if gallery is not None:
             manifest["gallery"] = gallery.to_json()
+        manifest = in_unicode(manifest)
         manifest["sha256"] = values_digest(manifest)
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+        (partial / MANIFEST).write_text(manifest_text(manifest), "utf-8")
     return Bundle(folder, manifest, model, target, settings, gallery)
 
 
@@ -575,7 +584,8 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
         )
-    manifest = read_table(file, "compile")
+    content = read_bounded(file, LARGEST_MANIFEST)
+    manifest = table_in(content, file, "compile")
     try:
         version, files = manifest["format_version"], dict(manifest["files"])
     except (ValueError, KeyError, TypeError) as error:
@@ -588,6 +598,11 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: changed since it was compiled (its SHA-256 is not the one in it), so the "
             "bundle is not run; compile again"
+        )
+    if content != manifest_text(manifest).encode():
+        raise CimError(
+            f"{file}: changed since it was compiled (its text is not the one that its values are "
+            "written as, each key once), so the bundle is not run; compile again"
         )
     try:
         origin = Origin.of(manifest)

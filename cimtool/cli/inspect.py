@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.render import sizes
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
@@ -20,12 +21,13 @@ from cimtool.loading.inspect import format_facts, inspect
 def command(out: Output, file: Path) -> None:
     """Say what a checkpoint, bundle, target, data or ONNX file holds.
 
-    The shards of a gallery are verified by their SHA-256. Of the folder of a hand-off
-    every file is, and the weights of each layer are read back from the cells of its
-    arrays.
+    A bundle is checked as by commands that run it. The shards of a gallery are verified by their
+    SHA-256. Of the folder of a hand-off every file is, and the weights of each layer are read back
+    from the cells of its arrays.
     """
     facts = describe_gallery(file) if (file / INDEX).is_file() else inspect(file)
     if facts["kind"] == "bundle":
+        read_bundle(file if file.is_dir() else file.parent)
         held = [name for name in facts["files"] if (file / name).is_file()]
         facts = {**facts, "bytes_by_purpose": sizes(file, held)}
     out.result(facts, "\n".join(format_facts(facts)))

@@ -64,7 +64,7 @@ class Session:
         options.log_severity_level = FATAL
         onnxruntime.set_default_logger_severity(FATAL)
         self._file = None if isinstance(model, bytes) else model
-        source = model if isinstance(model, bytes) else _plain_content(model)
+        source = model if isinstance(model, bytes) else plain_content(model)
         with self._of_file():
             self._session = onnxruntime.InferenceSession(
                 source, options, providers=["CPUExecutionProvider"], enable_fallback=0
@@ -93,9 +93,12 @@ class Session:
             }
             return dict(zip(self.outputs, self._session.run(None, typed), strict=True))
 
-    def encode(self, x: Array) -> dict[str, Array]:
-        """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64."""
-        found = self._joined(lambda rows: {"x": x[rows]}, len(x), ENCODE_BLOCK)
+    def encode(self, x: Array, height: int = ENCODE_BLOCK) -> dict[str, Array]:
+        """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64.
+
+        So many rows are computed at a time.
+        """
+        found = self._joined(lambda rows: {"x": x[rows]}, len(x), height)
         with self._of_file():
             return {name: values.astype(np.int64) for name, values in found.items()}
 
@@ -139,7 +142,7 @@ class Session:
             return {name: np.concatenate([one[name] for one in found]) for name in self.outputs}
 
 
-def _plain_content(file: Path) -> bytes:
+def plain_content(file: Path) -> bytes:
     """The bytes of an ONNX file; CimError where weights lie elsewhere, and for loops and branches.
 
     A file of a few bytes could else read any other one, or run for ever.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ def rows_of_item(extent: str | int) -> tuple[int, str]:
     if parts is None:
         raise ValueError(f"{extent} is no number of rows")
     return int(parts[1] or 1), parts[2]
+
+
+def numbers_of_item(shape: Shape) -> int:
+    """The numbers that each item has in a value of a projector: 24 of `8n` rows of 3."""
+    first, *columns = shape
+    return rows_of_item(first)[0] * math.prod(map(int, columns))
 
 
 def with_rows_of_item(rows: int, symbol: str) -> str:

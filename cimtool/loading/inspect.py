@@ -213,12 +213,12 @@ def _bundle(folder: Path) -> Facts:
             facts["gallery"] = values["gallery"]
         if LEDGER in values["files"]:
             facts["ledger"] = _ledger(folder / LEDGER)
-        listed = values["files"].items()
+        listed = list(values["files"])
     except KeyError as error:
         raise CimError(f"{manifest}: {error.args[0]} is missing") from None
     except (ValueError, TypeError, AttributeError):
         raise CimError(f"{manifest}: is not a bundle's manifest") from None
-    files = {name: _file_state(folder / name, digest) for name, digest in listed}
+    files = {name: _size(folder / name) for name in listed}
     return {"kind": "bundle", **facts, "files": files}
 
 
@@ -241,11 +241,8 @@ def _ledger(file: Path) -> Facts:
     return {**totals, "matrices": matrices}
 
 
-def _file_state(file: Path, digest: str) -> str:
-    if not file.is_file():
-        return "missing"
-    size = f"{file.stat().st_size:,} bytes"
-    return size if sha256(file) == digest else f"{size}, changed since it was written"
+def _size(file: Path) -> str:
+    return f"{file.stat().st_size:,} bytes" if file.is_file() else "missing"
 
 
 def describe_polynomial(polynomial: Polynomial) -> Facts:

@@ -7,7 +7,6 @@ known: where it meets a value that depends on the input they are constants again
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from cimtool.ir.arithmetic import Add, BatchMatMul, Mvm, scalar
 from cimtool.ir.calibration import Range
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
-from cimtool.ir.types import rows_of_item
+from cimtool.ir.types import numbers_of_item
 from cimtool.loading.onnx_views import ITEMS, FileAxis, Rows, arranged, axis_of, contiguous
 
 MOST_NUMBERS = 1 << 24
@@ -29,30 +28,35 @@ MOST_PRODUCTS = 1 << 32
 
 
 class FixedBuilder(TowerBuilder):
-    """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way."""
+    """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way.
+
+    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds.
+    """
 
     def __init__(self, width: int):
         super().__init__(width)
         self.fixed: dict[str, FloatArray] = {}
+        self.item_numbers = self.item_products = 0
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
         """The same, and the numbers of what is made of fixed values alone."""
         made = super().add(name, op, *inputs, seen=seen)
-        if all(i in self.fixed for i in inputs) and self._affordable(made, op, inputs):
+        numbers = numbers_of_item(self.types[made].shape)
+        inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
+        self.item_numbers += numbers
+        self.item_products += numbers * inner
+        if all(i in self.fixed for i in inputs) and self._affordable(numbers, numbers * inner):
             with np.errstate(all="ignore"):
                 self.fixed[made] = np.asarray(op.run(*(self.fixed[i] for i in inputs)), np.float64)
         return made
 
-    def _affordable(self, made: str, op: Op, inputs: tuple[str, ...]) -> bool:
+    def _affordable(self, numbers: int, products: int) -> bool:
         """True where the numbers of a value are few enough; they count then."""
-        first, *columns = self.types[made].shape
-        numbers = rows_of_item(first)[0] * math.prod(map(int, columns))
-        inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
-        if numbers > self._numbers or numbers * inner > self._products:
+        if numbers > self._numbers or products > self._products:
             return False
         self._numbers -= numbers
-        self._products -= numbers * inner
+        self._products -= products
         return True
 
     def repeated(self, name: str, array: FloatArray, axis: int) -> Rows:

@@ -96,6 +96,7 @@ def translate(graph: OnnxGraph) -> Graph:
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = _past_a_mask(t, rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
+        t.require_work()
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
     if len(set(widths)) > 1:

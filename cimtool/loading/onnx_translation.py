@@ -34,6 +34,9 @@ from cimtool.loading.onnx_views import (
 LARGEST_ITEM = 1 << 22
 """Numbers that an item may have in a value whose numbers move."""
 
+MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
+"""Numbers that an item may have in all values together, and multiply-adds that make them."""
+
 OPEN_ITEMS = (
     ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
     "with dynamic_axes or dynamic_shapes"
@@ -260,6 +263,15 @@ class Translation:
         """Raise CimError for more numbers of an item than may move."""
         if count > LARGEST_ITEM:
             self.fail(f"an item has {count:,} numbers; expected at most {LARGEST_ITEM:,}")
+
+    def require_work(self) -> None:
+        """Raise CimError where an item has too much to compute up to this node."""
+        numbers, products = self.builder.item_numbers, self.builder.item_products
+        if numbers > MOST_ITEM_NUMBERS or products > MOST_ITEM_PRODUCTS:
+            self.fail(
+                f"up to here an item has {numbers:,} numbers in all values and {products:,} "
+                f"multiply-adds; expected at most {MOST_ITEM_NUMBERS:,} and {MOST_ITEM_PRODUCTS:,}"
+            )
 
     def constant(self, index: int) -> FloatArray | None:
         """A constant input in float64, None where it is left out."""

@@ -16,7 +16,7 @@ from cimtool.loading.embeddings import require_width, unit_rows
 from cimtool.loading.item_arrays import finite_rows
 from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
-from cimtool.simulation.simulator import run_graph
+from cimtool.simulation.simulator import run_rows
 
 OUTPUT_TOLERANCE = 1e-4
 """Allowed difference, as a share of the largest expected value: single precision is within it, and
@@ -54,7 +54,7 @@ def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list
             if not wanted:
                 continue
             rows = _rows(arrays, modality, model)
-            found = _outputs(run_graph(tower, {"x": rows.astype(np.float64)}))
+            found = _outputs(run_rows(tower, rows.astype(np.float64)))
             for output, key in wanted.items():
                 if output not in found:
                     raise CimError(f"{key}: the {modality} projector gives mu alone")

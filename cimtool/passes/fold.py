@@ -19,6 +19,7 @@ from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, 
 from cimtool.ir.quantized import QuantizedMvm
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
 from cimtool.passes.base import Job, Pass
+from cimtool.passes.room import require_room
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
@@ -39,6 +40,8 @@ class FoldPass(Pass):
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def apply(self, program: Program, job: Job) -> Program:
+        for graph in (program.text, program.video):
+            require_room(graph, job.rows(graph.name), job.file)
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
         of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
         centre = _common_mean(program, job) if of_distances else None

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.base.untrusted import NUMBER
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
+from cimtool.ir.types import numbers_of_item
 
 ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
 """Rows of a projector, and pairs of a score, that are computed at a time."""
+
+BLOCK_BYTES = 1 << 28
+"""Bytes that a projector's largest value may take on the rows that are computed at a time."""
 
 UNIT_COLUMNS, UNIT_ROWS = 4096, 24
 """Items and, at least, texts whose pairs a thread computes at a time: they stay in its cache."""
@@ -130,6 +135,12 @@ def _as_int64(value: Array) -> Array:
     return value.astype(np.int64, copy=False) if value.dtype.kind in "iu" else value
 
 
+def block_height(graph: Graph, height: int) -> int:
+    """The rows of a projector that are computed at a time: `height`, fewer of very large items."""
+    numbers = [numbers_of_item(graph.types[node.name].shape) for node in graph.nodes]
+    return max(1, min(height, BLOCK_BYTES // (NUMBER * max(numbers, default=1))))
+
+
 def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
     return op.run
 
@@ -137,6 +148,12 @@ def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
 def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Compute a graph's outputs with the readable operations."""
     return Runner(graph, fast=False).run(inputs)
+
+
+def run_rows(graph: Graph, x: Array) -> dict[str, Array]:
+    """A projector's outputs on embeddings [n, width], with the readable operations, in blocks."""
+    runner = Runner(graph, fast=False)
+    return _joined(runner, lambda block: runner.run({"x": x[block]}), len(x))
 
 
 class Simulator:
@@ -275,11 +292,14 @@ def _joined(
     """
     from cimtool.base.compiled import map_rows, side_by_side
 
-    parts = [slice(start, start + ROW_BLOCK) for start in range(0, rows, ROW_BLOCK)]
+    height = block_height(runner.graph, ROW_BLOCK)
+    parts = [slice(start, start + height) for start in range(0, rows, height)]
     if runner.threaded:
-        blocks = map_rows(run, rows, THREAD_ROWS)
+        blocks = map_rows(run, rows, min(THREAD_ROWS, height))
     elif runner.on_device:
         blocks = [run(part) for part in parts]
     else:
         blocks = side_by_side(run, parts)
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    if len(blocks) == 1:  # a copy would take as much again
+        return blocks[0]
+    return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}

@@ -12,10 +12,11 @@ from threadpoolctl import threadpool_limits
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
 from cimtool.bundle.bundle import SHORTLIST, Bundle
-from cimtool.emit.runtime import Session
+from cimtool.emit.own_files import require_own_file
+from cimtool.emit.runtime import ENCODE_BLOCK, Session
 from cimtool.ir.program import MODALITIES, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.stages import StageRuns, real_means
 
 REFERENCE_ROWS = 32
@@ -95,10 +96,18 @@ def outputs_of(features: Mapping[str, Features], logits: Array) -> dict[str, Arr
 
 
 def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tuple[BitCount, ...]:
-    """Compare ONNX Runtime with the simulator on all rows, and add the row of the ONNX files."""
+    """Compare ONNX Runtime with the simulator on all rows, and add the row of the ONNX files.
+
+    Raises CimError where one is not the file of the bundle's program.
+    """
     rows: dict[str, Array] = {"text": data.text, "video": data.video}
+    for graph in bundle.program.graphs:
+        require_own_file(bundle.folder / f"{graph.name}.onnx", graph)
     features: dict[str, Features] = {
-        m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
+        graph.name: Session(bundle.folder / f"{graph.name}.onnx").encode(
+            rows[graph.name], block_height(graph, ENCODE_BLOCK)
+        )
+        for graph in (bundle.program.text, bundle.program.video)
     }
     logits = Session(bundle.folder / "score.onnx").score(features["text"], features["video"])
     simulated = outputs_of(runs.features, runs.scores)

@@ -17,8 +17,10 @@ from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
+from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
-from cimtool.passes.pipeline import Stage
+from cimtool.passes.pipeline import Stage, stage_of
+from cimtool.passes.room import require_room
 from cimtool.reference.metrics import RAW, cosines
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.baselines import DISTANCE
@@ -139,12 +141,13 @@ def run_stages(
     """Run every stage, the first being the trained program, and fill the drift table.
 
     The trained program's `float_file` is run beside them. What comes next is computed while a row
-    is measured. Raises CimError where a stage's scores are not finite.
+    is measured. Raises CimError where a stage's scores are not finite, and for a file that is not
+    the program's.
     """
     trained = stages[0].program
     calls: list[Callable[[], Any]] = [
         partial(_run_trained, trained, model, data, references, say),
-        partial(_score_file, float_file, data, say),
+        partial(_score_file, float_file, stage_of(stages, FoldPass).program, data, say),
         *(partial(_run_stage, stage, data, say) for stage in stages[1:]),
     ]
     computed: Iterator[Any] = one_ahead(calls)
@@ -171,10 +174,14 @@ def run_stages(
     return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 
 
-def _score_file(float_file: Path, data: Embeddings, say: Say) -> Array:
-    """`logit` [n, m] of `float.onnx`."""
+def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -> Array:
+    """`logit` [n, m] of `float.onnx`, which must be the folded program's."""
+    from cimtool.emit.own_files import require_own_float_file
     from cimtool.emit.runtime import Session  # not for those who read features alone
 
+    require_own_float_file(float_file, folded)
+    for graph, rows in ((folded.text, data.text), (folded.video, data.video)):
+        require_room(graph, rows, data.file)
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     return Session(float_file).score_rows(data.text, data.video)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.json_files import read_json
+from cimtool.base.json_files import LARGEST, read_json
 
 CONTENTS = {
     "an integer of 5,000 digits": (b'{"a": ' + b"9" * 5000 + b"}", "more than 4,300 digits"),
@@ -26,3 +26,9 @@ def test_what_is_no_json_is_one_sentence(name: str, tmp_path: Path) -> None:
     with pytest.raises(CimError, match=rf"a\.json: not valid JSON: .*{said}") as caught:
         read_json(file)
     assert "sys." not in str(caught.value)
+
+
+def test_many_small_tables_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    (tmp_path / "many.json").write_bytes(b"[" + b'{"":0},' * 1_000_001 + b"0]")
+    with pytest.raises(CimError, match="it has more than 1,000,000 tables"):
+        read_json(tmp_path / "many.json", LARGEST)

@@ -25,6 +25,7 @@ from cimtool.bundle.bundle import (
     PROGRAM,
     WHOLE,
     Bundle,
+    manifest_text,
     read_bundle,
     replaced_folder,
     sha256,
@@ -174,7 +175,7 @@ def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # 
     found = manifest if changed is None else changed
     if isinstance(found, dict):
         found["sha256"] = values_digest(found)
-    (folder / MANIFEST).write_text(json.dumps(found))
+    (folder / MANIFEST).write_text(manifest_text(found))
 
 
 @pytest.mark.parametrize(
@@ -426,7 +427,7 @@ def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
     manifest["target"]["noise"] = {"shot": 1}
     manifest |= {"plugins": ["zed-arrays 0.3"]}
     manifest["sha256"] = values_digest(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    (folder / "manifest.json").write_text(manifest_text(manifest), "utf-8")
     sentence = r"^.*manifest\.json: needs the plug-in zed-arrays 0\.3, which is "
     monkeypatch.setattr(plugins, "_loaded", [])
     with pytest.raises(CimError, match=f"{sentence}not installed; expected it$"):

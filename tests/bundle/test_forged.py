@@ -22,6 +22,7 @@ from cimtool.bundle.bundle import (
     MANIFEST,
     PROGRAM,
     STAGES,
+    manifest_text,
     read_bundle,
 )
 from cimtool.training.demo_data import DemoFiles
@@ -57,7 +58,7 @@ def sign(folder: Path, file: str) -> None:
     if file != MANIFEST:
         manifest["files"][file] = sha256(folder / file)
     manifest["sha256"] = values_digest(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+    (folder / MANIFEST).write_text(manifest_text(manifest), "utf-8")
 
 
 MANIFEST_CHANGES: dict[str, Change] = {
@@ -372,11 +373,40 @@ def test_an_unlisted_file_is_refused(copied: Path) -> None:
         read_bundle(copied)
 
 
+RESPELT: dict[str, Callable[[bytes], bytes]] = {
+    "spaces": lambda text: text + b"\n",
+    "a mark of the order of bytes": lambda text: b"\xef\xbb\xbf" + text,
+    "UTF-16": lambda text: text.decode().encode("utf-16"),
+    "a number": lambda text: re.sub(rb'("a": [0-9.]+)', rb"\g<1>00", text, count=1),
+    "an escape": lambda text: text.replace(b'"target"', b'"t\\u0061rget"'),
+    "a key that comes twice": lambda text: text.replace(b"{", b'{"model": 5,', 1),
+}
+
+
+@pytest.mark.parametrize("name", RESPELT)
+def test_a_manifest_that_says_the_same_in_another_spelling_is_refused(
+    name: str, copied: Path
+) -> None:
+    file = copied / MANIFEST
+    content = file.read_bytes()
+    other = RESPELT[name](content)
+    assert other != content
+    file.write_bytes(other)
+    with pytest.raises(CimError, match=r"its text is not the one that its values are written as"):
+        read_bundle(copied)
+
+
+def test_a_manifest_of_many_tables_is_refused_before_it_is_read(copied: Path) -> None:
+    (copied / MANIFEST).write_bytes(b"[" + b'{"":0},' * 600_000 + b"0]")
+    with pytest.raises(CimError, match=r"has 4,200,003 bytes; expected at most 4,194,304"):
+        read_bundle(copied)
+
+
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".", "..", "a" * 300, "\ud800", "a\0", ""])
 def test_a_listed_name_that_is_none_of_the_folder_is_refused(name: str, copied: Path) -> None:
     (copied.parent / "x").write_bytes(b"")
     changed(copied, MANIFEST, lambda m: m["files"].update({name: "0" * 64}), signed=True)
-    with pytest.raises(CimError, match="is missing from the bundle; compile again"):
+    with pytest.raises(CimError, match=r"is missing from the bundle; c|its text is not"):
         read_bundle(copied)
 
 

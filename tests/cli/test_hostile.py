@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -168,3 +169,12 @@ def test_elements_of_onnx(
     onnx.save_model(model, file)
     options = {"projectors": file, "poly": None, "head": "cosine"}
     assert refused(small_trunk, "--projectors", file, **options).startswith(f"{file}: ")
+
+
+def test_inspect_checks_a_bundle_as_other_commands_do(
+    cimtool: Callable[..., Any], small_bundle: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(small_bundle, tmp_path / "copy"))
+    assert cimtool("inspect", folder, "--json").json["files"]["program.json"]
+    (folder / "weights.bin").write_bytes(b"more")
+    assert "weights.bin: is not listed in manifest.json" in cimtool("inspect", folder).sentence

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import values_digest
-from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, read_bundle
+from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, manifest_text, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.training.demo_data import DemoFiles
@@ -242,7 +242,7 @@ def with_file(folder: Path, name: str, content: bytes) -> Path:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
     manifest["sha256"] = values_digest(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(manifest_text(manifest))
     return folder
 
 
@@ -288,7 +288,7 @@ def test_a_bundle_of_an_earlier_version_is_programmed_again(
     del manifest["files"][LEDGER]
     (place / LEDGER).unlink()
     manifest["sha256"] = values_digest(manifest)
-    (place / "manifest.json").write_text(json.dumps(manifest))
+    (place / "manifest.json").write_text(manifest_text(manifest))
     assert api.simulate(place, {"text": made.text})["items"].tolist() == list(range(ITEMS))
     with pytest.raises(CimError, match=r"has no ledger\.json, which earlier versions did not kee"):
         api.change_gallery(place, remove=[1])

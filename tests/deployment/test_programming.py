@@ -15,7 +15,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.json_files import values_digest
-from cimtool.bundle.bundle import IN_MEMORY, QUERIES, read_bundle
+from cimtool.bundle.bundle import IN_MEMORY, QUERIES, manifest_text, read_bundle
 from cimtool.bundle.simulate import hybrid_scores
 from cimtool.deployment import programming as programmed
 from cimtool.emit.exporters import export_bundle
@@ -160,7 +160,7 @@ def test_a_changed_file_is_refused(made: SimpleNamespace, tmp_path: Path) -> Non
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"]["gallery.safetensors"]
     manifest["sha256"] = values_digest(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(manifest_text(manifest))
     with pytest.raises(CimError, match=r"names no gallery\.safetensors; the bundle is not whole"):
         read_bundle(folder)
 
@@ -306,6 +306,6 @@ def test_a_signed_gallery_that_the_program_does_not_hold_is_refused(
         if not (folder / name).exists():
             shutil.copy(folder / "program.json", folder / name)
     manifest["sha256"] = values_digest(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(manifest_text(manifest))
     with pytest.raises(CimError, match=rf"manifest\.json: {sentence}"):
         _ = read_bundle(folder).program

@@ -13,7 +13,7 @@ import cimtool.emit.exporters  # noqa: F401  the hand-off is one of them
 from cimtool import api
 from cimtool.base.files import sha256
 from cimtool.base.json_files import values_digest
-from cimtool.bundle.bundle import CONSTANTS, MANIFEST, Bundle
+from cimtool.bundle.bundle import CONSTANTS, MANIFEST, Bundle, manifest_text
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, ChipFile
 from cimtool.emit.exporter import Request, export_bundle
 from cimtool.galleries.shards import INDEX
@@ -146,6 +146,6 @@ def _signed(folder: Path, list_name: str, name: str, update: Any) -> None:
         if "sha256" in listed:
             listed["sha256"] = values_digest(listed)
         (folder / list_name).unlink()  # a link to that of the whole folder
-        (folder / list_name).write_text(json.dumps(listed), "utf-8")
+        (folder / list_name).write_text(manifest_text(listed), "utf-8")
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         pass

@@ -309,11 +309,19 @@ def test_an_unknown_metric_is_refused_before_any_work(bundle: Bundle, data: Embe
 
 
 def test_a_bit_that_differs_fails(
-    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings, tmp_path: Path
+    make_bundle: MakeBundle,
+    bundle: Bundle,
+    data: Embeddings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = make_bundle("other", weight_bits=7)
     changed = rewritten(bundle, tmp_path / "changed")
     (changed.folder / "video.onnx").write_bytes((other.folder / "video.onnx").read_bytes())
+    with pytest.raises(CimError, match=r"video\.onnx: is not the file that is written of program"):
+        verify_bundle(changed, data)
+    # An error of the emitter: the file is the program's own, and does not compute what it does.
+    monkeypatch.setattr("cimtool.verification.bits.require_own_file", lambda file, graph: None)
     with pytest.raises(VerificationFailed, match=r"video.mu: \d+ of 400 values differ") as found:
         verify_bundle(changed, data)
     bits = found.value.report.checks.bits
