@@ -49,14 +49,15 @@ def connected(address: str) -> Iterator[Client]:
     Raises CimError without the extra `dask`, for an address that is not of TCP, and where no
     scheduler or worker answers.
     """
-    scheme, _, place = address.rpartition("://")
-    if scheme not in ("", "tcp") or not place:
+    with needing(Argument("dask")):
+        from distributed import Client
+        from distributed.comm.addressing import parse_address
+    scheme, place = parse_address(address)
+    if scheme != "tcp" or not place:
         raise ArgumentError(
             "{dask} is {}; expected the address of a scheduler, such as tcp://host:8786",
             f'"{address}"',
         )
-    with needing(Argument("dask")):
-        from distributed import Client
     # Before there is a client: one that cannot connect tells of it for long, in many lines.
     workers = _workers(address, CONNECT_SECONDS)
     if workers is None:

@@ -110,6 +110,7 @@ def test_failed_points_end_with_status_1_after_the_table(sweeping: Run) -> None:
             {"dask": "ws://127.0.0.1:8786"},
             '--dask is "ws://127.0.0.1:8786"; expected the address of a',
         ),
+        ({"dask": "http://127.0.0.1:8786"}, '--dask is "http://127.0.0.1:8786"; expected'),
         ({"dask": ""}, '--dask is ""; expected the address of a scheduler'),
         ({"projectors": "no.pth"}, "no.pth"),
         ({"data": "no.npz"}, "no.npz"),

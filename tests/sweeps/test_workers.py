@@ -54,9 +54,7 @@ def test_a_scheduler_without_workers_is_told(
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(
-    "address", ["tcp://127.0.0.1:{port}", "nonsense", "http://127.0.0.1:{port}"]
-)
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:{port}", "nonsense"])
 def test_an_address_that_does_not_answer_is_told(
     address: str, sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,7 @@ class Projection(Layout, name="projection"):
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """What rows are, which no weight shows."""
+        """A remark on what rows are, which no weight shows."""
         key = next(iter(weights.keys.values()))
         return (
             f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "
