@@ -204,8 +204,10 @@ def program_of(values: Mapping[str, Any], constants: Constants, file: str) -> Pr
     before its inputs, constants whose extents are not the layer's, a type that does not follow.
     """
     try:
-        graphs = [_graph(name, values[name], constants) for name in (*ENTRIES, *_further(values))]
-        _require_meeting(graphs)
+        with np.errstate(over="raise", invalid="raise"):  # no numbers that a compiler wrote
+            names = (*ENTRIES, *_further(values))
+            graphs = [_graph(name, values[name], constants) for name in names]
+            _require_meeting(graphs)
     except (CimError, *MALFORMED) as error:
         raise _unreadable(file, error) from error
     return Program(*graphs)

@@ -137,6 +137,9 @@ PROGRAM_CHANGES: dict[str, Change] = {
     "a limit beyond all integers": lambda p: next(
         n for n in p["score"]["nodes"] if n["op"] == "clip"
     )["fields"].update(hi={"number": -1e308}),
+    "a constant that overflows": lambda p: node(p, "mu_squared").update(
+        op="add", fields={"factors": [{"number": 1e308}], "offset": {"number": 1e308}}
+    ),
     "a narrower input": lambda p: p["text"]["inputs"]["x"].update(shape=["n", 3]),
     "a score of other features": lambda p: p["score"]["inputs"].update(
         {"text.mu": p["score"]["inputs"]["text.ed_self"]}

@@ -80,6 +80,7 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
 from cimtool.galleries.shards import INDEX, shard_name
 from cimtool.hardware.cam import load_cam
@@ -101,6 +102,8 @@ from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels
 from cimtool.loading.source import ModelSource
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.pipeline import stage_of
 from cimtool.simulation.simulator import run_graph
 from cimtool.sweeps.folder import REFERENCES, SWEEP, SweepFolder
 from cimtool.training.grid.folder import POINT
@@ -341,15 +344,22 @@ def doors_of_bundles(bundle: Path, made: Folders) -> dict[str, Door]:
         f"bundle: {name}": _in_folder(bundle, name, read, sign_bundle)
         for name, read in readers.items()
     }
-    onnx_files = {
-        "text.onnx": lambda session: session.encode(data["text"]),
-        FLOAT_FILE: lambda session: session.score_rows(data["text"], data["video"]),
-    }
-    for name, computed in onnx_files.items():
+    opened = read_bundle(bundle)
+    folded = stage_of(opened.stages, FoldPass).program
+
+    def text_file(file: Path) -> object:
+        require_own_file(file, opened.program.text)
+        return Session(file).encode(data["text"])
+
+    def float_file(file: Path) -> object:
+        require_own_float_file(file, folded)
+        return Session(file).score_rows(data["text"], data["video"])
+
+    for name, computed in {"text.onnx": text_file, FLOAT_FILE: float_file}.items():
         found[f"bundle: {name}"] = Door(
             name,
             ((bundle / name).read_bytes(),),
-            lambda file, computed=computed: computed(Session(file)),
+            computed,
             (onnx_value,) * 5,
             bundle,
         )
