@@ -462,7 +462,7 @@ def check_place(folder: Path) -> None:
 def _listed(folder: Path) -> Collection[str]:
     """The files that a folder's manifest names; none of one that says nothing."""
     try:
-        return set(dict(read_table(folder / MANIFEST, "compile")["files"]))
+        return set(dict(read_table(folder / MANIFEST, "compile", LARGEST_MANIFEST)["files"]))
     except (CimError, ValueError, KeyError, TypeError):
         return ()
 

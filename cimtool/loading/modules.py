@@ -20,7 +20,7 @@ from cimtool.loading.module_calls import called, choices, floats
 from cimtool.loading.onnx_export import export_module, first_line
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.score import ScoreOptions
-from cimtool.simulation.simulator import run_graph
+from cimtool.simulation.simulator import run_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 PROBE_ROWS = 4
 MOST_COMPARED = 256
 """Rows of the data on which a module is compared with what was read."""
-
-BLOCK_ROWS = 32
 
 HALF_PRECISIONS = ("float16", "bfloat16")
 
@@ -95,7 +93,7 @@ def _exported_model(name: str, graphs: Iterable[OnnxGraph], score: ScoreOptions)
 def _computes_mu(layout: type[Layout], tower: Graph, module: nn.Module) -> bool:
     """True where a module runs on rows of the tower's width and gives its mu."""
     rows = _probe(tower, layout.unit_rows)
-    wanted = run_graph(tower, {"x": rows.astype(np.float64)})["mu"]
+    wanted = run_rows(tower, rows.astype(np.float64))["mu"]
     try:
         found = called(module, rows)
     except Exception:
@@ -163,7 +161,7 @@ def _compare(
     compared = [
         (
             what,
-            wanted := _computed(tower, rows),
+            wanted := run_rows(tower, rows.astype(np.float64)),
             _forward(module, rows, "s" in wanted, where),
         )
         for rows, what in probes
@@ -188,15 +186,6 @@ def _compare(
             f"it was read, which gives the same on {what}"
         )
     return notes
-
-
-def _computed(tower: Graph, rows: Array) -> dict[str, Array]:
-    """The outputs of a tower for rows [n, in], in blocks: tokens of all may be many numbers."""
-    parts = [
-        run_graph(tower, {"x": rows[start : start + BLOCK_ROWS].astype(np.float64)})
-        for start in range(0, len(rows), BLOCK_ROWS)
-    ]
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def _share(data: Array, unit: bool) -> Array:
