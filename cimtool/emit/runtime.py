@@ -107,12 +107,19 @@ class Session:
         gallery = {f"video_{name}": value for name, value in video.items()}
         return self._of_pairs("logit", text, len(video["mu"]), gallery)
 
-    def score_rows(self, text: Array, video: Array) -> Array:
+    def score_rows(self, text: Array, video: Array, most: int = FLOAT_PAIRS) -> Array:
         """`logit` [n, m] float32 of all pairs of embeddings by `float.onnx`.
 
-        In blocks of texts against all videos, which are encoded again for each: blocks are large.
+        In blocks of at most so many texts and videos, which are encoded again for each: blocks are
+        large.
         """
-        height = FLOAT_PAIRS // max(len(video), 1)
+        return np.concatenate(
+            [self._score_against(text, video[few], most) for few in blocks(len(video), most)],
+            axis=1,
+        )
+
+    def _score_against(self, text: Array, video: Array, most: int) -> Array:
+        height = min(most, FLOAT_PAIRS // max(len(video), 1))
         found = self._joined(lambda rows: {"text": text[rows], "video": video}, len(text), height)
         with self._of_file():
             return found["logit"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
@@ -20,8 +22,12 @@ Adjust = Callable[[Node, LayerOp, Array], tuple[LayerOp, Array]]
 
 
 def adjust_layers(graph: Graph, rows: Array, adjust: Adjust) -> Graph:
-    """Run a projector on `rows` once, replacing layers on the way: later ones see the change."""
+    """Run a projector on `rows` once, replacing layers on the way: later ones see the change.
+
+    Values are freed after their last use.
+    """
     values = {"x": rows}
+    last = {name: node.name for node in graph.nodes for name in node.inputs}
     nodes = []
     for node in graph.nodes:
         inputs = [values[i] for i in node.inputs]
@@ -31,17 +37,25 @@ def adjust_layers(graph: Graph, rows: Array, adjust: Adjust) -> Graph:
         else:
             values[node.name] = output_of(node.op, graph, node, *inputs)
         nodes.append(node)
+        for name in (node.name, *node.inputs):
+            if last.get(name, node.name) == node.name:
+                values.pop(name, None)
     return replace(graph, nodes=tuple(nodes))
 
 
 def layer_means(graph: Graph, rows: Array) -> dict[str, FloatArray]:
-    """Mean real output [N] of every layer of a graph over rows of its input."""
+    """Mean real output [N] of every layer of a projector over rows of its input."""
     layers = [node.name for node in graph.nodes if isinstance(node.op, LayerOp)]
-    values = Runner(graph).values({"x": rows}, layers)
+
+    def sums(values: dict[str, Array]) -> dict[str, tuple[int, Array]]:
+        return {name: (len(value), value.sum(axis=0)) for name, value in values.items()}
+
+    blocks = Runner(graph).over_blocks(rows, layers, sums)
     means = {}
     for name in layers:
+        counts, totals = zip(*(block[name] for block in blocks), strict=True)
         scale = graph.types[name].scale
-        means[name] = values[name].mean(axis=0) * (1.0 if scale is None else scale)
+        means[name] = np.sum(totals, axis=0) / sum(counts) * (1.0 if scale is None else scale)
     return means
 
 

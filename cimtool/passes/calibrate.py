@@ -21,15 +21,13 @@ from cimtool.ir.calibration import REACHES, Calibration, Range, StoringErrors
 from cimtool.ir.format import integer_limits
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, score_inputs
-from cimtool.ir.source import Normalization
 from cimtool.passes.base import RIGHT_ROWS, Job, Pass
+from cimtool.passes.observe import Observation, Observed, layer_inputs, observe, percentile
 from cimtool.simulation.simulator import Features, Simulator
 
 SIGNIFICANT_BITS = 10
 SMALLEST_EXPONENT = -1074
 """float64 holds multiples of 2 to this."""
-
-PERCENTILE = 99.99
 
 INPUT_MARGIN = 1.25
 """Inputs may leave their calibrated range by a quarter, as ed and vd may, before they are clipped.
@@ -38,9 +36,6 @@ A few hundred rows do not show a channel's largest value. On real embeddings cli
 rows add cost more than finer steps gained. Where clipping is weighed, inputs are taken to be larger
 by as much.
 """
-
-ERROR_ROWS = 512
-"""Calibration rows on which errors of storing a value are measured."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +57,26 @@ class CalibratePass(Pass):
     def apply(self, program: Program, job: Job) -> Program:
         simulator = Simulator(program)
         graphs: list[Graph] = []
-        features: list[dict[str, Array]] = []
+        features: list[Features] = []
         for graph in (program.text, program.video):
-            taps = [node.name for node in graph.nodes]
-            values = simulator.values(graph.name, job.rows(graph.name), taps)
-            values["x"] = job.rows(graph.name).astype(np.float64)
-            _require_finite(graph, values)
-            seen = _calibration(graph, values, self.calibrator, job.settings)
-            graphs.append(replace(graph, calibration=seen))
-            features.append({name: values[value] for name, value in graph.outputs.items()})
+            seen = observe(graph, job.rows(graph.name), self.calibrator)
+            _require_finite(graph, seen.values)
+            calibration = _calibration(graph, seen, self.calibrator, job.settings)
+            graphs.append(replace(graph, calibration=calibration))
+            features.append(seen.outputs)
         text, video = graphs
-        seen = Calibration(ranges=_statistics(simulator, *features))
-        score = replace(program.score, inputs=score_inputs(text, video), calibration=seen)
+        of_pairs = Calibration(ranges=_statistics(simulator, *features))
+        score = replace(program.score, inputs=score_inputs(text, video), calibration=of_pairs)
         return Program(text, video, score)
 
 
-def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
+def _require_finite(graph: Graph, seen: Mapping[str, Observation]) -> None:
     for node in graph.nodes:
-        if not np.isfinite(values[node.name]).all():
+        if not seen[node.name].is_finite:
+            reach = max(np.abs(seen["x"].lo).max(), np.abs(seen["x"].hi).max())
             raise RowsError(
                 f"{graph.layer(node)} ({node.op.name}): is not finite on these rows, whose "
-                f"{graph.name} numbers reach {np.abs(values['x']).max():.3g}; expected "
+                f"{graph.name} numbers reach {reach:.3g}; expected "
                 f"{RIGHT_ROWS}, weights for which float64 does not overflow, and no zero row that "
                 "is normalised"
             )
@@ -100,25 +94,20 @@ def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[s
 
 
 def _calibration(
-    graph: Graph, values: Mapping[str, Array], calibrator: Calibrator, settings: Settings
+    graph: Graph, seen: Observed, calibrator: Calibrator, settings: Settings
 ) -> Calibration:
-    """The calibration of a projector with these values [n, channels]."""
-    ranges = {name: _range(value.min(axis=0), value.max(axis=0)) for name, value in values.items()}
+    """The calibration of a projector of which so much was seen."""
+    ranges = {name: _range(value.lo, value.hi) for name, value in seen.values.items()}
     if calibrator == "percentile":
-        ranges |= _narrowed(graph, values, ranges)
-    norms = {
-        node.name: node.op.squared_norms(values[node.inputs[0]])
-        for node in graph.nodes
-        if isinstance(node.op, Normalization)
-    }
+        ranges |= _narrowed(graph, seen.values, ranges)
     return Calibration(
         ranges=ranges,
         mean_squares={
-            name: significant(np.square(x).mean(axis=0), np.ceil) for name, x in values.items()
+            name: significant(value.mean_squares, np.ceil) for name, value in seen.values.items()
         },
-        squared_norms={name: _range(seen.min(), seen.max()) for name, seen in norms.items()},
+        squared_norms={name: _range(*ends) for name, ends in seen.norms.items()},
         storing_errors=(
-            _storing_errors(graph, values, ranges, settings) if calibrator == "mse" else {}
+            _storing_errors(graph, seen.values, ranges, settings) if calibrator == "mse" else {}
         ),
     )
 
@@ -146,21 +135,19 @@ def significant(
 
 
 def _narrowed(
-    graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range]
+    graph: Graph, seen: Mapping[str, Observation], ranges: Mapping[str, Range]
 ) -> dict[str, Range]:
     """Ranges without the rarest of what layers alone read: nothing else may be clipped."""
-    narrowed = {}
-    layers = graph.operations(Mvm)
-    for name in {graph.by_name[layer].inputs[0] for layer in layers}:
+    narrowed, layers = {}, graph.operations(Mvm)
+    for name in layer_inputs(graph):
         if all(node.name in layers for node in graph.nodes if name in node.inputs):
-            clip = float(np.percentile(np.abs(values[name]), PERCENTILE))
-            seen = ranges[name]
-            narrowed[name] = _range(np.clip(seen.lo, -clip, clip), np.clip(seen.hi, -clip, clip))
+            clip, span = percentile(seen[name], seen[name].count * graph.extent(name)), ranges[name]
+            narrowed[name] = _range(np.clip(span.lo, -clip, clip), np.clip(span.hi, -clip, clip))
     return narrowed
 
 
 def _storing_errors(
-    graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range], settings: Settings
+    graph: Graph, seen: Mapping[str, Observation], ranges: Mapping[str, Range], settings: Settings
 ) -> dict[tuple[str, int], StoringErrors]:
     """Errors of storing each layer's input in that layer's bits."""
     errors: dict[tuple[str, int], StoringErrors] = {}
@@ -171,8 +158,7 @@ def _storing_errors(
         bits = own.input_bits if outside else own.activation_bits
         if (name, bits) not in errors:
             margin = INPUT_MARGIN if outside else 1.0
-            rows = margin * values[name][:ERROR_ROWS]
-            errors[name, bits] = _measured_errors(rows, ranges[name], bits)
+            errors[name, bits] = _measured_errors(margin * seen[name].first, ranges[name], bits)
     return errors
 
 

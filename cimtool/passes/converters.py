@@ -25,6 +25,7 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
 from cimtool.passes.fitting import Limits, Tried, column_errors, scatter_of, tried_columns
 from cimtool.passes.formats import refit
+from cimtool.passes.room import rows_with_room
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
@@ -45,16 +46,13 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        return program.with_projectors(
-            lambda g: _fit_graph(g, job.rows(g.name), self.rows, job.settings.settable)
-        )
+        return program.with_projectors(lambda g: _fit_graph(g, job, self.rows))
 
 
-def _fit_graph(
-    graph: Graph, rows: Array, fit_rows: int, settable: Sequence[SettableReference]
-) -> Graph:
+def _fit_graph(graph: Graph, job: Job, fit_rows: int) -> Graph:
     if all(op.crossbar.law is None for op in graph.operations(CrossbarMvm).values()):
         return graph
+    rows, settable = rows_with_room(graph, job, "converters are fitted"), job.settings.settable
     means = layer_means(graph, rows)
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:

@@ -41,7 +41,7 @@ class FoldPass(Pass):
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def apply(self, program: Program, job: Job) -> Program:
         for graph in (program.text, program.video):
-            require_room(graph, job.rows(graph.name), job.file)
+            require_room(graph, job)
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
         of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
         centre = _common_mean(program, job) if of_distances else None

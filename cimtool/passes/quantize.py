@@ -7,7 +7,7 @@ product would leave the 62 bits of the digital unit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,8 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
+from cimtool.passes.observe import layer_inputs
+from cimtool.passes.room import rows_with_room
 from cimtool.passes.rounding import least_error_weights
 from cimtool.simulation.kernels.operations import fast_kernel
 
@@ -99,7 +101,7 @@ class QuantizePass(Pass):
             made = quantized(graph, graph.inputs)
             if not self.bias_correction:
                 return made
-            rows = job.rows(graph.name)
+            rows = rows_with_room(made, job, "biases are corrected")
             means = layer_means(graph, rows)
             rounded = {k: v for k, v in means.items() if k not in graph.operations(QuantizedMvm)}
             return correct_bias(made, rows, rounded)
@@ -135,8 +137,11 @@ class Quantizing(Builder):
 
     def rows(self, name: str) -> Array:
         """A value of the graph so far on the calibration rows, computed once for all readers."""
-        if name == "x":
-            return self.job.rows(self.name)
+        if name == "x" and name not in self._rows:
+            read = replace(self.source, outputs={i: i for i in layer_inputs(self.source)}).pruned()
+            self._rows[name] = rows_with_room(
+                read, self.job, "weights are rounded", [*read.by_name]
+            )
         if name not in self._rows:
             node = self.by_name[name]
             known = tuple(self.types[i] for i in node.inputs)

@@ -1,40 +1,66 @@
-"""The memory of a projector's values on all rows, where an item has very many numbers."""
+"""The rows that a pass computes all at once: as many as their values leave room for in memory."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+
+import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.untrusted import MAX_MEMORY, NUMBER, memory_size
 from cimtool.ir.program import Graph
 from cimtool.ir.types import numbers_of_item
+from cimtool.passes.base import Job
+from cimtool.simulation.simulator import live_numbers
 
-LARGE, WIDER = 1 << 16, 16
-"""Values count that have more numbers of an item than this and than so many times its row."""
+MOST_BYTES = 1 << 29
+"""Bytes that values may take on rows that are computed at once, where nothing else is said."""
 
-MOST_BYTES = 3 << 28
-"""Bytes that such values may take on all rows, where nothing else is said: passes hold them all."""
+LEAST_ROWS = 16
+"""A mean over fewer rows than these says little of a layer."""
 
 
-def require_room(graph: Graph, rows: Array, file: str) -> None:
-    """Raise CimError where the large values of a projector take too much on the rows of a file."""
-    sizes = {name: numbers_of_item(graph.types[name].shape) for name in graph.by_name}
-    least = max(LARGE, WIDER * graph.extent("x"))
-    large = {name: size for name, size in sizes.items() if size > least}
-    item = NUMBER * sum(large.values())
+def require_room(graph: Graph, job: Job) -> None:
+    """Raise CimError where the values of a projector leave no room for LEAST_ROWS of its rows."""
+    _rows_with_room(graph, job, live_numbers(graph))
+
+
+def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ()) -> Array:
+    """The calibration rows of a projector, or as many of them, evenly spaced, as there is room for.
+
+    Its values are freed after their last use, but those that are `kept`. How many rows follows from
+    the graph alone: a larger limit of memory lets larger items in, and changes no build. A note
+    says where not all are taken, for what they are `doing`. Raises CimError where there is no room
+    for LEAST_ROWS.
+    """
+    rows = job.rows(graph.name)
+    most = _rows_with_room(graph, job, live_numbers(graph, kept))
+    if most >= len(rows):
+        return rows
+    job.note(
+        f"{graph.name}: {doing} on {most:,} of {len(rows):,} rows, as many as there is room for"
+    )
+    return rows[np.arange(most) * len(rows) // most]
+
+
+def _rows_with_room(graph: Graph, job: Job, numbers: int) -> int:
+    """The rows that there is room for where an item has so many numbers at once."""
+    least, item = min(LEAST_ROWS, len(job.rows(graph.name))), NUMBER * numbers
     said = os.environ.get(MAX_MEMORY)
-    most = MOST_BYTES if said is None else memory_size(said)
-    if item * len(rows) > most:
-        widest = max(large, key=large.__getitem__)
-        node = graph.by_name[widest]
-        raise ArgumentError(
-            "{}: {:,} numbers an item, and on {:,} rows such values take {:,} bytes of memory; "
-            "expected at most {:,}: {:,} rows, or a larger {max_memory}",
-            f"{file}: {graph.layer(node)} ({node.op.name})",
-            large[widest],
-            len(rows),
-            item * len(rows),
-            most,
-            most // item,
-        )
+    limit = MOST_BYTES if said is None else max(MOST_BYTES, memory_size(said))
+    if item * least <= limit:
+        return max(least, MOST_BYTES // item)
+    sizes = {node.name: numbers_of_item(graph.types[node.name].shape) for node in graph.nodes}
+    widest = graph.by_name[max(sizes, key=sizes.__getitem__)]
+    raise ArgumentError(
+        "{}: {:,} numbers an item, {:,} with the values beside it, which on {} rows take {:,} "
+        "bytes of memory; expected at most {:,}, or a larger {max_memory}",
+        f"{job.file}: {graph.layer(widest)} ({widest.op.name})",
+        sizes[widest.name],
+        numbers,
+        least,
+        item * least,
+        limit,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,8 @@ ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
 """Rows of a projector, and pairs of a score, that are computed at a time."""
 
-BLOCK_BYTES = 1 << 28
-"""Bytes that a projector's largest value may take on the rows that are computed at a time."""
+BLOCK_BYTES = 1 << 27
+"""Bytes that a projector's values may take on the rows that a thread computes at a time."""
 
 UNIT_COLUMNS, UNIT_ROWS = 4096, 24
 """Items and, at least, texts whose pairs a thread computes at a time: they stay in its cache."""
@@ -31,6 +31,7 @@ THREAD_ROWS = 128
 """Rows of a projector that a thread computes at a time."""
 
 Features = Mapping[str, Array]
+Result = TypeVar("Result")
 
 
 class Runner:
@@ -88,6 +89,41 @@ class Runner:
                     values.pop(name, None)
         return {name: self._leave(values[name]) for name in names}
 
+    def over_blocks(
+        self, x: Array, names: Sequence[str], seen: Callable[[dict[str, Array]], Result]
+    ) -> list[Result]:
+        """Results of `seen`, called with the named values of a projector for each block of rows.
+
+        Embeddings are `x` [n, width]. Blocks of real numbers are the same rows whatever the
+        threads: their products round by height.
+        """
+        from cimtool.base.compiled import map_rows, side_by_side
+
+        height = block_height(self.graph, ROW_BLOCK, names)
+
+        def of_block(block: slice) -> Result:
+            return seen(self.values({"x": x[block]}, names))
+
+        if self.threaded:
+            return map_rows(of_block, len(x), min(THREAD_ROWS, height))
+        parts = [slice(start, start + height) for start in range(0, len(x), height)]
+        if self.on_device:
+            return [of_block(part) for part in parts]
+        return side_by_side(of_block, parts)
+
+    def encode(self, x: Array) -> dict[str, Array]:
+        """The outputs of a projector on embeddings `x` [n, width], in blocks of rows."""
+        outputs = self.graph.outputs
+        found = self.rows_of(x, list(outputs.values()))
+        return {name: found[value] for name, value in outputs.items()}
+
+    def rows_of(self, x: Array, names: Sequence[str]) -> dict[str, Array]:
+        """The named values of a projector on embeddings `x` [n, width], in blocks of rows."""
+        blocks = self.over_blocks(x, names, dict)
+        if len(blocks) == 1:  # a copy would take as much again
+            return blocks[0]
+        return {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
+
     def derived(self, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Any]:
         """All that some of the inputs decide alone and `values` needs for the names."""
         values = {name: self._enter(value) for name, value in inputs.items()}
@@ -135,10 +171,26 @@ def _as_int64(value: Array) -> Array:
     return value.astype(np.int64, copy=False) if value.dtype.kind in "iu" else value
 
 
-def block_height(graph: Graph, height: int) -> int:
+def live_numbers(graph: Graph, kept: Sequence[str] = ()) -> int:
+    """The most numbers of an item that a runner of a projector holds at once, with `kept` values.
+
+    Values are freed after their last use, but those that are kept or given as outputs.
+    """
+    numbers = {name: numbers_of_item(known.shape) for name, known in graph.types.items()}
+    last = {name: place for place, node in enumerate(graph.nodes) for name in node.inputs}
+    stays = {*kept, *graph.outputs.values()}
+    held = most = sum(numbers[name] for name in graph.inputs)
+    for place, node in enumerate(graph.nodes):
+        held += numbers[node.name]
+        most = max(most, held)
+        freed = {name for name in node.inputs if last[name] == place} - stays
+        held -= sum(numbers[name] for name in freed)
+    return most
+
+
+def block_height(graph: Graph, height: int, kept: Sequence[str] = ()) -> int:
     """The rows of a projector that are computed at a time: `height`, fewer of very large items."""
-    numbers = [numbers_of_item(graph.types[node.name].shape) for node in graph.nodes]
-    return max(1, min(height, BLOCK_BYTES // (NUMBER * max(numbers, default=1))))
+    return max(1, min(height, BLOCK_BYTES // (NUMBER * live_numbers(graph, kept))))
 
 
 def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
@@ -152,8 +204,7 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def run_rows(graph: Graph, x: Array) -> dict[str, Array]:
     """A projector's outputs on embeddings [n, width], with the readable operations, in blocks."""
-    runner = Runner(graph, fast=False)
-    return _joined(runner, lambda block: runner.run({"x": x[block]}), len(x))
+    return Runner(graph, fast=False).encode(x)
 
 
 class Simulator:
@@ -168,20 +219,19 @@ class Simulator:
         self._runners: dict[str, Runner] = {}
         self._form = fast, device
 
-    def _runner(self, name: str) -> Runner:
+    def runner(self, name: str) -> Runner:
+        """One of its graphs made ready."""
         if name not in self._runners:
             self._runners[name] = Runner(self._graphs[name], *self._form)
         return self._runners[name]
 
     def encode(self, modality: str, x: Array) -> dict[str, Array]:
         """Features of embeddings `x` [n, width] of one modality, in blocks of rows."""
-        runner = self._runner(modality)
-        return _joined(runner, lambda block: runner.run({"x": x[block]}), len(x))
+        return self.runner(modality).encode(x)
 
     def values(self, modality: str, x: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named inner values of one projector on embeddings `x`, in blocks of rows."""
-        runner = self._runner(modality)
-        return _joined(runner, lambda block: runner.values({"x": x[block]}, names), len(x))
+        return self.runner(modality).rows_of(x, names)
 
     def score(
         self,
@@ -236,7 +286,7 @@ class Simulator:
         columns: int,
         names: Sequence[str] | None,
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        runner, rows = self._runner(graph), len(text["mu"])
+        runner, rows = self.runner(graph), len(text["mu"])
         outputs = runner.graph.outputs
         wanted = tuple(outputs.values() if names is None else names)
         shapes = [runner.graph.types[name].shape for name in wanted]
@@ -281,25 +331,3 @@ class Simulator:
     def scores(self, text: Array, video: Array) -> Array:
         """`logit` [n, m] of all pairs of embeddings."""
         return self.score(self.encode("text", text), self.encode("video", video))
-
-
-def _joined(
-    runner: Runner, run: Callable[[slice], dict[str, Array]], rows: int
-) -> dict[str, Array]:
-    """The results of `run` for all rows, in blocks.
-
-    Those of real numbers are the same rows whatever the threads: their products round by height.
-    """
-    from cimtool.base.compiled import map_rows, side_by_side
-
-    height = block_height(runner.graph, ROW_BLOCK)
-    parts = [slice(start, start + height) for start in range(0, rows, height)]
-    if runner.threaded:
-        blocks = map_rows(run, rows, min(THREAD_ROWS, height))
-    elif runner.on_device:
-        blocks = [run(part) for part in parts]
-    else:
-        blocks = side_by_side(run, parts)
-    if len(blocks) == 1:  # a copy would take as much again
-        return blocks[0]
-    return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}

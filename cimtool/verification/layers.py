@@ -20,7 +20,8 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.fitting import GroupSums
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.simulation.simulator import Runner, Simulator
+from cimtool.reference.statistics import blocks
+from cimtool.simulation.simulator import Runner, Simulator, block_height
 
 LAYER_ROWS = 128
 """Rows of each modality on which a layer's output is compared."""
@@ -30,6 +31,9 @@ SUM_ROWS = 16
 
 BINS = 32
 """Bins of a histogram of column sums, all as wide as one another."""
+
+SquareSums = tuple[float, float, float, float]
+"""Squares of a layer's signal and noise with all errors that arrive, and of these with its own."""
 
 MEMORY_ITEMS = 1024
 """Items of a gallery in the memory whose columns are measured."""
@@ -128,18 +132,28 @@ def _of_projector(
     source: Graph = getattr(lowered, modality)
     graph: Graph = getattr(compiled.program, modality)
     layers = _layers(graph)
-    floats = Simulator(lowered).values(modality, x, list(layers))
-    values = compiled.values(modality, x, _names(layers))
+    floats, names = Simulator(lowered), _names(layers)
+    height = min(block_height(source, len(x), list(layers)), block_height(graph, len(x), names))
+    powers: dict[str, list[SquareSums]] = {name: [] for name in layers}
+    first: dict[str, IntArray] = {}
+    for block in blocks(len(x), height):
+        real = floats.values(modality, x[block], list(layers))
+        values = compiled.values(modality, x[block], names)
+        for value in {value for value, _ in layers.values()}:
+            seen = [first[value], values[value]] if value in first else [values[value]]
+            first[value] = np.concatenate(seen)[:SUM_ROWS]
+        for name, (value, _) in layers.items():
+            trained = source.by_name[name].op
+            assert isinstance(trained, Mvm)
+            output = values[name] * graph.types[name].unit
+            alone = (values[value] * graph.types[value].unit) @ trained.weight + trained.bias
+            powers[name].append((*_powers(real[name], output), *_powers(alone, output)))
     for name, (value, op) in layers.items():
-        trained = source.by_name[name].op
-        assert isinstance(trained, Mvm)
-        output = values[name] * graph.types[name].unit
-        alone = (values[value] * graph.types[value].unit) @ trained.weight + trained.bias
+        signal, noise, own_signal, own_noise = np.sum(powers[name], axis=0)
+        every, own = _decibels(signal, noise), _decibels(own_signal, own_noise)
         inputs, outputs = op.weight.shape
-        every, own = sqnr_db(floats[name], output), sqnr_db(alone, output)
-        sums = describe_columns(op, values[value][:SUM_ROWS])
-        layer = f"{modality}.{name}"
-        yield LayerFinding(modality, layer, inputs, outputs, every, own, sums)
+        sums = describe_columns(op, first[value])
+        yield LayerFinding(modality, f"{modality}.{name}", inputs, outputs, every, own, sums)
 
 
 def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
@@ -167,11 +181,18 @@ def sqnr_db(signal: FloatArray, found: FloatArray) -> float | None:
 
     Minus infinity where the signal is zero everywhere.
     """
-    noise = float(np.square(found - signal).mean())
+    return _decibels(*_powers(signal, found))
+
+
+def _powers(signal: FloatArray, found: FloatArray) -> tuple[float, float]:
+    """The sums of the squares of a signal and of the noise in what was found for it."""
+    return float(np.square(signal).sum()), float(np.square(found - signal).sum())
+
+
+def _decibels(signal: float, noise: float) -> float | None:
     if noise == 0:
         return None
-    power = float(np.square(signal).mean())
-    return 10 * math.log10(power / noise) if power > 0 else -math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
 def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:

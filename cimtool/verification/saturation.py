@@ -16,7 +16,7 @@ from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.lower import DomainLimits, domain_limits
 from cimtool.reference.truth import Truth
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Runner, Simulator
 
 STORED_ROWS = 256
 """Rows of each modality on which stored values are counted."""
@@ -123,25 +123,41 @@ def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tu
     `lowered` says which values are stored and for what. A value that its ReLU cuts at 0 is not
     counted.
     """
-    found = []
+    found: list[Stored] = []
     for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
         stores = getattr(lowered, modality).operations(Store)
-        graph = getattr(compiled.program, modality)
-        stored = [node for node in graph.nodes if node.name in stores]
-        sources = [node.inputs[0] for node in stored]
-        rows = x[:STORED_ROWS]
-        inner = [name for name in dict.fromkeys(sources) if name not in graph.inputs]
-        values = {"x": rows, **compiled.values(modality, rows, inner)}
-        for node in stored:
-            if isinstance(node.op, Quantize | Requant):
-                share = clipped_share(node.op, values[node.inputs[0]])
-                bits = graph.types[node.name].bits
-                found.append(Stored(graph.layer(node), stores[node.name].role, bits, share))
+        found += _of_projector(stores, compiled.runner(modality), x[:STORED_ROWS])
     return tuple(found)
+
+
+def _of_projector(stores: Mapping[str, Store], runner: Runner, x: Array) -> list[Stored]:
+    """The share of each stored value of a projector that is clipped on rows of its input."""
+    graph = runner.graph
+    formats = {
+        node.name: (node.op, node.inputs[0])
+        for node in graph.nodes
+        if node.name in stores and isinstance(node.op, Quantize | Requant)
+    }
+
+    def clipped(values: dict[str, Array]) -> list[tuple[int, int]]:
+        return [_clipped(op, values[source]) for op, source in formats.values()]
+
+    sources = list(dict.fromkeys(source for _, source in formats.values()))
+    counts = np.sum(runner.over_blocks(x, sources, clipped), axis=0)
+    return [
+        Stored(f"{graph.name}.{name}", stores[name].role, graph.types[name].bits, beyond / size)
+        for name, (beyond, size) in zip(formats, counts.tolist(), strict=True)
+    ]
 
 
 def clipped_share(op: Quantize | Requant, value: Array) -> float:
     """The share of elements of `value` that `op` limits; not those that ReLU cuts at 0."""
+    clipped, size = _clipped(op, value)
+    return clipped / size
+
+
+def _clipped(op: Quantize | Requant, value: Array) -> tuple[int, int]:
+    """The elements that `op` limits, and all of them."""
     if isinstance(op, Quantize):
         codes = np.rint(value / op.scale)
     else:
@@ -149,4 +165,4 @@ def clipped_share(op: Quantize | Requant, value: Array) -> float:
     beyond = codes > op.hi
     if op.lo < 0:
         beyond |= codes < op.lo
-    return float(np.mean(beyond))
+    return int(np.count_nonzero(beyond)), beyond.size

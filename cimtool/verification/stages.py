@@ -20,9 +20,8 @@ from cimtool.loading.model import ModelCard
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.passes.room import require_room
 from cimtool.reference.metrics import RAW, cosines
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
@@ -177,13 +176,12 @@ def run_stages(
 def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -> Array:
     """`logit` [n, m] of `float.onnx`, which must be the folded program's."""
     from cimtool.emit.own_files import require_own_float_file
-    from cimtool.emit.runtime import Session  # not for those who read features alone
+    from cimtool.emit.runtime import FLOAT_PAIRS, Session  # not for those who read features alone
 
     require_own_float_file(float_file, folded)
-    for graph, rows in ((folded.text, data.text), (folded.video, data.video)):
-        require_room(graph, rows, data.file)
+    most = min(block_height(graph, FLOAT_PAIRS) for graph in (folded.text, folded.video))
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
-    return Session(float_file).score_rows(data.text, data.video)
+    return Session(float_file).score_rows(data.text, data.video, most)
 
 
 def _run_stage(
