@@ -9,7 +9,7 @@ rounds far less than any of them and is computed in integers where all that it r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -22,7 +22,9 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
+from cimtool.reference.statistics import blocks
 from cimtool.simulation.kernels.operations import fast_kernel
+from cimtool.simulation.simulator import block_height
 
 STORED_ROLES = ("input", "mu", "s", "s_self")
 """Stored values of a projector that are parts of their own; an activation is its readers'."""
@@ -57,6 +59,17 @@ class GraphStages:
     def parts(self) -> Mapping[str, tuple[str, ...]]:
         """The parts that a node of the lowered graph belongs to, in order; most have none."""
         return {node.name: parts for node in self.lowered.nodes if (parts := self._parts(node))}
+
+    @cached_property
+    def all_parts(self) -> frozenset[str]:
+        """The parts of all nodes."""
+        return frozenset(part for owned in self.parts.values() for part in owned)
+
+    def blocks(self, rows: int) -> Iterator[slice]:
+        """Blocks of so many rows of a projector that leave room for all values of one."""
+        names = [[node.name for node in graph.nodes] for graph in (self.lowered, self.compiled)]
+        heights = map(block_height, (self.lowered, self.compiled), (rows, rows), names)
+        return blocks(rows, min(heights))
 
     def _parts(self, node: Node) -> tuple[str, ...]:
         name = self.lowered.layer(node)

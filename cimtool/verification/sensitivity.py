@@ -122,10 +122,12 @@ def sensitivity(
     graph_stages = {same[0].name: GraphStages(*same) for same in zip(*graphs, strict=False)}
     text, video = subset(data, rows)
     model = _Model(graph_stages, {"text": data.text[text], "video": data.video[video]})
-    everything = model.parts
+    everything, listed = model.parts, list(_listed(model))
+    sets = [owned for *_, owned in listed]
+    model.encode([everything, frozenset(), *sets, *(everything - owned for owned in sets)])
     reference = model.logits(everything)
 
-    def measured(real: Collection[str]) -> tuple[float, float]:
+    def measured(real: frozenset[str]) -> tuple[float, float]:
         logits = model.logits(real)
         rmse = math.sqrt(float(np.square(logits - reference).mean()))
         return rmse, top1_agreement(logits, reference, data.alone)
@@ -136,13 +138,12 @@ def sensitivity(
         return Part(name, kind, bits, *alone, *measured(owned), graph)
 
     whole = measured(frozenset())
-    parts = side_by_side(part_of, list(_listed(model)))
+    parts = side_by_side(part_of, listed)
     worst = min(parts, key=lambda part: part.left_float_rmse)
-    settings = tuple(
-        LeftFloat(key, measured({setting})[0])
-        for key in sorted(LAYER_SETTINGS)
-        if (setting := f"{worst.part}.{key}") in everything
-    )
+    keys = [key for key in sorted(LAYER_SETTINGS) if f"{worst.part}.{key}" in everything]
+    alone = {key: frozenset({f"{worst.part}.{key}"}) for key in keys}
+    model.encode(alone.values())
+    settings = tuple(LeftFloat(key, measured(real)[0]) for key, real in alone.items())
     return Sensitivity(len(text), len(video), *whole, tuple(parts), worst.part, settings)
 
 
@@ -159,33 +160,59 @@ class _Model:
     """All three graphs over one set of rows; what a part does not change is computed once."""
 
     def __init__(self, stages: Mapping[str, GraphStages], rows: Mapping[str, Array]):
-        self.stages = stages
-        self.rows = {modality: {"x": GraphValue(x)} for modality, x in rows.items()}
-        self.parts = frozenset(
-            part for stage in stages.values() for owned in stage.parts.values() for part in owned
-        )
-        self._ends: dict[tuple[str, frozenset[str]], dict[str, GraphValue]] = {}
+        self.stages, self.rows = stages, rows
+        self.parts = frozenset(part for stage in stages.values() for part in stage.all_parts)
+        self._features: dict[tuple[str, frozenset[str]], dict[str, GraphValue]] = {}
 
-    def logits(self, real: Collection[str]) -> FloatArray:
-        """The logits [n, m] with some parts in real numbers and all others compiled."""
+    def logits(self, real: frozenset[str]) -> FloatArray:
+        """The logits [n, m] with a set of parts, which was encoded, in real numbers."""
         features: dict[str, GraphValue] = {}
         for modality in MODALITIES:
-            features |= as_inputs(modality, self._features(modality, frozenset(real)))
+            own = self.stages[modality].all_parts
+            features |= as_inputs(modality, self._features[modality, real & own])
         walk = MixedGraph(self.stages["score"], features, real)
         return walk.outputs()["logit"].real
 
-    def _features(self, modality: str, real: frozenset[str]) -> dict[str, GraphValue]:
-        stages, rows = self.stages[modality], self.rows[modality]
-        own = frozenset(part for owned in stages.parts.values() for part in owned)
+    def encode(self, sets: Collection[frozenset[str]]) -> None:
+        """Compute features with each set of parts in real numbers, a block of rows at a time."""
+        for modality in MODALITIES:
+            stages, rows = self.stages[modality], self.rows[modality]
+            own = {real & stages.all_parts for real in sets}
+            wanted = sorted(
+                (one for one in own if (modality, one) not in self._features), key=sorted
+            )
+            found = [_encoded(stages, rows[block], wanted) for block in stages.blocks(len(rows))]
+            for real, parts in zip(wanted, zip(*found, strict=True), strict=True):
+                self._features[modality, real] = _joined(parts)
+
+
+def _encoded(
+    stages: GraphStages, x: Array, wanted: Sequence[frozenset[str]]
+) -> list[dict[str, GraphValue]]:
+    """Features of a block of rows with each of some sets of parts in real numbers."""
+    inputs = {"x": GraphValue(x)}
+    ends: dict[frozenset[str], dict[str, GraphValue]] = {}
+    for end in (frozenset[str](), stages.all_parts):
+        walk = MixedGraph(stages, inputs, end)
+        walk.outputs()
+        ends[end] = walk.kept()
+
+    def of_set(real: frozenset[str]) -> dict[str, GraphValue]:
         # The nearer of both ends, nothing real and everything, shares most with what is asked for.
-        end = min((frozenset[str](), own), key=lambda end: len(end ^ (real & own)))
-        if (modality, end) not in self._ends:
-            walk = MixedGraph(stages, rows, end)
-            walk.outputs()
-            self._ends[modality, end] = walk.kept()
-        changed = stages.changed(end ^ (real & own))
-        before = {k: v for k, v in self._ends[modality, end].items() if k not in changed}
-        return MixedGraph(stages, rows, real, before).outputs()
+        end = min(ends, key=lambda end: len(end ^ real))
+        changed = stages.changed(end ^ real)
+        before = {k: v for k, v in ends[end].items() if k not in changed}
+        return MixedGraph(stages, inputs, real, before).outputs()
+
+    return side_by_side(of_set, wanted)
+
+
+def _joined(blocks: Sequence[Mapping[str, GraphValue]]) -> dict[str, GraphValue]:
+    """The values of the rows of all blocks."""
+    return {
+        name: GraphValue(np.concatenate([block[name].array for block in blocks]), value.unit)
+        for name, value in blocks[0].items()
+    }
 
 
 def _listed(model: _Model) -> Iterator[tuple[str, str, PartKind, int | None, frozenset[str]]]:
