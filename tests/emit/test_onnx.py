@@ -218,6 +218,9 @@ def test_float_model_is_the_real_program(
     logit = session.run(rows)["logit"]
     monkeypatch.setattr(runtime, "FLOAT_PAIRS", 3 * len(rows["video"]))
     assert np.array_equal(session.score_rows(rows["text"], rows["video"]), logit)
+    few = session.score_rows(rows["text"], rows["video"], 5)
+    assert few.shape == logit.shape
+    np.testing.assert_allclose(few, logit, rtol=1e-5)
     expected = Simulator(calibrated).scores(rows["text"], rows["video"])
     assert np.abs(logit - expected).max() < 2e-5 * max(1.0, float(np.abs(expected).max()))
 

@@ -444,7 +444,7 @@ def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path:
 def test_a_float_file_that_is_not_finite_fails(
     bundle: Bundle, data: Embeddings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def score_rows(self: Session, text: Array, video: Array) -> Array:
+    def score_rows(self: Session, text: Array, video: Array, most: int) -> Array:
         logits = np.zeros((len(text), len(video)), np.float32)
         logits[0, :3] = (np.inf, np.nan, -np.inf)
         return logits
