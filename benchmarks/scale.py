@@ -176,6 +176,7 @@ def main() -> None:
         found[curve.name] = measured(curve, options.rounds)
         rows.append(row(curve, found[curve.name]))
     if options.svg is not None:
+        options.svg.mkdir(parents=True, exist_ok=True)
         for file, names in PICTURES.items():
             drawn = picture({name: found[name] for name in names})
             (options.svg / file).write_text(drawn, "utf-8")
