@@ -18,6 +18,7 @@ from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
 from cimtool.loading.onnx_views import (
     ITEMS,
+    LARGEST_ITEM,
     Atom,
     Rows,
     arranged,
@@ -30,9 +31,6 @@ from cimtool.loading.onnx_views import (
     reshaped,
     widened,
 )
-
-LARGEST_ITEM = 1 << 22
-"""Numbers that an item may have in a value whose numbers move."""
 
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
 """Numbers that an item may have in all values together, and multiply-adds that make them."""

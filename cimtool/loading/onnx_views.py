@@ -19,6 +19,10 @@ from cimtool.ir.program import Builder
 from cimtool.ir.types import rows_of_item
 
 
+LARGEST_ITEM = 1 << 22
+"""Numbers that an item may have in a value whose numbers move."""
+
+
 @dataclass(frozen=True)
 class Atom:
     """Part of an axis: `size` numbers of an item, `stride` apart; ITEMS are the items themselves.

@@ -24,8 +24,8 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
 _MODALITY = {
-    "text": re.compile(rf"(text|txt){_SUFFIX}"),
-    "video": re.compile(rf"(video|image|img){_SUFFIX}"),
+    "text": re.compile(rf"(text|txt){_SUFFIX}|txt_enc"),
+    "video": re.compile(rf"(video|image|img){_SUFFIX}|img_enc"),
 }
 PROJECTION, MATRIX = "projection", "matrix"
 """The name of a layer that is a modality's only one, and of its weight where that is [in, out]."""
@@ -48,6 +48,7 @@ class Weights:
 
     `keys` gives each one's full key in `file` for messages, `named` what the user said of them;
     `values` are numbers and texts at the top of the file, and over them what the user said.
+    `row_width` is the extent of the data's rows, None where there are none.
     """
 
     file: str
@@ -57,6 +58,7 @@ class Weights:
     ordered: bool = True
     named: ModalityMap = field(default_factory=ModalityMap)
     values: Mapping[str, Any] = field(default_factory=dict)
+    row_width: int | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
