@@ -48,6 +48,7 @@ from cimtool.ir.source import (
     Sigmoid,
     Softmax,
     Softplus,
+    Sorted,
     Tanh,
 )
 from cimtool.ir.types import INT_LIMIT, Type, Types, integer
@@ -126,6 +127,12 @@ def _softmax(writer: GraphWriter, op: Softmax, types: Types, x: str) -> str:
     items = writer.node("Reshape", x, writer.constant(np.array([-1, *op.mask.shape])))
     powers = writer.node("Softmax", writer.node("Add", items, writer.constant(op.mask)), axis=-1)
     return writer.node("Reshape", powers, writer.constant(np.array([-1, op.mask.shape[1]])))
+
+
+@ONNX.rule(Sorted)
+def _sorted(writer: GraphWriter, op: Sorted, types: Types, x: str) -> str:
+    count = writer.constant(np.array([int(types[0].shape[-1])]))
+    return writer.node("TopK", x, count, unread=1, axis=-1)
 
 
 @ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)

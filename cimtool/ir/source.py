@@ -290,6 +290,18 @@ def counted_places(counted: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Sorted(Op, name="sorted", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The numbers of each row in descending order."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, np.min(x.lo), np.max(x.hi))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.sort(inputs[0], axis=-1)[..., ::-1]
+
+
+@dataclass(frozen=True, eq=False)
 class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """`factor * ed + offset` of a squared distance [n, m]."""
 

@@ -36,6 +36,13 @@ PROJECTIONS = {
 }
 """The keys of the matrices behind CLIP's encoders."""
 
+UNCERTAINTY = "uncertainty"
+UNCERTAINTIES = {
+    "text_projection": "uncertainty_text_projection",
+    "visual.proj": "visual.uncertainty_proj",
+}
+"""The keys of PCME++'s second matrix beside those, and the name of that layer."""
+
 TRAINED = {"weight", "bias", "running_mean", "running_var"}
 """Parameters that are real numbers: integers in their place are codes of a quantized model."""
 
@@ -137,12 +144,12 @@ def find_weights(checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP) -> tuple[
     Raises CimError where a modality is not found or found twice, a weight is not finite, or the
     map names a layer that is not there.
     """
-    arrays = _flat(checkpoint.content)
+    arrays = flat(checkpoint.content)
     text, video = (_of_modality(checkpoint, arrays, m, layer_map[m]) for m in MODALITIES)
     return text, video
 
 
-def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
+def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
     """All arrays of nested dictionaries by their keys joined with dots."""
     found: dict[str, Array] = {}
     for key, value in content.items():
@@ -150,7 +157,7 @@ def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
         if isinstance(value, np.ndarray):
             found[name] = value
         elif isinstance(value, Mapping):
-            found |= _flat(value, name)
+            found |= flat(value, name)
     return found
 
 
@@ -228,14 +235,18 @@ def _projection(
     places = known if prefix is None else (prefix.strip("."),)
     for place in places:
         names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
-        keys = {_unwrapped(key): key for key in arrays}
+        keys = {unwrapped(key): key for key in arrays}
         own = [name for name in keys if name == place or name.startswith(f"{place}.")]
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
-            return {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
+            found = {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
+            beside = UNCERTAINTIES.get(place) if prefix is None else None
+            if beside in keys:
+                found[f"{UNCERTAINTY}.{MATRIX}"] = keys[beside]
+            return found
     return {}
 
 
-def _unwrapped(key: str) -> str:
+def unwrapped(key: str) -> str:
     """A key without the wrappers before it."""
     parts = key.split(".")
     return ".".join(parts[_wrappers(parts) :])

@@ -48,7 +48,7 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
-from cimtool.passes import norms, softmax  # noqa: F401  (importing rules registers them)
+from cimtool.passes import norms, softmax, sorting  # noqa: F401  (importing rules registers them)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
