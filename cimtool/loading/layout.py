@@ -63,7 +63,7 @@ class Layout(Named):
 
     @classmethod
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the checkpoint's own keys say of the score: `head`, `a` and `b`, as far as known."""
+        """The `head`, `a` and `b` that a checkpoint's own keys say; nothing where they do not."""
         return {}
 
     @classmethod

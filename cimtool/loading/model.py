@@ -31,14 +31,14 @@ RUN_STEMS = ("model", "last")
 """Names of the checkpoints of a training run, whatever it trained."""
 
 
-Widths = tuple[int | None, int | None]
+RowWidths = tuple[int | None, int | None]
 """Numbers in a row of text and of video, None where not known."""
 
-RowWidths = Callable[[Modalities | None], Widths]
+ReadWidths = Callable[[Modalities | None], RowWidths]
 """The widths of the data's rows, whose arrays a checkpoint may name."""
 
 
-def unknown_widths(modalities: Modalities | None) -> Widths:
+def unknown_widths(modalities: Modalities | None) -> RowWidths:
     """The widths where there are no data."""
     return None, None
 
@@ -125,7 +125,7 @@ def build_model(
     checkpoint: Checkpoint,
     wanted: ScoreOptions,
     layer_map: LayerMap = NO_MAP,
-    widths: RowWidths = unknown_widths,
+    widths: ReadWidths = unknown_widths,
 ) -> Model:
     """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
 
@@ -204,7 +204,7 @@ def _model(
 
 
 def read_towers(
-    checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP, widths: RowWidths = unknown_widths
+    checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP, widths: ReadWidths = unknown_widths
 ) -> tuple[type[Layout], tuple[Graph, Graph]]:
     """The layout of a checkpoint and both its projectors.
 
@@ -215,7 +215,7 @@ def read_towers(
 
 
 def _read(
-    checkpoint: Checkpoint, layer_map: LayerMap, widths: RowWidths
+    checkpoint: Checkpoint, layer_map: LayerMap, widths: ReadWidths
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
     text, video = find_weights(checkpoint, layer_map)
     layout = recognise(text, video)

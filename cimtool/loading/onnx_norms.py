@@ -15,7 +15,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Sum, plus
 from cimtool.ir.largest import largest
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax, Sorted
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
@@ -129,6 +129,23 @@ def softmax(t: Translation) -> Translated:
     rows = t.in_rows(view.reordered(order))
     op = Softmax() if mask is None else Softmax(of_rows(t, rows, mask.transpose(order)))
     return t.add(op, rows.name).reordered([order.index(i) for i in range(last + 1)])
+
+
+def top(t: Translation) -> Translated:
+    """The largest numbers along an axis, or the smallest, in their order."""
+    places = t.node.outputs[1] if len(t.node.outputs) > 1 else ""
+    if places and any(places in one.inputs for one in t.graph.nodes):
+        t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
+    view = t.view()
+    axis, last = t.place(int(t.node.attributes.get("axis", -1)), view), len(view.axes) - 1
+    order = [i for i in range(last + 1) if i != axis] + [axis]
+    rows, counts = t.in_rows(view.reordered(order)), t.weights(1)
+    count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
+    if not 1 <= count <= width:
+        t.fail(f"takes {counts.tolist()} of {width} numbers; expected a number from 1 to {width}")
+    kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
+    made = t.columns_taken(t.add(Sorted(), rows.name), kept)
+    return made.reordered([order.index(i) for i in range(last + 1)])
 
 
 def _reduced(t: Translation) -> bool:
@@ -338,5 +355,6 @@ NORM_RULES: dict[str, NormRule] = {
     "ReduceSumSquare": reduce_sum_square,
     "Softmax": softmax,
     "Sqrt": square_root,
+    "TopK": top,
 }
 """The supported operators of whole rows, and the rule of each."""

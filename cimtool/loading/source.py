@@ -17,7 +17,7 @@ from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.layouts import require_known_keys
-from cimtool.loading.model import Model, Widths, build_model, build_onnx_model
+from cimtool.loading.model import Model, RowWidths, build_model, build_onnx_model
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
@@ -64,7 +64,7 @@ class ModelSource:
     b: float | None = None
     layer_map: Path | str | None = None
     head: str | None = None
-    widths: Widths = (None, None)
+    widths: RowWidths = (None, None)
     rows: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     read: Reader | None = field(default=None, compare=False, repr=False)
 
@@ -126,7 +126,7 @@ class ModelSource:
         rows = read(None)
         return replace(self, widths=widths_of(rows), rows=(rows.text, rows.video))
 
-    def _widths(self, modalities: Modalities | None) -> Widths:
+    def _widths(self, modalities: Modalities | None) -> RowWidths:
         """The widths of a row, as given or as the data have them."""
         return self.widths if self.read is None else widths_of(self.read(modalities))
 
@@ -167,7 +167,7 @@ class ModelSource:
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
 
-def widths_of(rows: Embeddings) -> Widths:
+def widths_of(rows: Embeddings) -> RowWidths:
     """Numbers in a row of text and of video."""
     return rows.text.shape[1], rows.video.shape[1]
 

@@ -8,8 +8,8 @@ before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,12 @@ class Weights:
                 f"expected {_shape_text(shape)}"
             )
         return array.astype(np.float64)
+
+    def among(self, is_chosen: Callable[[str], bool]) -> Weights:
+        """The weights of layers that are chosen by their names, as those of an encoder are not."""
+        names = [name for name in self.arrays if is_chosen(name.rpartition(".")[0])]
+        arrays = {name: self.arrays[name] for name in names}
+        return replace(self, arrays=arrays, keys={name: self.keys[name] for name in names})
 
     def refuse_others(
         self, used: Sequence[str], layout: str, parameters: Collection[str] = PARAMETERS

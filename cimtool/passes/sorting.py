@@ -29,18 +29,18 @@ def descending(builder: Lowering, op: Sorted, node: Node, inputs: tuple[str, ...
     )
     x = builder.add(f"{name}.limited", Clip(scalar(lo), scalar(hi)), x)
     for step, pairs in enumerate(stages, start=1):
-        own, partners = f"{name}.step{step}", np.arange(width)
+        own, partners = name if step == len(stages) else f"{name}.step{step}", np.arange(width)
         partners[pairs] = pairs[:, ::-1]
         above, below = np.zeros(width), np.zeros(width)
         above[pairs[:, 0]], below[pairs[:, 1]] = hi - lo, lo - hi
         places = np.arange(rows)[:, None] * width + partners
-        partner = builder.add(f"{own}.partner", Arrange(rows, places), x)
-        more = builder.add(f"{own}.more", plus(1, -1), partner, x)
-        taken = builder.add(f"{own}.taken", Clip(below, above), more)
-        moved = builder.add(f"{own}.moved", plus(1, 1), x, taken)
+        partner = builder.add(f"{name}.partner{step}", Arrange(rows, places), x)
+        more = builder.add(f"{name}.more{step}", plus(1, -1), partner, x)
+        taken = builder.add(f"{name}.taken{step}", Clip(below, above), more)
+        moved = builder.add(f"{name}.moved{step}", plus(1, 1), x, taken)
         # It changes nothing, and keeps the proved range from growing step by step.
         x = builder.add(own, Clip(scalar(lo), scalar(hi)), moved)
-    return builder.add(name, plus(1), x)
+    return x
 
 
 def merge_exchange(count: int) -> Iterator[IntArray]:

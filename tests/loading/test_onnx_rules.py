@@ -59,6 +59,7 @@ def rng_weights() -> Weights:
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
     found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
+    found |= {"six_of": np.array([6])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     return found
 
@@ -243,6 +244,12 @@ CHAINS |= {
     "softmax over tokens": [
         *TOKENS, node("Softmax", ["t"], ["a"], axis=1), node("Mul", ["a", "t"], ["m"]),
         node("ReduceSum", ["m", "last"], ["h"], keepdims=0),
+    ],
+    "largest and smallest tokens in order": [
+        *TOKENS, node("TopK", ["t", "thrice_one"], ["k", "ki"], axis=1),
+        node("TopK", ["t", "two_places"], ["s", "si"], axis=1, largest=0),
+        node("Concat", ["k", "s"], ["j"], axis=1),
+        node("ReduceMean", ["j"], ["h"], axes=[2], keepdims=0),
     ],
     "numbers of a token": [
         *TOKENS, node("ReduceMean", ["t"], ["m"], axes=[2]), node("Mul", ["t", "m"], ["o"]),
@@ -828,8 +835,16 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r'e \(Einsum\): is "bd,dk->bk" of values of 3 and 2 axes; expected a letter for each',
     ),
     "a known operator": (
-        [linear(), node("TopK", ["h0", "five"], ["h", "i"], "t")],
-        r"t \(TopK\): chooses numbers by their size; expected the mean or the largest of tokens",
+        [linear(), node("ArgMax", ["h0"], ["h"], "a")],
+        r"a \(ArgMax\): chooses numbers by their size; expected the numbers themselves: the mean",
+    ),
+    "places of the largest numbers": (
+        [linear(), node("TopK", ["h0", "five"], ["g", "i"], "t"), node("Add", ["g", "i"], ["h"])],
+        r"t \(TopK\): gives the places i of numbers, by which others choose; expected its values",
+    ),
+    "more numbers than there are": (
+        [linear(), node("TopK", ["h0", "six_of"], ["h", "i"], "t")],
+        r"t \(TopK\): takes \[6\.0\] of 5 numbers; expected a number from 1 to 5",
     ),
     "items that are fixed": (
         [node("Reshape", ["x", "frozen"], ["h"], "r")],

@@ -12,8 +12,6 @@ https://github.com/naver-ai/pcme, whose samples are `mu + exp(logsigma) noise`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from cimtool.ir.arithmetic import Axis, BatchMatMul, Sum, plus
@@ -135,11 +133,6 @@ def _given(weights: Weights) -> list[str]:
 
 def _refuse_others(weights: Weights) -> None:
     """Raise CimError for a key of the head that is not read; those of the encoder are left out."""
-    names = [weights.layer(role) for role in Pcme.layers]
-    tops = {OUT, PIE, UNCERTAIN}
-    own = {
-        name: key
-        for name, key in weights.keys.items()
-        if name.partition(".")[0] in tops and name.rpartition(".")[0] not in RECURRENT.values()
-    }
-    replace(weights, keys=own).refuse_others(names, Pcme.name)
+    tops, networks = (OUT, PIE, UNCERTAIN), RECURRENT.values()
+    own = weights.among(lambda name: name.partition(".")[0] in tops and name not in networks)
+    own.refuse_others([weights.layer(role) for role in Pcme.layers], Pcme.name)

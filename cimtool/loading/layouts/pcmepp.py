@@ -1,6 +1,6 @@
-"""Layout `pcmepp`: the heads of PCME++'s encoders, which pool the tokens of a row in their order.
+"""Layout `pcmepp`: the heads of PCME++'s encoders, which pool the tokens of a row in order.
 
-    pooled(fc, gpool) = sum over l of weight[l] times the l-th largest number of fc(token), a channel
+    pooled(fc, gpool) = sum over l of weight[l] times the l-th largest of fc(token), a channel
     mu     = normalize(pooled(image_encoder.fc, image_encoder.gpool))
     logvar = image_std_ln(pooled(image_std_encoder.fc, image_std_encoder.gpool))
 
@@ -13,28 +13,30 @@ and arithmetic are those of https://github.com/naver-ai/pcmepp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Axis, Sum, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize, Sorted
 from cimtool.loading.layout import Layout, count_tokens, linear, read_layer_norm
 from cimtool.loading.onnx_views import arranged
-from cimtool.loading.weights import Weights, flat, unwrapped
+from cimtool.loading.weights import PARAMETERS, Weights, flat, unwrapped
 
 IMAGE = ("image_encoder.fc", "image_encoder.gpool")
 IMAGE_STD = ("image_std_encoder.fc", "image_std_encoder.gpool", "image_std_ln")
 TEXT = ("linear", "gpool")
 TEXT_STD = ("std_linear", "std_gpool", "text_std_ln")
 
+GRU = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+"""Parameters of one direction of torch's `GRU`."""
+
 TEMPERATURE = 0.1
-"""What scores of places are divided by before their softmax."""
+"""The divisor of scores of places before their softmax."""
 
 WAVELENGTH = 10_000.0
 """The longest period of the positions, of sines and cosines."""
@@ -56,6 +58,7 @@ class Pcmepp(Layout, name="pcmepp"):
     def tower(cls, weights: Weights) -> Graph:
         """Read the head; CimError where a key is missing or a shape does not fit."""
         mean, spread = _roles(weights)
+        _refuse_others(weights, (*mean, *spread))
         layer, pool = weights.layer(mean[0]), mean[1]
         width, d = linear(weights, layer).weight.shape
         has_variance = weights.layer(spread[0]) in weights.layers
@@ -95,6 +98,16 @@ def _roles(weights: Weights) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (TEXT, TEXT_STD) if weights.has(f"{TEXT[1]}.linear", "weight") else (IMAGE, IMAGE_STD)
 
 
+def _refuse_others(weights: Weights, roles: Sequence[str]) -> None:
+    """Raise CimError for a key of the head that is not read; those of the encoder are left out."""
+    used = [weights.layer(role) for role in roles]
+    used += [f"{role}.{name}" for role in roles for name in ("gru", "linear")]
+    tops = {role.partition(".")[0] for role in roles}
+    own = weights.among(lambda name: name.partition(".")[0] in tops)
+    gru = {f"{name}{end}" for name in GRU for end in ("", "_reverse")}
+    own.refuse_others(used, Pcmepp.name, PARAMETERS | gru)
+
+
 def _pooled(b: TowerBuilder, name: str, tokens: str, shares: FloatArray) -> str:
     """The sum [n, d] of each channel's numbers, the largest first, times the shares [tokens]."""
     count, d = len(shares), b.extent(tokens)
@@ -127,11 +140,10 @@ def positions(count: int, size: int) -> FloatArray:
 
 def _recurrent(weights: Weights, gru: str, end: str, x: FloatArray) -> FloatArray:
     """The states [count, hidden] of one direction of torch's `GRU` over rows [count, size]."""
-    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     size = weights.shape(gru, f"weight_hh_l0{end}")[-1]
     shapes = (3 * size, x.shape[1]), (3 * size, size), (3 * size,), (3 * size,)
     inner, own, inner_bias, own_bias = (
-        weights.get(gru, f"{name}{end}", shape) for name, shape in zip(names, shapes, strict=True)
+        weights.get(gru, f"{name}{end}", shape) for name, shape in zip(GRU, shapes, strict=True)
     )
     state, states = np.zeros(size), []
     for row in x:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
@@ -37,12 +38,12 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
         spread = weights.get(UNCERTAINTY, MATRIX, (None, mean.shape[1]))
         first, width = len(mean), len(mean) + len(spread)
         builder = TowerBuilder(width)
-        rows = [arranged(builder, "x", one[None]) for one in np.split(np.arange(width), [first])]
-        mu, logvar = (
-            builder.add(name, Mvm(matrix, np.zeros(matrix.shape[1])), row)
-            for name, matrix, row in zip(("projection", "logvar"), (mean, spread), rows, strict=True)
+        mean_row, spread_row = (
+            arranged(builder, "x", places[None]) for places in np.split(np.arange(width), [first])
         )
-        return builder.tower(builder.add("mu", L2Normalize(), mu), logvar)
+        projected = builder.add("projection", _layer(mean), mean_row)
+        logvar = builder.add("logvar", _layer(spread), spread_row)
+        return builder.tower(builder.add("mu", L2Normalize(), projected), logvar)
 
     @classmethod
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -54,7 +55,11 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
         """A remark on what rows are, which no weight shows."""
         mean, spread = weights.keys.values()
         return (
-            f"{weights.file}: {mean} and {spread} alone are taken of their side; rows are taken as "
-            "what the one reads, pooled and behind the encoder's last norm, and then what the other "
-            "reads, pooled behind the transformer of uncertainty",
+            f"{weights.file}: {mean} and {spread} alone are taken of their side; a row is what the "
+            "one reads, pooled and behind the encoder's last norm, and then what the other reads, "
+            "pooled behind the transformer of uncertainty",
         )
+
+
+def _layer(matrix: FloatArray) -> Mvm:
+    return Mvm(matrix, np.zeros(matrix.shape[1]))

@@ -45,7 +45,6 @@ class Trunk(Layout, name="trunk"):
     description = "two Linear each with a BatchNorm1d, then the heads mu and logvar"
     layers = ("fc1", "bn1", "fc2", "bn2", "mu", "logvar")
     assumed = "relu"
-    any_names = True
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
