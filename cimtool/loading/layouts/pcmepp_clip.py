@@ -29,7 +29,12 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
     """A matrix for mu, which is brought to unit norm, and one for the log-variance."""
 
     description = "PCME++'s uncertainty projections beside those of CLIP"
-    layers = (UNCERTAINTY,)
+    layers = (PROJECTION,)
+
+    @classmethod
+    def recognises(cls, weights: Weights) -> bool:
+        """By the second matrix."""
+        return weights.has(UNCERTAINTY, MATRIX)
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
