@@ -244,7 +244,10 @@ def _leaky_relu(writer: GraphWriter, op: LeakyRelu, types: Types, x: str) -> str
 
 @ONNX.rule(L2Normalize)
 def _l2_normalize(writer: GraphWriter, op: L2Normalize, types: Types, x: str) -> str:
-    return writer.node("LpNormalization", x, axis=-1, p=2)
+    if not op.least:
+        return writer.node("LpNormalization", x, axis=-1, p=2)
+    norms = writer.node("ReduceL2", x, writer.constant(np.array([-1])), keepdims=1)
+    return writer.node("Div", x, writer.node("Max", norms, writer.constant(np.float64(op.least))))
 
 
 @ONNX.rule(LayerNorm)

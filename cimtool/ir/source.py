@@ -166,18 +166,20 @@ class Normalization(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
-    """Rows divided by their Euclidean norm."""
+    """Rows divided by their Euclidean norm, or by `least` where that is larger."""
+
+    least: float = 0.0
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape, -1.0, 1.0)
 
     def squared_norms(self, x: Array) -> Array:
         """The squares [n] of what rows `x` [n, d] are divided by."""
-        return np.asarray(np.square(x).sum(axis=-1))
+        return np.asarray(np.maximum(np.square(x).sum(axis=-1), self.least**2))
 
     def run(self, *inputs: Array) -> Array:
         norms: Array = np.linalg.norm(inputs[0], axis=-1, keepdims=True)
-        return inputs[0] / norms
+        return inputs[0] / np.maximum(norms, self.least)
 
 
 @dataclass(frozen=True, eq=False)

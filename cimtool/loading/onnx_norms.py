@@ -267,14 +267,20 @@ def square_root(t: Translation) -> Translated:
 
 
 def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
-    """Norms from a lower limit that only guards against zero."""
-    guard = LARGEST_EPSILON ** (1 / norms.power / 2) if norms.power > 0 else 0.0
-    if not (lo <= guard and hi == np.inf):
+    """Norms, or sums of squares, from a lower limit on, which may only guard against zero."""
+    if lo <= _guard(norms) and hi == np.inf:
+        return norms
+    if norms.power < 0 or norms.centred or norms.added or not (lo < np.inf and hi == np.inf):
         t.fail(
-            f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only, of at most "
-            f"{LARGEST_EPSILON:g}"
+            f"limits row norms to [{lo:g}, {hi:g}]; expected a lower limit of norms, of at most "
+            f"{LARGEST_EPSILON:g} where rows are centred or an epsilon is added"
         )
-    return norms
+    return replace(norms, least=max(norms.least, lo ** (1 / norms.power)))
+
+
+def _guard(norms: Norms) -> float:
+    """The lower limit of norms, or of their squares, that only guards against zero."""
+    return float(LARGEST_EPSILON ** (1 / norms.power / 2)) if norms.power > 0 else 0.0
 
 
 def raised(t: Translation, norms: Norms, exponent: float) -> Norms:
@@ -286,15 +292,21 @@ def raised(t: Translation, norms: Norms, exponent: float) -> Norms:
 
 def shifted(t: Translation, norms: Norms, offset: float) -> Norms:
     """Norms plus an epsilon."""
-    if norms.power == 1.0 and offset >= 0:
+    if norms.power == 1.0 and offset >= 0 and not norms.least:
         return replace(norms, added=norms.added + offset)
-    return limited(t, norms, abs(offset), np.inf)
+    if abs(offset) > _guard(norms):
+        t.fail(
+            f"adds {offset:g} to row norms; expected it in their squares, or an epsilon of at most "
+            f"{LARGEST_EPSILON:g}"
+        )
+    return norms
 
 
 def scaled(norms: Norms, factor: float) -> Norms:
     """Norms times a number above 0."""
     squared = factor ** (1 / norms.power)
-    return replace(norms, factor=norms.factor * squared, added=norms.added * squared)
+    scaled = {name: getattr(norms, name) * squared for name in ("factor", "added", "least")}
+    return replace(norms, **scaled)
 
 
 def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
@@ -317,9 +329,10 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
         return t.add(LayerNorm(np.full(width, gain), np.zeros(width), eps), x)
     if eps * width > LARGEST_EPSILON**2:
         return t.add(RmsNorm(np.full(width, gain), eps), x)
+    unit = L2Normalize(float((norms.least / norms.factor) ** 0.5))
     if norms.factor == 1.0:
-        return t.add(L2Normalize(), x)
-    return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
+        return t.add(unit, x)
+    return t.add(plus(norms.factor**-0.5), t.part("unit", unit, x))
 
 
 def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:

@@ -192,7 +192,10 @@ def limit(t: Translation, lower: bool) -> Translated:
     bound = reduce(np.maximum if lower else np.minimum, constants)
     value, none = values[index], scalar(np.inf)
     if isinstance(value, Norms):
-        return limited(t, value, bound.max() if lower else -np.inf, np.inf)
+        if np.ptp(bound):
+            t.fail(f"limits row norms by {bound.size} numbers; expected one")
+        lo, hi = (bound.max(), np.inf) if lower else (-np.inf, bound.max())
+        return limited(t, value, lo, hi)
     x, (bound,) = t.spread(t.view(index), bound)
     return t.add(Clip(bound, none) if lower else Clip(-none, bound), x)
 

@@ -72,7 +72,7 @@ class Squares:
 
 @dataclass(frozen=True)
 class Norms:
-    """`(factor * sum of squares + added) ** power` of the rows of a value, as its means.
+    """`max(factor * sum of squares + added, least) ** power` of the rows of a value, as its means.
 
     Of the rows less their means where they are `centred`. Norms where power is 0.5: good to divide
     the value by, once they are a `column`.
@@ -82,6 +82,7 @@ class Norms:
     centred: bool = False
     factor: float = 1.0
     added: float = 0.0
+    least: float = 0.0
     power: float = 1.0
     column: bool = True
 

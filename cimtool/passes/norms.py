@@ -17,7 +17,7 @@ from cimtool.passes.lowering import ROOT_TOLERANCE, Lowering, of_layer
 def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[str, ...]) -> str:
     """The rows times the reciprocal of their norm."""
     rows = builder.store(inputs[0], "residual", 16)
-    root = _reciprocal_norm(builder, node.name, rows, "norm")
+    root = _reciprocal_norm(builder, node.name, rows, "norm", least=op.least)
     return builder.add(node.name, Mul(), rows, root)
 
 
@@ -42,11 +42,14 @@ def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]
     return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
 
 
-def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
-    """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
+def _reciprocal_norm(
+    builder: Lowering, name: str, rows: str, what: str, added: float = 0.0, least: float = 0.0
+) -> str:
+    """Newton's iteration for `1 / max(sqrt(sum rows^2 + added), least)`, as a column [n, 1]."""
     seen = builder.calibration.squared_norms[name]
     lo, hi = widened_range(seen)
-    lo = max(lo, float(seen.lo) / 2)
+    # Smaller sums are limited to the lowest: to the square of `least` exactly, where it is there.
+    lo = max(lo, float(seen.lo) / 2, least**2)
     with of_layer(builder, name):
         fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
     steps = " and ".join(str(fit.steps) for fit in fits)

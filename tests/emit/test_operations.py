@@ -36,7 +36,7 @@ OPERATIONS = [
     *(Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5), L2Normalize(), NORM),
     *(Elu(0.7), Softplus(), Erf(), RmsNorm(NORM.gamma, 0.1)),
     *(Softmax(), Softmax(np.array([[0.0, -np.inf, 0.0]])), Softmax(np.array(CAUSAL))),
-    Sorted(),
+    *(Sorted(), L2Normalize(4.0)),
     *(Arrange(1, np.array([[2, 0]])), Arrange(3, np.arange(9).reshape(1, 9))),
     *(Arrange(3, np.array([[0, 4], [8, 4]])), Arrange(1, np.arange(3)[:, None])),
     *(DistanceScore(-2.0, 1.0), DistanceScore(-1.0), CosineScore()),

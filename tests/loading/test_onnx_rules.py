@@ -245,6 +245,15 @@ CHAINS |= {
         *TOKENS, node("Softmax", ["t"], ["a"], axis=1), node("Mul", ["a", "t"], ["m"]),
         node("ReduceSum", ["m", "last"], ["h"], keepdims=0),
     ],
+    "norms from a lower limit on": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
+        node("Div", ["h0", "q"], ["h"]),
+    ],
+    "squares of norms from a lower limit on, then a factor": [
+        linear(), node("ReduceSumSquare", ["h0"], ["s"], axes=[-1]),
+        node("Max", ["s", "three"], ["m"]), node("Sqrt", ["m"], ["r"]),
+        node("Mul", ["r", "high"], ["q"]), node("Div", ["h0", "q"], ["h"]),
+    ],
     "largest and smallest tokens in order": [
         *TOKENS, node("TopK", ["t", "thrice_one"], ["k", "ki"], axis=1),
         node("TopK", ["t", "two_places"], ["s", "si"], axis=1, largest=0),
@@ -581,7 +590,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Clip", ["l", "odd"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[nan, inf\]; expected an epsilon only",
+        r"c \(Clip\): limits row norms to \[nan, inf\]; expected a lower limit of norms",
     ),
     "slope": (
         [linear(), node("LeakyRelu", ["h0"], ["h"], "leak", alpha=-0.1)],
@@ -615,10 +624,39 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [
             linear(),
             node("ReduceL2", ["h0"], ["l"], axes=[-1]),
-            node("Clip", ["l", "high"], ["q"], "c"),
+            node("Clip", ["l", "", "high"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only, of at most",
+        r"c \(Clip\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms, of at most",
+    ),
+    "limited norm of centred rows": (
+        [
+            linear(),
+            node("ReduceMean", ["h0"], ["m"], axes=[-1]),
+            node("Sub", ["h0", "m"], ["z"]),
+            node("ReduceL2", ["z"], ["l"], axes=[-1]),
+            node("Max", ["l", "high"], ["q"], "c"),
+            node("Div", ["z", "q"], ["h"]),
+        ],
+        r"c \(Max\): limits row norms to \[0\.4, inf\]; .* 1e-06 where rows are centred",
+    ),
+    "norms from several limits on": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Max", ["l", "variance"], ["q"], "c"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"c \(Max\): limits row norms by 5 numbers; expected one",
+    ),
+    "a number added to norms": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Add", ["l", "high"], ["q"], "a"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"a \(Add\): adds 0\.4 to row norms; expected it in their squares, or an epsilon",
     ),
     "integers": (
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
