@@ -43,6 +43,7 @@ from cimtool.ir.source import (
     LeakyRelu,
     Log,
     PolynomialScore,
+    Power,
     Reciprocal,
     RmsNorm,
     Sigmoid,
@@ -139,6 +140,11 @@ def _sorted(writer: GraphWriter, op: Sorted, types: Types, x: str) -> str:
 def _same_operator(writer: GraphWriter, op: Op, types: Types, *inputs: str) -> str:
     """The operator of ONNX that has the operation's name."""
     return writer.node(type(op).__name__, *inputs)
+
+
+@ONNX.rule(Power)
+def _power(writer: GraphWriter, op: Power, types: Types, x: str) -> str:
+    return writer.node("Pow", x, writer.constant(np.float64(op.exponent)))
 
 
 @ONNX.rule(Gate)

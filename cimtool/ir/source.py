@@ -118,6 +118,19 @@ class Log(Op, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class Power(Op, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`x` to a constant exponent, as roots are; of numbers above 0 where it is no whole one."""
+
+    exponent: float
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape)
+
+    def run(self, *inputs: Array) -> Array:
+        return np.power(inputs[0], self.exponent)
+
+
+@dataclass(frozen=True, eq=False)
 class Reciprocal(Op, name="reciprocal", levels=Level.TRAINED.to(Level.FLOAT)):
     """`1 / x`."""
 

@@ -42,6 +42,7 @@ from cimtool.ir.source import (
     LeakyRelu,
     Log,
     PolynomialScore,
+    Power,
     Reciprocal,
     Sigmoid,
     Softplus,
@@ -220,7 +221,7 @@ def _fused_away(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) 
     raise TypeError(f"fuse left {op.name} in {builder.name}.{node.name}")
 
 
-LOWER.rule(Elu, Erf, Log, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
+LOWER.rule(Elu, Erf, Log, Power, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
 
 
 @LOWER.rule(Abs)

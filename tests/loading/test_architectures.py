@@ -301,6 +301,20 @@ class Ordered(nn.Module):
         return pooled + tokens.topk(3, dim=1).values.mean(1) - tokens.topk(1, 1, False).values[:, 0]
 
 
+class Spread(nn.Module):
+    """Standard deviations of tokens, and their generalised mean (GeM)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(WIDTH, HIDDEN)
+        self.power = nn.Parameter(torch.tensor(2.7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x.reshape(x.shape[0], TOKENS, WIDTH))
+        mean = tokens.clamp(min=0.5).pow(self.power).mean(1).pow(1 / self.power)
+        return mean + tokens.std(1)
+
+
 def behind_a_layer(*inner: nn.Module) -> Callable[[], nn.Module]:
     """A layer, modules of `HIDDEN` numbers, another layer, heads."""
     layers = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
@@ -360,6 +374,10 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "attention by hand": lambda: Heads(Attended(by_hand=True)),
     "attention without padding": lambda: Heads(Padded()),
     "attention of any number of tokens": lambda: Heads(AnyTokens()),
+    "spread in place of attention": lambda: Heads(Spread()),
+    "norm from a limit on": behind_a_layer(
+        Applied(lambda x: nn.functional.normalize(x, dim=-1, eps=3.0))
+    ),
     "order in place of attention": lambda: Heads(Ordered()),
     "group norm of pairs": behind_a_layer(nn.GroupNorm(6, HIDDEN)),
     "weight norm": lambda: Heads(nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, HIDDEN))),

@@ -245,6 +245,10 @@ CHAINS |= {
         *TOKENS, node("Softmax", ["t"], ["a"], axis=1), node("Mul", ["a", "t"], ["m"]),
         node("ReduceSum", ["m", "last"], ["h"], keepdims=0),
     ],
+    "roots and other powers": [
+        linear(), node("Abs", ["h0"], ["p"]), node("Add", ["p", "high"], ["q"]),
+        node("Sqrt", ["q"], ["r"]), node("Pow", ["q", "high"], ["s"]), node("Add", ["r", "s"], ["h"]),
+    ],
     "norms from a lower limit on": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
         node("Div", ["h0", "q"], ["h"]),
@@ -493,8 +497,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"m \(Mul\): multiplies rows of 5 and of 6 numbers",
     ),
     "exponent": (
-        [linear(), node("Pow", ["h0", "high"], ["h"], "p")],
-        r"p \(Pow\): the exponent is 0\.4; expected 2 or 3",
+        [linear(), node("Pow", ["h0", "variance"], ["h"], "p")],
+        r"p \(Pow\): has 5 exponents; expected one",
     ),
     "comparison": (
         [linear(), node("Greater", ["h0", "b"], ["g"], "g"), node("Where", ["g", "x", "x"], ["h"])],
@@ -627,7 +631,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Clip", ["l", "", "high"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms, of at most",
+        r"c \(Clip\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms",
     ),
     "limited norm of centred rows": (
         [
@@ -639,6 +643,15 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Div", ["z", "q"], ["h"]),
         ],
         r"c \(Max\): limits row norms to \[0\.4, inf\]; .* 1e-06 where rows are centred",
+    ),
+    "norms up to a limit": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Min", ["l", "high"], ["q"], "m"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"m \(Min\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms",
     ),
     "norms from several limits on": (
         [
@@ -662,7 +675,10 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
         r"c \(Cast\): casts to another type than float or double",
     ),
-    "root": ([linear(), node("Sqrt", ["h0"], ["h"], "q")], r"q \(Sqrt\): is supported in norms of"),
+    "root of a comparison": (
+        [linear(), node("Greater", ["h0", "high"], ["g"]), node("Sqrt", ["g"], ["h"], "q")],
+        r"q \(Sqrt\): its input g is a comparison; expected rows of numbers",
+    ),
     "sum of squares": (
         [
             linear(),
