@@ -50,6 +50,7 @@ from cimtool.ir.source import (
     Softmax,
     Softplus,
     Sorted,
+    Sqrt,
     Tanh,
 )
 from cimtool.ir.types import INT_LIMIT, Type, Types, integer
@@ -136,7 +137,7 @@ def _sorted(writer: GraphWriter, op: Sorted, types: Types, x: str) -> str:
     return writer.node("TopK", x, count, unread=1, axis=-1)
 
 
-@ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)
+@ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs, Sqrt)
 def _same_operator(writer: GraphWriter, op: Op, types: Types, *inputs: str) -> str:
     """The operator of ONNX that has the operation's name."""
     return writer.node(type(op).__name__, *inputs)

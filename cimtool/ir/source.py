@@ -118,8 +118,20 @@ class Log(Op, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The square root of numbers of at least 0."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, 0.0, np.sqrt(np.maximum(x.hi, 0.0)))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.sqrt(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
 class Power(Op, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`x` to a constant exponent, as roots are; of numbers above 0 where it is no whole one."""
+    """`x` to a constant exponent; of numbers above 0 where it is no whole one."""
 
     exponent: float
 

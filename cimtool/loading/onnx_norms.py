@@ -15,7 +15,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Sum, plus
 from cimtool.ir.largest import largest
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, RmsNorm, Softmax, Sorted
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax, Sorted, Sqrt
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
@@ -262,7 +262,7 @@ def square_root(t: Translation) -> Translated:
     """The norm from a sum of squares; the root of other values."""
     value = t.value(0)
     if not isinstance(value, Norms):
-        return t.add(Power(0.5), t.rows())
+        return t.add(Sqrt(), t.rows())
     return raised(t, value, 0.5)
 
 

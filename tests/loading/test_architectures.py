@@ -311,7 +311,7 @@ class Spread(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.embed(x.reshape(x.shape[0], TOKENS, WIDTH))
-        mean = tokens.clamp(min=0.5).pow(self.power).mean(1).pow(1 / self.power)
+        mean = tokens.clamp(min=0.8).pow(self.power).mean(1).pow(1 / self.power)
         return mean + tokens.std(1)
 
 

@@ -247,7 +247,8 @@ CHAINS |= {
     ],
     "roots and other powers": [
         linear(), node("Abs", ["h0"], ["p"]), node("Add", ["p", "high"], ["q"]),
-        node("Sqrt", ["q"], ["r"]), node("Pow", ["q", "high"], ["s"]), node("Add", ["r", "s"], ["h"]),
+        node("Sqrt", ["q"], ["r"]), node("Pow", ["q", "high"], ["s"]),
+        node("Add", ["r", "s"], ["h"]),
     ],
     "norms from a lower limit on": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
