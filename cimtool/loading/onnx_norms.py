@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Add, Axis, Sum, plus
+from cimtool.ir.arithmetic import Add, Axis, Clip, Sum, plus, scalar
 from cimtool.ir.largest import largest
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax, Sorted, Sqrt
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, RmsNorm, Softmax, Sorted, Sqrt
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
@@ -349,6 +349,55 @@ def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
         return None
     unit = divided(t, CentredRows(norms.of, base) if norms.centred else norms.of, norms)
     return t.add(node.op, unit.name)
+
+
+NORM_READERS = frozenset(
+    [
+        "Add",
+        "Cast",
+        "Clip",
+        "Div",
+        "Dropout",
+        "Expand",
+        "Identity",
+        "Max",
+        "Min",
+        "Mul",
+        "Pow",
+        "Reciprocal",
+        "Sqrt",
+        "Sub",
+    ]
+)
+"""The operators whose rules take norms as divisors to be; others read their numbers."""
+
+
+def with_numbers_of_norms(t: Translation) -> Translation:
+    """A node that reads numbers in the place of row norms, unless its rule takes norms."""
+    given = {name: t.values.get(name) for name in t.node.inputs}
+    norms = {name: one for name, one in given.items() if isinstance(one, Norms)}
+    if not norms or (not t.node.domain and t.node.kind in NORM_READERS):
+        return t
+    return replace(t, values={**t.values, **{k: _numbers(t, one) for k, one in norms.items()}})
+
+
+def _numbers(t: Translation, norms: Norms) -> Rows:
+    """Norms of rows, or sums of their squares, as numbers of their own."""
+    known = (one for one in t.values.values() if isinstance(one, CentredRows))
+    own = (one.centred for one in known if one.of == norms.of) if norms.centred else [norms.of]
+    rows = t.in_rows(next(iter(own)))
+    squares = t.part("squares", Gate(), rows.name, rows.name)
+    total = t.builder.add(f"{squares}_sum", Sum(), squares)
+    name = t.builder.add(f"{squares}_total", Axis(1), total)
+    name = t.builder.add(f"{squares}_scaled", plus(norms.factor, offset=norms.added), name)
+    if norms.least:
+        name = t.builder.add(f"{squares}_least", Clip(scalar(norms.least), scalar(np.inf)), name)
+    if norms.power != 1.0:
+        root = Sqrt() if norms.power == 0.5 else Power(norms.power)
+        name = t.builder.add(f"{squares}_root", root, name)
+    view = replace(t.narrowed(rows, 1), name=name)
+    t.views[name] = view if norms.column else replace(view, axes=view.axes[:-1])
+    return t.views[name]
 
 
 NORM_RULES: dict[str, NormRule] = {

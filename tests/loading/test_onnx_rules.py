@@ -59,7 +59,7 @@ def rng_weights() -> Weights:
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
     found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
-    found |= {"six_of": np.array([6])}
+    found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     return found
 
@@ -249,6 +249,13 @@ CHAINS |= {
         linear(), node("Abs", ["h0"], ["p"]), node("Add", ["p", "high"], ["q"]),
         node("Sqrt", ["q"], ["r"]), node("Pow", ["q", "high"], ["s"]),
         node("Add", ["r", "s"], ["h"]),
+    ],
+    "norms beside their rows, and under them": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Div", ["h0", "l"], ["u"]),
+        node("ReduceMean", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["z"]),
+        node("Mul", ["z", "z"], ["zz"]), node("ReduceMean", ["zz"], ["v"], axes=[-1]),
+        node("Sqrt", ["v"], ["d"]), node("Concat", ["u", "l", "d"], ["j"], axis=-1),
+        node("Slice", ["j", "two_places", "seven", "first"], ["h"]),
     ],
     "norms from a lower limit on": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
