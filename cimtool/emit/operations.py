@@ -43,11 +43,14 @@ from cimtool.ir.source import (
     LeakyRelu,
     Log,
     PolynomialScore,
+    Power,
     Reciprocal,
     RmsNorm,
     Sigmoid,
     Softmax,
     Softplus,
+    Sorted,
+    Sqrt,
     Tanh,
 )
 from cimtool.ir.types import INT_LIMIT, Type, Types, integer
@@ -128,10 +131,21 @@ def _softmax(writer: GraphWriter, op: Softmax, types: Types, x: str) -> str:
     return writer.node("Reshape", powers, writer.constant(np.array([-1, op.mask.shape[1]])))
 
 
-@ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)
+@ONNX.rule(Sorted)
+def _sorted(writer: GraphWriter, op: Sorted, types: Types, x: str) -> str:
+    count = writer.constant(np.array([int(types[0].shape[-1])]))
+    return writer.node("TopK", x, count, unread=1, axis=-1)
+
+
+@ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs, Sqrt)
 def _same_operator(writer: GraphWriter, op: Op, types: Types, *inputs: str) -> str:
     """The operator of ONNX that has the operation's name."""
     return writer.node(type(op).__name__, *inputs)
+
+
+@ONNX.rule(Power)
+def _power(writer: GraphWriter, op: Power, types: Types, x: str) -> str:
+    return writer.node("Pow", x, writer.constant(np.float64(op.exponent)))
 
 
 @ONNX.rule(Gate)
@@ -237,7 +251,10 @@ def _leaky_relu(writer: GraphWriter, op: LeakyRelu, types: Types, x: str) -> str
 
 @ONNX.rule(L2Normalize)
 def _l2_normalize(writer: GraphWriter, op: L2Normalize, types: Types, x: str) -> str:
-    return writer.node("LpNormalization", x, axis=-1, p=2)
+    if not op.least:
+        return writer.node("LpNormalization", x, axis=-1, p=2)
+    norms = writer.node("ReduceL2", x, writer.constant(np.array([-1])), keepdims=1)
+    return writer.node("Div", x, writer.node("Max", norms, writer.constant(np.float64(op.least))))
 
 
 @ONNX.rule(LayerNorm)

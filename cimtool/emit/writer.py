@@ -31,10 +31,14 @@ class GraphWriter:
         self._functions: dict[str, FunctionProto] = {}
         self._names: set[str] = set()
 
-    def node(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """Append one node of the standard operator set and return its value's name."""
+    def node(self, op_type: str, *inputs: str, unread: int = 0, **attributes: Any) -> str:
+        """Append one node of the standard operator set and return its value's name.
+
+        That of the first of its outputs, behind which so many are `unread`.
+        """
         name = self._unique(op_type)
-        self._nodes.append(helper.make_node(op_type, inputs, [name], name, **attributes))
+        outputs = [name, *(self._unique(op_type) for _ in range(unread))]
+        self._nodes.append(helper.make_node(op_type, inputs, outputs, name, **attributes))
         return name
 
     def call(self, function: FunctionProto, *inputs: str, label: str = "", **metadata: str) -> str:

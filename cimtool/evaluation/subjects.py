@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -26,15 +26,12 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
-from cimtool.loading.source import ModelSource
+from cimtool.loading.source import ModelSource, Reader
 from cimtool.reference.modality_names import Modalities
 from cimtool.verification.baselines import without_cosine
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
-
-Reader = Callable[[Modalities | None], Embeddings]
-"""Reads the evaluated data as those of two modalities."""
 
 ALLOW = ArgumentError("or {allow_calibration_rows}")
 """The argument that evaluates on calibration rows, as a clause."""
@@ -200,8 +197,7 @@ def trained_subjects(
     source: ModelSource, read: Reader, samples: Sequence[int], say: Say
 ) -> tuple[Subject, ...]:
     """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
-    own = source if source.files else source.for_rows(read(None))
-    model = own.load(say)
+    model = source.for_read(read).load(say)
     rows = read_data(read(model.modalities), model)
     require_rivals(rows)
     warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)

@@ -118,6 +118,31 @@ class Log(Op, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The square root of numbers of at least 0."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, 0.0, np.sqrt(np.maximum(x.hi, 0.0)))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.sqrt(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Power(Op, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`x` to a constant exponent; of numbers above 0 where it is no whole one."""
+
+    exponent: float
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape)
+
+    def run(self, *inputs: Array) -> Array:
+        return np.power(inputs[0], self.exponent)
+
+
+@dataclass(frozen=True, eq=False)
 class Reciprocal(Op, name="reciprocal", levels=Level.TRAINED.to(Level.FLOAT)):
     """`1 / x`."""
 
@@ -166,18 +191,20 @@ class Normalization(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
-    """Rows divided by their Euclidean norm."""
+    """Rows divided by their Euclidean norm, or by `least` where that is larger."""
+
+    least: float = 0.0
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape, -1.0, 1.0)
 
     def squared_norms(self, x: Array) -> Array:
         """The squares [n] of what rows `x` [n, d] are divided by."""
-        return np.asarray(np.square(x).sum(axis=-1))
+        return np.asarray(np.maximum(np.square(x).sum(axis=-1), self.least**2))
 
     def run(self, *inputs: Array) -> Array:
         norms: Array = np.linalg.norm(inputs[0], axis=-1, keepdims=True)
-        return inputs[0] / norms
+        return inputs[0] / np.maximum(norms, self.least)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,6 +314,18 @@ def counted_places(counted: Array) -> Array:
     rows, width = counted.shape
     columns = np.where(counted, np.arange(width), counted.argmax(axis=1)[:, None])
     return np.asarray(np.arange(rows)[:, None] * width + columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted(Op, name="sorted", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The numbers of each row in descending order."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, np.min(x.lo), np.max(x.hi))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.sort(inputs[0], axis=-1)[..., ::-1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
+from cimtool.ir.program import Graph
 from cimtool.loading.checkpoint import (
     EXPORTED_SUFFIX,
     TORCH_SUFFIXES,
@@ -33,6 +35,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.handoff import HANDOFF, describe_handoff
 from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
+from cimtool.loading.layout import TOKENS, Layout
 from cimtool.loading.layouts import recognise, require_known_keys
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.loading.onnx_graph import describe_onnx
@@ -311,23 +314,24 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
     try:
         text, video = find_weights(checkpoint)
         layout = recognise(text, video)
-        towers = {"text": layout.tower(text), "video": layout.tower(video)}
+        text_tower, video_tower = (layout.tower(_of_tokens(one, 1)) for one in (text, video))
     except CimError as error:
         said = error.sentence(lambda name: "a layer map" if name == "layer_map" else name)
         reason = said.removeprefix(f"{checkpoint.file}: ")
         return facts | {"layout": None, "reason": reason, "arrays": _shapes(checkpoint.content)}
     facts |= {"layout": layout.name, "expects_unit_rows": layout.unit_rows}
-    for weights, (modality, tower) in zip((text, video), towers.items(), strict=True):
+    for modality, weights, tower in (("text", text, text_tower), ("video", video, video_tower)):
         facts[modality] = {
             "prefix": weights.prefix,
-            "input": tower.extent("x"),
+            "input": _input(layout, weights, tower),
             "dimensions": dimension(tower),
             **_counts(weights),
         }
-    ed, vd = layout.statistics(dimension(towers["text"]))
+    ed, vd = layout.statistics(dimension(text_tower))
     if (ed, vd) != (1.0, 1.0):
         facts["polynomial_of"] = f"ed/{ed:g} and vd/{vd:.10g}"
-    if isinstance(head := checkpoint.content.get(INNER_HEAD), str):
+    known_score = {**layout.score(checkpoint.content), **checkpoint.content}
+    if isinstance(head := known_score.get(INNER_HEAD), str):
         facts["head"] = head
     if (known := provenance_of(checkpoint.content, checkpoint.file)) is not None:
         facts["trained_on"] = {
@@ -335,12 +339,27 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
             "ancestors": list(known.ancestors),
             "complete": known.complete,
         }
-    warnings = (*layout.warnings(checkpoint.content), *layout.assumptions(text))
+    assumed = dict.fromkeys(told for one in (text, video) for told in layout.assumptions(one))
+    warnings = (*layout.warnings(checkpoint.content), *assumed)
     if warnings:
         facts["warnings"] = list(warnings)
     if (inner := inner_polynomial(checkpoint.file, checkpoint.content)) is not None:
         facts["polynomial"] = describe_polynomial(inner)
     return facts
+
+
+def _of_tokens(weights: Weights, count: int) -> Weights:
+    """The weights with a number of tokens, where none is said."""
+    return replace(weights, values={TOKENS: count, **weights.values})
+
+
+def _input(layout: type[Layout], weights: Weights, tower: Graph) -> int | str:
+    """Numbers in a row; of any number of tokens those of each, by the `tower` of one."""
+    width = tower.extent("x")
+    if not layout.reads_tokens or TOKENS in weights.values:
+        return width
+    each = layout.tower(_of_tokens(weights, 2)).extent("x") - width
+    return f"{width - each} and {each} a token" if width > each else f"{each} a token"
 
 
 def _counts(weights: Weights) -> Facts:

@@ -12,12 +12,13 @@ TOML, one table a modality; every key is optional, and what is absent is recogni
     ...
 
 Layouts take their activations from here where the checkpoint does not say them: activation (a text)
-and negative_slope (a number), layout `perceptron` output_activation too.
+and negative_slope (a number), layout `perceptron` output_activation too; those that read tokens
+take their number (tokens), where it is not that of the data's rows.
 
 The layers of layout `trunk` are fc1, bn1, fc2, bn2, mu, logvar; those of `two-branch` are
 "mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots);
 those of `perceptron` are its heads mu and logvar; those of `cross-attention` are attn,
-"attn.out_proj" and ln.
+"attn.out_proj" and ln; those of others are their names in the public code.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ EPS = 1e-5
 OWN_KEYS = ("prefix", "eps")
 """Keys of a map that any layout has."""
 
-VALUES = ("activation", "output_activation", "negative_slope")
+VALUES = ("activation", "output_activation", "negative_slope", "tokens")
 """Keys of a map that name no layer: values that no weight shows."""
 
 

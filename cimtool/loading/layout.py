@@ -17,10 +17,14 @@ from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, LayerNorm, LeakyRelu, Tanh
+from cimtool.loading.onnx_views import LARGEST_ITEM
 from cimtool.loading.weights import Weights
 
 ACTIVATION = "activation"
 """The plain value, beside the weights or in a layer map, that names the activation."""
+
+TOKENS = "tokens"
+"""The plain value, beside the weights or in a layer map, that counts the tokens of a row."""
 
 
 class Layout(Named):
@@ -36,6 +40,8 @@ class Layout(Named):
     """True where layers may have any names, so that other layouts come first."""
     unit_rows: ClassVar[bool] = False
     """True where embeddings are expected at unit norm."""
+    reads_tokens: ClassVar[bool] = False
+    """True where a row holds tokens, as many as it has room for: the data's rows say how many."""
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
@@ -54,6 +60,11 @@ class Layout(Named):
     def statistics(cls, width: int) -> tuple[float, float]:
         """Divisors of ed and vd before the polynomial, at `width` dimensions."""
         return 1.0, 1.0
+
+    @classmethod
+    def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The `head`, `a` and `b` that a checkpoint's own keys say; nothing where they do not."""
+        return {}
 
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -123,6 +134,38 @@ def _eps(weights: Weights, layer: str) -> float:
     if weights.has(layer, "eps"):
         return float(weights.get(layer, "eps", ()))
     return weights.named.eps
+
+
+def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
+    """The tokens of `width` numbers in a row, behind `before` other numbers.
+
+    As a plain value says, else as many as the data's rows have. Raises CimError where neither is
+    known, the rows have another extent, or an item would be too large.
+    """
+    count, own = weights.values.get(TOKENS), weights.row_width
+    form = f"{before} numbers and then {width} for each token" if before else f"{width} a token"
+    if count is None:
+        if own is None:
+            raise CimError(
+                f"{weights.file}: {weights.prefix} takes rows of {form}, of any number of tokens; "
+                f"expected data whose rows have some, or {TOKENS} = N in a layer map"
+            )
+        count, left = divmod(own - before, width)
+        if count < 1 or left:
+            raise CimError(
+                f"{weights.file}: {weights.prefix} takes rows of {form}; the data have rows of "
+                f"{own} numbers"
+            )
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CimError(
+            f"{weights.place(TOKENS)}: {TOKENS} is {count}; expected a whole number of at least 1"
+        )
+    if count * width > LARGEST_ITEM:
+        raise CimError(
+            f"{weights.file}: {weights.prefix} takes rows of {form}, which for {count:,} tokens "
+            f"are too many numbers; expected at most {LARGEST_ITEM:,}"
+        )
+    return count
 
 
 RELU = Clip(scalar(0.0), scalar(np.inf))

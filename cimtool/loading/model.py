@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,18 @@ MODALITIES_KEY = "modalities"
 
 RUN_STEMS = ("model", "last")
 """Names of the checkpoints of a training run, whatever it trained."""
+
+
+RowWidths = tuple[int | None, int | None]
+"""Numbers in a row of text and of video, None where not known."""
+
+ReadWidths = Callable[[Modalities | None], RowWidths]
+"""The widths of the data's rows, whose arrays a checkpoint may name."""
+
+
+def unknown_widths(modalities: Modalities | None) -> RowWidths:
+    """The widths where there are no data."""
+    return None, None
 
 
 def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
@@ -110,18 +122,21 @@ class Model(ModelCard):
 
 
 def build_model(
-    checkpoint: Checkpoint, wanted: ScoreOptions, layer_map: LayerMap = NO_MAP
+    checkpoint: Checkpoint,
+    wanted: ScoreOptions,
+    layer_map: LayerMap = NO_MAP,
+    widths: ReadWidths = unknown_widths,
 ) -> Model:
     """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
 
-    Raises CimError where no layout fits, the two modalities do not meet in one space, or the score
-    lacks something.
+    `widths` are asked for where a layout takes rows of any number of tokens. Raises CimError where
+    no layout fits, the two modalities do not meet in one space, or the score lacks something.
     """
-    weights = find_weights(checkpoint, layer_map)
-    layout, towers = _towers(*weights)
+    layout, weights, towers = _read(checkpoint, layer_map, widths)
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
-    model = _model(name, towers, checkpoint, wanted, divisors)
+    known = {**layout.score(checkpoint.content), **checkpoint.content}
+    model = _model(name, towers, replace(checkpoint, content=known), wanted, divisors)
     assumed = dict.fromkeys(text for one in weights for text in layout.assumptions(one))
     warnings = (*layout.warnings(checkpoint.content), *assumed)
     return replace(
@@ -189,20 +204,27 @@ def _model(
 
 
 def read_towers(
-    checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP
+    checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP, widths: ReadWidths = unknown_widths
 ) -> tuple[type[Layout], tuple[Graph, Graph]]:
     """The layout of a checkpoint and both its projectors.
 
     Raises CimError where no layout fits or the two modalities do not meet in one space.
     """
-    return _towers(*find_weights(checkpoint, layer_map))
+    layout, _, towers = _read(checkpoint, layer_map, widths)
+    return layout, towers
 
 
-def _towers(text: Weights, video: Weights) -> tuple[type[Layout], tuple[Graph, Graph]]:
+def _read(
+    checkpoint: Checkpoint, layer_map: LayerMap, widths: ReadWidths
+) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
+    text, video = find_weights(checkpoint, layer_map)
     layout = recognise(text, video)
+    if layout.reads_tokens:
+        of_text, of_video = widths(modalities_of(checkpoint))
+        text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
     towers = layout.tower(text), layout.tower(video)
     _require_one_space(towers, (f"{text.file}: {text.prefix}", video.prefix))
-    return layout, towers
+    return layout, (text, video), towers
 
 
 def _require_one_space(towers: tuple[Graph, Graph], places: tuple[str, str]) -> None:

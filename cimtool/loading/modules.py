@@ -56,7 +56,7 @@ def model_from_modules(
     checkpoint = Checkpoint(name, state)
     places = {modality: f"{name}: the {modality} module" for modality in MODALITIES}
     try:
-        layout, towers = read_towers(checkpoint, layer_map)
+        layout, towers = read_towers(checkpoint, layer_map, lambda _: widths)
         fits = all(
             _computes_mu(layout, tower, module)
             for tower, module in zip(towers, modules.values(), strict=True)
@@ -73,7 +73,7 @@ def model_from_modules(
         model = _exported_model(name, graphs, score)
     else:
         # Nothing is left to assume of a module that is run.
-        model = build_model(checkpoint, score, layer_map)
+        model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     own = (None, None) if rows is None else rows
     notes = [

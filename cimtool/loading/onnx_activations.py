@@ -20,6 +20,7 @@ from cimtool.ir.source import (
     Gate,
     LeakyRelu,
     Log,
+    Power,
     Reciprocal,
     Sigmoid,
     Softplus,
@@ -127,11 +128,13 @@ def parametric_relu(t: Translation) -> Translated:
 
 
 def power(t: Translation) -> Translated:
-    """A square or a cube, by products."""
+    """A square or a cube, by products; another constant exponent, as of a root."""
     x, exponent = t.rows(), t.weights(1)
-    if exponent.size != 1 or exponent.item() not in (2.0, 3.0):
-        t.fail(f"the exponent is {exponent.reshape(-1)[:1].tolist()[0]:g}; expected 2 or 3")
-    if exponent.item() == 2.0:
+    if not exponent.size or np.ptp(exponent):
+        t.fail(f"has {exponent.size} exponents; expected one")
+    if (one := float(exponent.flat[0])) not in (2.0, 3.0):
+        return t.add(Power(one), x)
+    if one == 2.0:
         return t.add(Gate(), x, x)
     return t.add(Gate(), t.part("square", Gate(), x, x), x)
 

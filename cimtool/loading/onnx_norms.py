@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Add, Axis, Sum, plus
+from cimtool.ir.arithmetic import Add, Axis, Clip, Sum, plus, scalar
 from cimtool.ir.largest import largest
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, RmsNorm, Softmax, Sorted, Sqrt
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
@@ -131,6 +131,23 @@ def softmax(t: Translation) -> Translated:
     return t.add(op, rows.name).reordered([order.index(i) for i in range(last + 1)])
 
 
+def top(t: Translation) -> Translated:
+    """The largest numbers along an axis, or the smallest, in their order."""
+    places = t.node.outputs[1] if len(t.node.outputs) > 1 else ""
+    if places and any(places in one.inputs for one in t.graph.nodes):
+        t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
+    view = t.view()
+    axis, last = t.place(int(t.node.attributes.get("axis", -1)), view), len(view.axes) - 1
+    order = [i for i in range(last + 1) if i != axis] + [axis]
+    rows, counts = t.in_rows(view.reordered(order)), t.weights(1)
+    count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
+    if not 1 <= count <= width:
+        t.fail(f"takes {counts.tolist()} of {width} numbers; expected a number from 1 to {width}")
+    kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
+    made = t.columns_taken(t.add(Sorted(), rows.name), kept)
+    return made.reordered([order.index(i) for i in range(last + 1)])
+
+
 def _reduced(t: Translation) -> bool:
     """True where the node keeps the axis that it reduces; CimError unless that is the last one."""
     value = t.value(0)
@@ -242,22 +259,28 @@ def _of_rows(t: Translation) -> tuple[Rows, bool]:
 
 
 def square_root(t: Translation) -> Translated:
-    """The norm from a sum of squares."""
+    """The norm from a sum of squares; the root of other values."""
     value = t.value(0)
-    if not isinstance(value, Norms) or value.power != 1.0:
-        t.fail("is supported in norms of rows alone; expected it behind a sum or mean of squares")
-    return replace(value, power=0.5)
+    if not isinstance(value, Norms):
+        return t.add(Sqrt(), t.rows())
+    return raised(t, value, 0.5)
 
 
 def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
-    """Norms from a lower limit that only guards against zero."""
-    guard = LARGEST_EPSILON ** (1 / norms.power / 2) if norms.power > 0 else 0.0
-    if not (lo <= guard and hi == np.inf):
+    """Norms, or sums of squares, from a lower limit on, which may only guard against zero."""
+    if lo <= _guard(norms) and hi == np.inf:
+        return norms
+    if norms.power < 0 or norms.centred or norms.added or not (lo < np.inf and hi == np.inf):
         t.fail(
-            f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only, of at most "
-            f"{LARGEST_EPSILON:g}"
+            f"limits row norms to [{lo:g}, {hi:g}]; expected a lower limit of norms, of at most "
+            f"{LARGEST_EPSILON:g} where rows are centred or an epsilon is added"
         )
-    return norms
+    return replace(norms, least=max(norms.least, lo ** (1 / norms.power)))
+
+
+def _guard(norms: Norms) -> float:
+    """The lower limit of norms, or of their squares, that only guards against zero."""
+    return float(LARGEST_EPSILON ** (1 / norms.power / 2)) if norms.power > 0 else 0.0
 
 
 def raised(t: Translation, norms: Norms, exponent: float) -> Norms:
@@ -269,15 +292,21 @@ def raised(t: Translation, norms: Norms, exponent: float) -> Norms:
 
 def shifted(t: Translation, norms: Norms, offset: float) -> Norms:
     """Norms plus an epsilon."""
-    if norms.power == 1.0 and offset >= 0:
+    if norms.power == 1.0 and offset >= 0 and not norms.least:
         return replace(norms, added=norms.added + offset)
-    return limited(t, norms, abs(offset), np.inf)
+    if abs(offset) > _guard(norms):
+        t.fail(
+            f"adds {offset:g} to row norms; expected it in their squares, or an epsilon of at most "
+            f"{LARGEST_EPSILON:g}"
+        )
+    return norms
 
 
 def scaled(norms: Norms, factor: float) -> Norms:
     """Norms times a number above 0."""
     squared = factor ** (1 / norms.power)
-    return replace(norms, factor=norms.factor * squared, added=norms.added * squared)
+    scaled = {name: getattr(norms, name) * squared for name in ("factor", "added", "least")}
+    return replace(norms, **scaled)
 
 
 def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
@@ -300,9 +329,10 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
         return t.add(LayerNorm(np.full(width, gain), np.zeros(width), eps), x)
     if eps * width > LARGEST_EPSILON**2:
         return t.add(RmsNorm(np.full(width, gain), eps), x)
+    unit = L2Normalize(float((norms.least / norms.factor) ** 0.5))
     if norms.factor == 1.0:
-        return t.add(L2Normalize(), x)
-    return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
+        return t.add(unit, x)
+    return t.add(plus(norms.factor**-0.5), t.part("unit", unit, x))
 
 
 def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
@@ -319,6 +349,55 @@ def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
         return None
     unit = divided(t, CentredRows(norms.of, base) if norms.centred else norms.of, norms)
     return t.add(node.op, unit.name)
+
+
+NORM_READERS = frozenset(
+    [
+        "Add",
+        "Cast",
+        "Clip",
+        "Div",
+        "Dropout",
+        "Expand",
+        "Identity",
+        "Max",
+        "Min",
+        "Mul",
+        "Pow",
+        "Reciprocal",
+        "Sqrt",
+        "Sub",
+    ]
+)
+"""The operators whose rules take norms as divisors to be; others read their numbers."""
+
+
+def with_numbers_of_norms(t: Translation) -> Translation:
+    """A node that reads numbers in the place of row norms, unless its rule takes norms."""
+    given = {name: t.values.get(name) for name in t.node.inputs}
+    norms = {name: one for name, one in given.items() if isinstance(one, Norms)}
+    if not norms or (not t.node.domain and t.node.kind in NORM_READERS):
+        return t
+    return replace(t, values={**t.values, **{k: _numbers(t, one) for k, one in norms.items()}})
+
+
+def _numbers(t: Translation, norms: Norms) -> Rows:
+    """Norms of rows, or sums of their squares, as numbers of their own."""
+    known = (one for one in t.values.values() if isinstance(one, CentredRows))
+    own = (one.centred for one in known if one.of == norms.of) if norms.centred else [norms.of]
+    rows = t.in_rows(next(iter(own)))
+    squares = t.part("squares", Gate(), rows.name, rows.name)
+    total = t.builder.add(f"{squares}_sum", Sum(), squares)
+    name = t.builder.add(f"{squares}_total", Axis(1), total)
+    name = t.builder.add(f"{squares}_scaled", plus(norms.factor, offset=norms.added), name)
+    if norms.least:
+        name = t.builder.add(f"{squares}_least", Clip(scalar(norms.least), scalar(np.inf)), name)
+    if norms.power != 1.0:
+        root = Sqrt() if norms.power == 0.5 else Power(norms.power)
+        name = t.builder.add(f"{squares}_root", root, name)
+    view = replace(t.narrowed(rows, 1), name=name)
+    t.views[name] = view if norms.column else replace(view, axes=view.axes[:-1])
+    return t.views[name]
 
 
 NORM_RULES: dict[str, NormRule] = {
@@ -338,5 +417,6 @@ NORM_RULES: dict[str, NormRule] = {
     "ReduceSumSquare": reduce_sum_square,
     "Softmax": softmax,
     "Sqrt": square_root,
+    "TopK": top,
 }
 """The supported operators of whole rows, and the rule of each."""

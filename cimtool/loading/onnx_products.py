@@ -17,13 +17,21 @@ from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import BatchMatMul, Mvm, scalar
 from cimtool.loading.onnx_quantized import layer_of
 from cimtool.loading.onnx_translation import (
-    LARGEST_ITEM,
     OPEN_ITEMS,
     IntegerWeights,
     Translated,
     Translation,
 )
-from cimtool.loading.onnx_views import ITEMS, Rows, axis_of, contiguous, extent, reshaped, widened
+from cimtool.loading.onnx_views import (
+    ITEMS,
+    LARGEST_ITEM,
+    Rows,
+    axis_of,
+    contiguous,
+    extent,
+    reshaped,
+    widened,
+)
 
 LARGEST_WEIGHTS = 1 << 26
 """Weights that a layer of several blocks may have, those between blocks included."""

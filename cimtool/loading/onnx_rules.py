@@ -20,7 +20,15 @@ from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_masks import MASKS, summed
-from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
+from cimtool.loading.onnx_norms import (
+    NORM_RULES,
+    divided,
+    limited,
+    raised,
+    scaled,
+    shifted,
+    with_numbers_of_norms,
+)
 from cimtool.loading.onnx_products import PRODUCTS
 from cimtool.loading.onnx_quantized import (
     COMPUTING,
@@ -94,7 +102,7 @@ def translate(graph: OnnxGraph) -> Graph:
             t.fail(unsupported(node.kind, node.domain, supported))
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
-        made = _past_a_mask(t, rule)
+        made = _past_a_mask(with_numbers_of_norms(t), rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
         t.require_work()
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
@@ -192,7 +200,10 @@ def limit(t: Translation, lower: bool) -> Translated:
     bound = reduce(np.maximum if lower else np.minimum, constants)
     value, none = values[index], scalar(np.inf)
     if isinstance(value, Norms):
-        return limited(t, value, bound.max() if lower else -np.inf, np.inf)
+        if np.ptp(bound):
+            t.fail(f"limits row norms by {bound.size} numbers; expected one")
+        lo, hi = (bound.max(), np.inf) if lower else (-np.inf, bound.max())
+        return limited(t, value, lo, hi)
     x, (bound,) = t.spread(t.view(index), bound)
     return t.add(Clip(bound, none) if lower else Clip(-none, bound), x)
 

@@ -18,6 +18,7 @@ from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
 from cimtool.loading.onnx_views import (
     ITEMS,
+    LARGEST_ITEM,
     Atom,
     Rows,
     arranged,
@@ -30,9 +31,6 @@ from cimtool.loading.onnx_views import (
     reshaped,
     widened,
 )
-
-LARGEST_ITEM = 1 << 22
-"""Numbers that an item may have in a value whose numbers move."""
 
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
 """Numbers that an item may have in all values together, and multiply-adds that make them."""
@@ -74,7 +72,7 @@ class Squares:
 
 @dataclass(frozen=True)
 class Norms:
-    """`(factor * sum of squares + added) ** power` of the rows of a value, as its means.
+    """`max(factor * sum of squares + added, least) ** power` of the rows of a value, as its means.
 
     Of the rows less their means where they are `centred`. Norms where power is 0.5: good to divide
     the value by, once they are a `column`.
@@ -84,6 +82,7 @@ class Norms:
     centred: bool = False
     factor: float = 1.0
     added: float = 0.0
+    least: float = 0.0
     power: float = 1.0
     column: bool = True
 

@@ -52,7 +52,10 @@ RECURRENT = (
     "keeps a state from token to token; expected a network of tokens side by side, as attention, "
     "a layer of each token or their mean is"
 )
-SORTED = "chooses numbers by their size; expected the mean or the largest of tokens, or all of them"
+SORTED = (
+    "chooses numbers by their size; expected the numbers themselves: the mean or the largest of "
+    "tokens, all of them, or some in their order (sort, topk)"
+)
 POWERS = "is a logarithm of a sum of powers; expected a mean, a largest number or a softmax"
 LOGARITHM = "is the logarithm of a softmax; expected the softmax, or the numbers before"
 SCATTERED = (
@@ -92,7 +95,7 @@ REASONS: dict[str, str] = {
         "Ceil Floor Mod Round Sign": STEPPED,
         "BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor": BITS,
         "CausalConvWithState CumProd GRU LSTM LinearAttention RNN": RECURRENT,
-        "ArgMax ArgMin NonMaxSuppression TopK": SORTED,
+        "ArgMax ArgMin NonMaxSuppression": SORTED,
         "ReduceLogSumExp": POWERS,
         "LogSoftmax": LOGARITHM,
         "GatherElements GatherND ReverseSequence Scatter ScatterElements ScatterND TensorScatter": (

@@ -18,6 +18,9 @@ from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.program import Builder
 from cimtool.ir.types import rows_of_item
 
+LARGEST_ITEM = 1 << 22
+"""Numbers that an item may have in a value whose numbers move."""
+
 
 @dataclass(frozen=True)
 class Atom:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
@@ -13,17 +14,21 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.embeddings import EmbeddingsLike, embeddings_in
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.layouts import require_known_keys
-from cimtool.loading.model import Model, build_model, build_onnx_model
+from cimtool.loading.model import Model, RowWidths, build_model, build_onnx_model
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
+from cimtool.reference.modality_names import Modalities
 from cimtool.reference.surrogate import Polynomial
 
 if TYPE_CHECKING:
     from torch import nn
+
+Reader = Callable[[Modalities | None], Embeddings]
+"""Reads data; of several arrays those of two modalities, where a model names them."""
 
 Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
 
@@ -47,8 +52,9 @@ class ModelSource:
     `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
     `head` a score function, in place of what the files hold; the file `layer_map` names the layers
     of a checkpoint. Of data (`for_rows`) modules have the `widths` of a row of text and of video,
-    for those that take several, and `rows`, on which they are compared with what was read. Paths
-    may be texts. Raises CimError for what makes no model, whatever the files hold.
+    for those that take several, and `rows`, on which they are compared with what was read; files
+    have `read`, which gives the data where a layout asks for these widths. Paths may be texts.
+    Raises CimError for what makes no model, whatever the files hold.
     """
 
     projectors: Projectors
@@ -58,8 +64,9 @@ class ModelSource:
     b: float | None = None
     layer_map: Path | str | None = None
     head: str | None = None
-    widths: tuple[int | None, int | None] = (None, None)
+    widths: RowWidths = (None, None)
     rows: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
+    read: Reader | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projectors", _projectors(self.projectors))
@@ -106,15 +113,22 @@ class ModelSource:
         return " and ".join(map(str, self.files)) or "torch modules"
 
     def for_rows(self, data: EmbeddingsLike) -> Self:
-        """The source of a model for rows as wide as those of some data; files say their widths.
+        """The source of a model for rows as wide as those of some data.
 
         Modules are compared on these rows with what was read of them.
         """
+        return self.for_read(partial(embeddings_in, data))
+
+    def for_read(self, read: Reader) -> Self:
+        """The same of data that are read here for modules; files say their widths, or ask."""
         if self.files:
-            return self
-        rows = embeddings_in(data)
-        widths = rows.text.shape[1], rows.video.shape[1]
-        return replace(self, widths=widths, rows=(rows.text, rows.video))
+            return replace(self, read=read)
+        rows = read(None)
+        return replace(self, widths=widths_of(rows), rows=(rows.text, rows.video))
+
+    def _widths(self, modalities: Modalities | None) -> RowWidths:
+        """The widths of a row, as given or as the data have them."""
+        return self.widths if self.read is None else widths_of(self.read(modalities))
 
     def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit.
@@ -141,7 +155,7 @@ class ModelSource:
             say(f"loading {self}")
         match self.projectors:
             case Path() as file:
-                model = build_model(read_checkpoint(file), score, layer_map)
+                model = build_model(read_checkpoint(file), score, layer_map, self._widths)
             case (Path() as text, Path() as video):
                 model = build_onnx_model(text, video, score)
             case (text, video):
@@ -151,6 +165,11 @@ class ModelSource:
                 )
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
+
+
+def widths_of(rows: Embeddings) -> RowWidths:
+    """Numbers in a row of text and of video."""
+    return rows.text.shape[1], rows.video.shape[1]
 
 
 def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
 _MODALITY = {
-    "text": re.compile(rf"(text|txt){_SUFFIX}"),
-    "video": re.compile(rf"(video|image|img){_SUFFIX}"),
+    "text": re.compile(rf"(text|txt){_SUFFIX}|txt_enc"),
+    "video": re.compile(rf"(video|image|img){_SUFFIX}|img_enc"),
 }
 PROJECTION, MATRIX = "projection", "matrix"
 """The name of a layer that is a modality's only one, and of its weight where that is [in, out]."""
@@ -35,6 +35,13 @@ PROJECTIONS = {
     "video": ("visual.proj", "visual_projection"),
 }
 """The keys of the matrices behind CLIP's encoders."""
+
+UNCERTAINTY = "uncertainty"
+UNCERTAINTIES = {
+    "text_projection": "uncertainty_text_projection",
+    "visual.proj": "visual.uncertainty_proj",
+}
+"""The keys of PCME++'s second matrix beside those, and the name of that layer."""
 
 TRAINED = {"weight", "bias", "running_mean", "running_var"}
 """Parameters that are real numbers: integers in their place are codes of a quantized model."""
@@ -48,6 +55,7 @@ class Weights:
 
     `keys` gives each one's full key in `file` for messages, `named` what the user said of them;
     `values` are numbers and texts at the top of the file, and over them what the user said.
+    `row_width` is the extent of the data's rows, None where there are none.
     """
 
     file: str
@@ -57,6 +65,7 @@ class Weights:
     ordered: bool = True
     named: ModalityMap = field(default_factory=ModalityMap)
     values: Mapping[str, Any] = field(default_factory=dict)
+    row_width: int | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -105,6 +114,12 @@ class Weights:
             )
         return array.astype(np.float64)
 
+    def among(self, is_chosen: Callable[[str], bool]) -> Weights:
+        """The weights of layers that are chosen by their names, as those of an encoder are not."""
+        names = [name for name in self.arrays if is_chosen(name.rpartition(".")[0])]
+        arrays = {name: self.arrays[name] for name in names}
+        return replace(self, arrays=arrays, keys={name: self.keys[name] for name in names})
+
     def refuse_others(
         self, used: Sequence[str], layout: str, parameters: Collection[str] = PARAMETERS
     ) -> None:
@@ -135,12 +150,12 @@ def find_weights(checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP) -> tuple[
     Raises CimError where a modality is not found or found twice, a weight is not finite, or the
     map names a layer that is not there.
     """
-    arrays = _flat(checkpoint.content)
+    arrays = flat(checkpoint.content)
     text, video = (_of_modality(checkpoint, arrays, m, layer_map[m]) for m in MODALITIES)
     return text, video
 
 
-def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
+def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
     """All arrays of nested dictionaries by their keys joined with dots."""
     found: dict[str, Array] = {}
     for key, value in content.items():
@@ -148,7 +163,7 @@ def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
         if isinstance(value, np.ndarray):
             found[name] = value
         elif isinstance(value, Mapping):
-            found |= _flat(value, name)
+            found |= flat(value, name)
     return found
 
 
@@ -226,14 +241,18 @@ def _projection(
     places = known if prefix is None else (prefix.strip("."),)
     for place in places:
         names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
-        keys = {_unwrapped(key): key for key in arrays}
+        keys = {unwrapped(key): key for key in arrays}
         own = [name for name in keys if name == place or name.startswith(f"{place}.")]
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
-            return {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
+            found = {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
+            beside = UNCERTAINTIES.get(place) if prefix is None else None
+            if beside in keys:
+                found[f"{UNCERTAINTY}.{MATRIX}"] = keys[beside]
+            return found
     return {}
 
 
-def _unwrapped(key: str) -> str:
+def unwrapped(key: str) -> str:
     """A key without the wrappers before it."""
     parts = key.split(".")
     return ".".join(parts[_wrappers(parts) :])

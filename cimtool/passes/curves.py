@@ -18,12 +18,24 @@ from cimtool.ir.arithmetic import Add
 from cimtool.ir.calibration import Range
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
-from cimtool.ir.source import Abs, Elu, Erf, Exp, Gate, Log, Reciprocal, Sigmoid, Softplus, Tanh
+from cimtool.ir.source import (
+    Abs,
+    Elu,
+    Erf,
+    Exp,
+    Gate,
+    Log,
+    Power,
+    Reciprocal,
+    Sigmoid,
+    Softplus,
+    Tanh,
+)
 from cimtool.ir.types import Type, real
 from cimtool.passes.approximate import PolynomialCurve, fit_curve
 from cimtool.passes.base import RIGHT_ROWS
 
-BENT = (Elu, Erf, Exp, Log, Reciprocal, Sigmoid, Softplus, Tanh)
+BENT = (Elu, Erf, Exp, Log, Power, Reciprocal, Sigmoid, Softplus, Tanh)
 """The functions of single numbers that a polynomial stands in for."""
 
 CURVE_TOLERANCE = 2.0**-14

@@ -42,13 +42,14 @@ from cimtool.ir.source import (
     LeakyRelu,
     Log,
     PolynomialScore,
+    Power,
     Reciprocal,
     Sigmoid,
     Softplus,
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
-from cimtool.passes import norms, softmax  # noqa: F401  (importing rules registers them)
+from cimtool.passes import norms, softmax, sorting  # noqa: F401  (importing rules registers them)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
@@ -220,7 +221,7 @@ def _fused_away(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) 
     raise TypeError(f"fuse left {op.name} in {builder.name}.{node.name}")
 
 
-LOWER.rule(Elu, Erf, Log, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
+LOWER.rule(Elu, Erf, Log, Power, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
 
 
 @LOWER.rule(Abs)

@@ -7,17 +7,20 @@ import numpy as np
 from cimtool.ir.arithmetic import Add, Axis, Clip, Mul, Sum, plus, scalar
 from cimtool.ir.backends import LOWER
 from cimtool.ir.program import Builder, Node
-from cimtool.ir.source import L2Normalize, LayerNorm, RmsNorm
+from cimtool.ir.source import L2Normalize, LayerNorm, RmsNorm, Sqrt
 from cimtool.passes.approximate import NewtonIteration, fit_inverse_root
 from cimtool.passes.curves import widened_range
 from cimtool.passes.lowering import ROOT_TOLERANCE, Lowering, of_layer
+
+WIDEST_SQUARES = 2.0**12
+"""The most by which numbers may differ for their roots to be within the relative error."""
 
 
 @LOWER.rule(L2Normalize)
 def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[str, ...]) -> str:
     """The rows times the reciprocal of their norm."""
     rows = builder.store(inputs[0], "residual", 16)
-    root = _reciprocal_norm(builder, node.name, rows, "norm")
+    root = _reciprocal_norm(builder, node.name, rows, "norm", least=op.least)
     return builder.add(node.name, Mul(), rows, root)
 
 
@@ -42,11 +45,14 @@ def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]
     return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
 
 
-def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
-    """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
+def _reciprocal_norm(
+    builder: Lowering, name: str, rows: str, what: str, added: float = 0.0, least: float = 0.0
+) -> str:
+    """Newton's iteration for `1 / max(sqrt(sum rows^2 + added), least)`, as a column [n, 1]."""
     seen = builder.calibration.squared_norms[name]
     lo, hi = widened_range(seen)
-    lo = max(lo, float(seen.lo) / 2)
+    # Smaller sums are limited to the lowest: to the square of `least` exactly, where it is there.
+    lo = max(lo, float(seen.lo) / 2, least**2)
     with of_layer(builder, name):
         fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
     steps = " and ".join(str(fit.steps) for fit in fits)
@@ -60,11 +66,33 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
         squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
     else:
         squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
-    roots = [_newton_root(builder, name, squared, fit) for fit in fits]
-    if len(roots) > 1:
-        both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
-        roots = [_bounded_root(builder, f"{name}.root", both, lo, hi)]
-    return builder.add(f"{name}.column", Axis(1), roots[0])
+    return builder.add(f"{name}.column", Axis(1), _inverse_root(builder, name, squared, fits))
+
+
+@LOWER.rule(Sqrt)
+def square_root(builder: Lowering, op: Sqrt, node: Node, inputs: tuple[str, ...]) -> str:
+    """`x / sqrt(x)`; below a share of the largest number the divisor is the root of that share."""
+    name, x = node.name, builder.store(inputs[0], "residual", 16)
+    seen = builder.types[x]
+    lo, hi = widened_range(seen)
+    lo = max(lo, float(seen.lo.min()) / 2, hi / WIDEST_SQUARES)
+    fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    builder.note(
+        f"{builder.name}.{name}: sqrt on [{lo:.4g}, {hi:.4g}] by "
+        f"{' and '.join(str(fit.steps) for fit in fits)} Newton steps, worst relative error "
+        f"{max(fit.error for fit in fits):.1e}; below, worst error {np.sqrt(lo) / 4:.1e}"
+    )
+    limited = builder.add(f"{name}.limited", Clip(scalar(0.0), scalar(hi)), x)
+    return builder.add(name, Mul(), limited, _inverse_root(builder, name, limited, fits))
+
+
+def _inverse_root(builder: Builder, name: str, x: str, fits: tuple[NewtonIteration, ...]) -> str:
+    """`1 / sqrt(x)` by one iteration, or by two that meet."""
+    roots = [_newton_root(builder, name, x, fit) for fit in fits]
+    if len(roots) == 1:
+        return roots[0]
+    both = builder.add(f"{name}.both", plus(1, 1, offset=-(fits[0].hi ** -0.5)), *roots)
+    return _bounded_root(builder, f"{name}.root", both, fits[0].lo, fits[-1].hi)
 
 
 def _newton_root(builder: Builder, name: str, squared: str, fit: NewtonIteration) -> str:

@@ -21,10 +21,12 @@ from cimtool.ir.source import (
     L2Normalize,
     LayerNorm,
     LeakyRelu,
+    Power,
     RmsNorm,
     Sigmoid,
     Softmax,
     Softplus,
+    Sorted,
     Tanh,
 )
 from cimtool.ir.types import real, with_rows_of_item
@@ -35,6 +37,7 @@ OPERATIONS = [
     *(Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5), L2Normalize(), NORM),
     *(Elu(0.7), Softplus(), Erf(), RmsNorm(NORM.gamma, 0.1)),
     *(Softmax(), Softmax(np.array([[0.0, -np.inf, 0.0]])), Softmax(np.array(CAUSAL))),
+    *(Sorted(), L2Normalize(4.0), Power(2.0)),
     *(Arrange(1, np.array([[2, 0]])), Arrange(3, np.arange(9).reshape(1, 9))),
     *(Arrange(3, np.array([[0, 4], [8, 4]])), Arrange(1, np.arange(3)[:, None])),
     *(DistanceScore(-2.0, 1.0), DistanceScore(-1.0), CosineScore()),

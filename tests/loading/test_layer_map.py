@@ -142,7 +142,7 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ("[text]\nprefix = 3\n", r"text\.prefix = 3: must be a text$"),
         ("[text\n", r"map\.toml: not valid TOML"),
         ('[text]\nfc1 = "trunk.O"\n', r'text\.fc1 = "trunk\.O" is not a layer under text_proj of'),
-        ('[text]\nfc3 = "trunk.0"\n', r'unknown key "fc3" in \[text\]; .*; did you mean "fc2"'),
+        ('[text]\nbn3 = "trunk.0"\n', r'unknown key "bn3" in \[text\]; .*; did you mean "bn2"'),
         ('[text]\nprefx = "left"\n', r'unknown key "prefx" in \[text\]; .*; did you mean "prefix"'),
         (
             '[video]\nln = "trunk.1"\n',
@@ -156,8 +156,8 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ),
         (
             '[text]\nactivaton = "tanh"\n',
-            r"; expected prefix, eps, activation, output_activation, "
-            r"negative_slope, or a layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
+            r"; expected prefix, eps, activation, output_activation, negative_slope, tokens, or a "
+            r"layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
             r'did you mean "activation"',
         ),
     ],

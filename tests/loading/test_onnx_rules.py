@@ -59,6 +59,7 @@ def rng_weights() -> Weights:
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
     found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
+    found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     return found
 
@@ -243,6 +244,33 @@ CHAINS |= {
     "softmax over tokens": [
         *TOKENS, node("Softmax", ["t"], ["a"], axis=1), node("Mul", ["a", "t"], ["m"]),
         node("ReduceSum", ["m", "last"], ["h"], keepdims=0),
+    ],
+    "roots and other powers": [
+        linear(), node("Abs", ["h0"], ["p"]), node("Add", ["p", "high"], ["q"]),
+        node("Sqrt", ["q"], ["r"]), node("Pow", ["q", "high"], ["s"]),
+        node("Add", ["r", "s"], ["h"]),
+    ],
+    "norms beside their rows, and under them": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Div", ["h0", "l"], ["u"]),
+        node("ReduceMean", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["z"]),
+        node("Mul", ["z", "z"], ["zz"]), node("ReduceMean", ["zz"], ["v"], axes=[-1]),
+        node("Sqrt", ["v"], ["d"]), node("Concat", ["u", "l", "d"], ["j"], axis=-1),
+        node("Slice", ["j", "two_places", "seven", "first"], ["h"]),
+    ],
+    "norms from a lower limit on": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
+        node("Div", ["h0", "q"], ["h"]),
+    ],
+    "squares of norms from a lower limit on, then a factor": [
+        linear(), node("ReduceSumSquare", ["h0"], ["s"], axes=[-1]),
+        node("Max", ["s", "three"], ["m"]), node("Sqrt", ["m"], ["r"]),
+        node("Mul", ["r", "high"], ["q"]), node("Div", ["h0", "q"], ["h"]),
+    ],
+    "largest and smallest tokens in order": [
+        *TOKENS, node("TopK", ["t", "thrice_one"], ["k", "ki"], axis=1),
+        node("TopK", ["t", "two_places"], ["s", "si"], axis=1, largest=0),
+        node("Concat", ["k", "s"], ["j"], axis=1),
+        node("ReduceMean", ["j"], ["h"], axes=[2], keepdims=0),
     ],
     "numbers of a token": [
         *TOKENS, node("ReduceMean", ["t"], ["m"], axes=[2]), node("Mul", ["t", "m"], ["o"]),
@@ -477,8 +505,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"m \(Mul\): multiplies rows of 5 and of 6 numbers",
     ),
     "exponent": (
-        [linear(), node("Pow", ["h0", "high"], ["h"], "p")],
-        r"p \(Pow\): the exponent is 0\.4; expected 2 or 3",
+        [linear(), node("Pow", ["h0", "variance"], ["h"], "p")],
+        r"p \(Pow\): has 5 exponents; expected one",
     ),
     "comparison": (
         [linear(), node("Greater", ["h0", "b"], ["g"], "g"), node("Where", ["g", "x", "x"], ["h"])],
@@ -574,7 +602,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Clip", ["l", "odd"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[nan, inf\]; expected an epsilon only",
+        r"c \(Clip\): limits row norms to \[nan, inf\]; expected a lower limit of norms",
     ),
     "slope": (
         [linear(), node("LeakyRelu", ["h0"], ["h"], "leak", alpha=-0.1)],
@@ -608,16 +636,57 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [
             linear(),
             node("ReduceL2", ["h0"], ["l"], axes=[-1]),
-            node("Clip", ["l", "high"], ["q"], "c"),
+            node("Clip", ["l", "", "high"], ["q"], "c"),
             node("Div", ["h0", "q"], ["h"]),
         ],
-        r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only, of at most",
+        r"c \(Clip\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms",
+    ),
+    "limited norm of centred rows": (
+        [
+            linear(),
+            node("ReduceMean", ["h0"], ["m"], axes=[-1]),
+            node("Sub", ["h0", "m"], ["z"]),
+            node("ReduceL2", ["z"], ["l"], axes=[-1]),
+            node("Max", ["l", "high"], ["q"], "c"),
+            node("Div", ["z", "q"], ["h"]),
+        ],
+        r"c \(Max\): limits row norms to \[0\.4, inf\]; .* 1e-06 where rows are centred",
+    ),
+    "norms up to a limit": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Min", ["l", "high"], ["q"], "m"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"m \(Min\): limits row norms to \[-inf, 0\.4\]; expected a lower limit of norms",
+    ),
+    "norms from several limits on": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Max", ["l", "variance"], ["q"], "c"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"c \(Max\): limits row norms by 5 numbers; expected one",
+    ),
+    "a number added to norms": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Add", ["l", "high"], ["q"], "a"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"a \(Add\): adds 0\.4 to row norms; expected it in their squares, or an epsilon",
     ),
     "integers": (
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
         r"c \(Cast\): casts to another type than float or double",
     ),
-    "root": ([linear(), node("Sqrt", ["h0"], ["h"], "q")], r"q \(Sqrt\): is supported in norms of"),
+    "root of a comparison": (
+        [linear(), node("Greater", ["h0", "high"], ["g"]), node("Sqrt", ["g"], ["h"], "q")],
+        r"q \(Sqrt\): its input g is a comparison; expected rows of numbers",
+    ),
     "sum of squares": (
         [
             linear(),
@@ -828,8 +897,16 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r'e \(Einsum\): is "bd,dk->bk" of values of 3 and 2 axes; expected a letter for each',
     ),
     "a known operator": (
-        [linear(), node("TopK", ["h0", "five"], ["h", "i"], "t")],
-        r"t \(TopK\): chooses numbers by their size; expected the mean or the largest of tokens",
+        [linear(), node("ArgMax", ["h0"], ["h"], "a")],
+        r"a \(ArgMax\): chooses numbers by their size; expected the numbers themselves: the mean",
+    ),
+    "places of the largest numbers": (
+        [linear(), node("TopK", ["h0", "five"], ["g", "i"], "t"), node("Add", ["g", "i"], ["h"])],
+        r"t \(TopK\): gives the places i of numbers, by which others choose; expected its values",
+    ),
+    "more numbers than there are": (
+        [linear(), node("TopK", ["h0", "six_of"], ["h", "i"], "t")],
+        r"t \(TopK\): takes \[6\.0\] of 5 numbers; expected a number from 1 to 5",
     ),
     "items that are fixed": (
         [node("Reshape", ["x", "frozen"], ["h"], "r")],

@@ -29,7 +29,7 @@ class Cosine(Head, name="cosine"):
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         last = builder.by_name.get(mu)
-        if last is None or not isinstance(last.op, L2Normalize):
+        if last is None or not isinstance(last.op, L2Normalize) or last.op.least:
             mu = builder.add("mu_unit", L2Normalize(), mu)
         return {"mu": builder.add("mu_stored", Store("mu"), mu)}
 

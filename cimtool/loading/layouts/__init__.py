@@ -94,10 +94,14 @@ def _recognised(weights: Weights) -> type[Layout]:
 
 
 def _recognising(weights: Weights) -> list[type[Layout]]:
-    """The layouts that recognise weights; one for any names only where no other does."""
+    """The layouts that recognise weights; one for any names only where no other does.
+
+    Those of tokens come first, as the encoder before the tokens has layers of any kind.
+    """
     found = []
     for layout in Layout.family.values():
         with unless_broken(f'layout "{layout.name}"', origin_of_module(layout.__module__)):
             if layout.recognises(weights):
                 found.append(layout)
-    return [layout for layout in found if not layout.any_names] or found
+    own = [layout for layout in found if layout.reads_tokens]
+    return own or [layout for layout in found if not layout.any_names] or found

@@ -29,6 +29,11 @@ class Projection(Layout, name="projection"):
     layers = (PROJECTION,)
 
     @classmethod
+    def recognises(cls, weights: Weights) -> bool:
+        """By nothing beside it."""
+        return weights.layers == (PROJECTION,)
+
+    @classmethod
     def tower(cls, weights: Weights) -> Graph:
         """Read the matrix, or the Linear; CimError where it has other than two axes."""
         after = read_activation(weights, "output_activation", "none")

@@ -76,7 +76,7 @@ def fine_tune_model(
     check_seed(seed)
     if not isinstance(source.projectors, Path):
         raise CimError(f"{source}: only a checkpoint can be fine-tuned; expected one file")
-    model = source.load(say)
+    model = source.for_rows(data).load(say)
     checkpoint = read_checkpoint(source.projectors)
     keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)

@@ -1,0 +1,70 @@
+"""Layout `pcmepp-clip`: PCME++ in open_clip's form, two matrices behind each encoder.
+
+    text_projection, visual.proj                                [in, out], of the mean
+    uncertainty_text_projection, visual.uncertainty_proj        [in, out], of the log-variance
+
+A row is what the first matrix reads, then what the second one reads. The keys and the arithmetic
+are those of https://github.com/naver-ai/pcmepp (hf_models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.program import Graph
+from cimtool.ir.source import L2Normalize
+from cimtool.loading.layout import Layout
+from cimtool.loading.layouts.pcmepp import csd_score
+from cimtool.loading.onnx_views import arranged
+from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
+
+
+class PcmeppClip(Layout, name="pcmepp-clip"):
+    """A matrix for mu, which is brought to unit norm, and one for the log-variance."""
+
+    description = "PCME++'s uncertainty projections beside those of CLIP"
+    layers = (PROJECTION,)
+
+    @classmethod
+    def recognises(cls, weights: Weights) -> bool:
+        """By the second matrix."""
+        return weights.has(UNCERTAINTY, MATRIX)
+
+    @classmethod
+    def tower(cls, weights: Weights) -> Graph:
+        """Read both matrices; CimError where they have other than two axes."""
+        mean = weights.get(PROJECTION, MATRIX, (None, None))
+        spread = weights.get(UNCERTAINTY, MATRIX, (None, mean.shape[1]))
+        first, width = len(mean), len(mean) + len(spread)
+        builder = TowerBuilder(width)
+        mean_row, spread_row = (
+            arranged(builder, "x", places[None]) for places in np.split(np.arange(width), [first])
+        )
+        projected = builder.add("projection", _layer(mean), mean_row)
+        logvar = builder.add("logvar", _layer(spread), spread_row)
+        return builder.tower(builder.add("mu", L2Normalize(), projected), logvar)
+
+    @classmethod
+    def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its closed form of the distance."""
+        return csd_score(content)
+
+    @classmethod
+    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
+        """A remark on what rows are, which no weight shows."""
+        mean, spread = weights.keys.values()
+        return (
+            f"{weights.file}: {mean} and {spread} alone are taken of their side; a row is what the "
+            "one reads, pooled and behind the encoder's last norm, and then what the other reads, "
+            "pooled behind the transformer of uncertainty",
+        )
+
+
+def _layer(matrix: FloatArray) -> Mvm:
+    return Mvm(matrix, np.zeros(matrix.shape[1]))
