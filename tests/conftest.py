@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first: one that begins last would leave a worker alone with it."""
     folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search tests and libraries for no garbage, now or later: most of all objects are theirs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
