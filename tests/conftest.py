@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, sync_playwright
 from programs import installed
+from safetensors.torch import save_file
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
@@ -121,6 +122,18 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     }
     torch.save(content, files.projectors)
     return files
+
+
+@pytest.fixture(scope="session")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DemoFiles], DemoFiles]:
+    """Writes projectors as safetensors: a process that reads them loads no torch."""
+
+    def light(files: DemoFiles) -> DemoFiles:
+        file = tmp_path_factory.mktemp("light") / "projectors.safetensors"
+        save_file(torch.load(files.projectors, weights_only=True), file)
+        return replace(files, projectors=file)
+
+    return light
 
 
 def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) -> DemoFiles:
