@@ -40,7 +40,7 @@ sys.exit(cli.run(sys.argv[1:]))
 def light_trunk(
     small_trunk: DemoFiles, without_torch: Callable[[DemoFiles], DemoFiles]
 ) -> DemoFiles:
-    """What the commands that run as processes compile."""
+    """`small_trunk` for commands that run as processes."""
     return without_torch(small_trunk)
 
 
