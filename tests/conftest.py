@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Page, sync_playwright
 from programs import installed
+from safetensors.torch import save_file
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
@@ -25,37 +27,42 @@ Rows = np.ndarray
 
 LONGEST = (
     "emit/handoff/test_bench.py",
-    "test_every_target.py",
     "emit/handoff/test_own_column.py",
-    "test_same_integers.py",
     "loading/test_architectures.py",
-    "emit/handoff/test_kinds.py",
-    "test_docs_commands.py",
-    "emit/handoff/test_random_inputs.py",
-    "emit/test_exactness.py",
+    "test_every_target.py",
     "deployment/test_gallery_sequences.py",
+    "test_docs_commands.py",
+    "emit/handoff/test_kinds.py",
+    "emit/test_exactness.py",
     "tuning/test_run.py",
-    "emit/handoff/test_gallery.py",
+    "test_same_integers.py",
+    "emit/handoff/test_random_inputs.py",
     "cli/test_cluster.py",
-    "cli/test_interrupted.py",
+    "emit/test_handoff.py",
     "reference/test_exact.py",
     "emit/c/test_layer.py",
-    "test_wheel.py",
-    "sweeps/test_run.py",
-    "verification/test_run.py",
-    "simulation/test_kernels.py",
     "galleries/test_search.py",
-    "test_trained_models.py",
-    "test_extension.py",
+    "test_wheel.py",
+    "emit/handoff/test_gallery.py",
+    "cli/test_interrupted.py",
     "test_notebooks.py",
-    "test_examples.py",
-    "test_action.py",
-    "test_heads.py",
-    "deployment/test_gallery_changes.py",
-    "passes/test_pipeline.py",
-    "test_docs_site.py",
     "deployment/test_gallery_kills.py",
+    "test_docs_site.py",
+    "deployment/test_gallery_changes.py",
+    "test_action.py",
+    "test_extension.py",
+    "test_trained_models.py",
+    "simulation/test_kernels.py",
+    "verification/test_run.py",
+    "test_heads.py",
+    "sweeps/test_run.py",
+    "test_examples.py",
     "test_house.py",
+    "base/test_cluster.py",
+    "emit/handoff/test_taps.py",
+    "cli/test_commands.py",
+    "emit/handoff/test_faults.py",
+    "passes/test_pipeline.py",
 )
 """The files of tests that take ten seconds and more, about, the longest first."""
 
@@ -64,6 +71,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first: one that begins last would leave a worker alone with it."""
     folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search tests and libraries for no garbage, now or later: most of all objects are theirs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +127,18 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     }
     torch.save(content, files.projectors)
     return files
+
+
+@pytest.fixture(scope="session")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DemoFiles], DemoFiles]:
+    """Writes projectors as safetensors: a process that reads them loads no torch."""
+
+    def light(files: DemoFiles) -> DemoFiles:
+        file = tmp_path_factory.mktemp("light") / "projectors.safetensors"
+        save_file(torch.load(files.projectors, weights_only=True), file)
+        return replace(files, projectors=file)
+
+    return light
 
 
 def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) -> DemoFiles:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ PATIENT = "from cimtool.base import cluster; from cimtool.cli import main; {}; m
 
 
 @pytest.fixture(scope="module")
-def sweeping(small_trunk: DemoFiles) -> list[str]:
-    files = small_trunk
+def sweeping(small_trunk: DemoFiles, without_torch: Callable[[DemoFiles], DemoFiles]) -> list[str]:
+    files = without_torch(small_trunk)
     command = [
         "sweep", "--projectors", files.projectors, "--poly", files.poly, "--target", "ideal",
         "--calibration", files.calibration, "--data", files.eval,

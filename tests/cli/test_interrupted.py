@@ -36,15 +36,23 @@ sys.exit(cli.run(sys.argv[1:]))
 """
 
 
+@pytest.fixture(scope="module")
+def light_trunk(
+    small_trunk: DemoFiles, without_torch: Callable[[DemoFiles], DemoFiles]
+) -> DemoFiles:
+    """`small_trunk` for commands that run as processes."""
+    return without_torch(small_trunk)
+
+
 def arguments(compiling: Run, files: DemoFiles, place: Path, **options: object) -> list[str]:
     return [str(part) for part in compiling(files, place, **options)]
 
 
 def test_ctrl_c_in_the_middle_of_writing_leaves_nothing(
-    compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+    compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     place = tmp_path / "made" / "bundle"
-    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments(compiling, small_trunk, place)]
+    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments(compiling, light_trunk, place)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -57,12 +65,12 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_nothing(
 
 
 def test_ctrl_c_keeps_the_earlier_bundle(
-    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+    cimtool: Run, compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     place = tmp_path / "bundle"
-    assert cimtool(*compiling(small_trunk, place)).status == 0
+    assert cimtool(*compiling(light_trunk, place)).status == 0
     before = read_bundle(place).manifest
-    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments(compiling, small_trunk, place)]
+    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments(compiling, light_trunk, place)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -83,10 +91,10 @@ def limit_files() -> None:
 
 
 def test_a_file_that_cannot_grow_leaves_nothing(
-    compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+    compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     place = tmp_path / "made" / "bundle"
-    command = [sys.executable, "-m", "cimtool", *arguments(compiling, small_trunk, place)]
+    command = [sys.executable, "-m", "cimtool", *arguments(compiling, light_trunk, place)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, preexec_fn=limit_files
     )
@@ -184,11 +192,15 @@ def test_the_same_inputs_give_the_same_bytes(
 
 
 def test_the_number_of_threads_changes_no_byte(
-    compiling: Run, medium_trunk: DemoFiles, tmp_path: Path
+    compiling: Run,
+    medium_trunk: DemoFiles,
+    without_torch: Callable[[DemoFiles], DemoFiles],
+    tmp_path: Path,
 ) -> None:
+    files = without_torch(medium_trunk)
     for threads in ("1", "2"):
         options = {"target": "isaac-rram-128", "adc_bits": 5}
-        command = arguments(compiling, medium_trunk, tmp_path / threads, **options)
+        command = arguments(compiling, files, tmp_path / threads, **options)
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
         environment = os.environ | dict.fromkeys(names, threads)
         subprocess.run(

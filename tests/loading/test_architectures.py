@@ -6,7 +6,7 @@ import copy
 import logging
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
@@ -464,6 +465,15 @@ def exported(folder: Path, name: str, seed: int, exporter: str) -> Path:
     finally:
         logging.disable(logging.NOTSET)
     return file
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_registry() -> Iterator[None]:
+    """Torch's exporter reads all operators of its library for each file; here it does so once."""
+    with pytest.MonkeyPatch.context() as patched:
+        once = staticmethod(cache(ONNXRegistry.from_torchlib))
+        patched.setattr(ONNXRegistry, "from_torchlib", once)
+        yield
 
 
 @pytest.fixture(scope="module")

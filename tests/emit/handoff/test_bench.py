@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -132,6 +133,19 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
     done = run_goal(with_changed_line(handoff, tmp_path / "copy", file), "icarus")
     assert done.returncode != 0
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == tap
+
+
+def test_a_source_that_changed_is_compiled_anew(handoff: Path, tmp_path: Path) -> None:
+    assert run_goal(handoff, "icarus").returncode == 0
+    copy = Path(shutil.copytree(handoff, tmp_path / "copy"))
+    column = copy / "sv" / "cim_column.sv"
+    right = "bit_line(planes, drive, negative)"
+    text = column.read_text("utf-8")
+    assert text.count(right) == 1
+    column.write_text(text.replace(right, f"1 + {right}"), "utf-8")
+    done = run_goal(copy, "icarus")
+    assert done.returncode != 0
+    assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == "sums"
 
 
 def test_the_sources_are_clean(handoff: Path) -> None:

@@ -17,6 +17,9 @@ column=${2:-sv/cim_column.sv}
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
 
+# made OUTPUT COMMAND: an output is there, of this command, and none of the hand-off's sources is newer.
+made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random -newer "$1")" ]; }
+
 # build SIMULATOR KIND FOLDER COLUMN OUTPUT [MORE]: compiles the bench of a kind with the macro of a folder, and more.
 build() {
     need "$1"
@@ -25,8 +28,11 @@ build() {
     done
     simulator=$1 include="-Isv -Isv/$2" output=$5
     set -- "$3/cim_macro.sv" "$3/cim_output.sv" $4 ${6:-}
+    command="$simulator ${OPTIMIZE:=-O1} ${CC:-} $include $*"
+    # A column from elsewhere may include what nobody here knows of: it is always compiled.
+    case $column in sv/*) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
-    iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
+    iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" || return ;;
     verilator)
         # Most of a compilation goes into headers: one source in place of many, and Verilator's own ones once.
         mkdir -p "${VERILATED:=build/verilated}" "$output.obj"
@@ -37,7 +43,7 @@ build() {
             kept="$kept -o ${object##*/}"
         done
         verilator --binary --timing -O3 -Wall -Wno-fatal $include --top-module tb_macro --Mdir "$output.obj" \
-            -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='${OPTIMIZE:=-O1}' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
+            -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
             sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
         for object in "$output.obj"/verilated*.o; do
             # Beside, then renamed: several benches may share the folder.
@@ -45,6 +51,7 @@ build() {
         done
         ;;
     esac
+    printf '%s' "$command" > "$output.of"
 }
 
 # simulate SIMULATOR OUTPUT [FAULT]
@@ -125,7 +132,10 @@ random)
     need verilator
     need "${CC:=gcc}"
     # Verilator would compile a .c file as C++.
-    "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
+    made build/dpi.o "$CC" || {
+        "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
+        printf '%s' "$CC" > build/dpi.o.of
+    }
     each with_random_inputs $folder "$3" "$4" "$5"
     ;;
 cocotb)
