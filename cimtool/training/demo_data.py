@@ -116,9 +116,7 @@ def _telling(counts: csr_matrix) -> IntArray:
     return np.sort(kept[np.argsort(-total, kind="stable")[:MOST_GRAMS]])
 
 
-def document_rows(
-    documents: Sequence[str], unseen: int, width: int = 1024, seed: int = 0
-) -> Array:
+def document_rows(documents: Sequence[str], unseen: int, width: int = 1024, seed: int = 0) -> Array:
     """Embed documents as float32 rows `[n, width]` of norm `sqrt(width)`.
 
     The map, sub-word TF-IDF and truncated SVD, is fitted on all but the first `unseen`; the same

@@ -233,7 +233,9 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             raise Diverged("training diverged: a score is not finite; try a smaller learning rate")
         recalls = recalls_of(scores, held, self.job.loss.needs_labels)
         watched = {**means.watched, **watched}
-        return RetrievalEpoch(number, means.loss, means.terms, watched, recalls, self._held(held, encoded))
+        return RetrievalEpoch(
+            number, means.loss, means.terms, watched, recalls, self._held(held, encoded)
+        )
 
     def _held(self, held: Pairs, encoded: tuple[Encoded, Encoded]) -> dict[str, float]:
         """The loss of held-out pairs in batches, and the cosine gap of their `encoded` rows.
