@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import cimtool
-from cimtool.training.demo_data import DocumentFeatures, collect_pairs, grams, installed_sources
+from cimtool.training.demo_data import collect_pairs, document_rows, installed_sources
 
 HELD = 1500
 RATE, TAU = 1e-4, 0.7
@@ -34,10 +34,8 @@ def embedded(rows: int, width: int) -> tuple[dict[str, Any], dict[str, Any]]:
     pairs = [found[i] for i in order]
     train, held = {}, {}
     for name, side in (("text", "text"), ("video", "code")):
-        documents = [grams(getattr(pair, side)) for pair in pairs]
-        features = DocumentFeatures.fit(documents[HELD:], width, 0)
-        train[name] = features.transform(documents[HELD:])
-        held[name] = features.transform(documents[:HELD])
+        embedded_rows = document_rows([getattr(pair, side) for pair in pairs], HELD, width)
+        train[name], held[name] = embedded_rows[HELD:], embedded_rows[:HELD]
     return train, held
 
 

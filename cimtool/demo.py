@@ -57,7 +57,7 @@ TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
 MATCHED = 0.5
 """Share of right pairs among those that are labelled."""
 
-FORMAT = 7  # raised when the same settings come to mean other artefacts
+FORMAT = 8  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""

@@ -6,20 +6,23 @@ are sub-word TF-IDF and truncated SVD, without any download.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import itertools
 import math
 import re
 import sysconfig
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfTransformer
 
-from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.compiled import side_by_side, thread_count
 from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
@@ -73,63 +76,75 @@ MOST_GRAMS = 16000
 RAREST_GRAM = 3  # grams of fewer documents tell nothing about others
 
 
-def grams(document: str) -> list[str]:
-    """Return the words of `document`, identifiers split, and each word's character n-grams."""
-    return [gram for piece in PIECE.findall(document) for gram in _grams_of(piece.lower())]
+def words_of(document: str) -> Iterator[str]:
+    """The words of `document` in lower case, identifiers split."""
+    return map(str.lower, PIECE.findall(document))
 
 
-@functools.cache
-def _grams_of(word: str) -> tuple[str, ...]:
+def grams_of(word: str) -> tuple[str, ...]:
+    """A word and its character n-grams."""
     marked = f"<{word}>"  # so that a word's beginning and end differ from its middle
     parts = (marked[i : i + n] for n in GRAM_LENGTHS for i in range(len(marked) - n + 1))
     return (word, *parts)
 
 
-@dataclass(frozen=True, eq=False)
-class DocumentFeatures:
-    """A fitted map from documents, each as its `grams`, to rows of norm `sqrt(width)`."""
+def _counted(bags: Iterable[Iterable[str]]) -> tuple[csr_matrix, list[str]]:
+    """The number of times that each name occurs in each bag [bags, names], and the names."""
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    counted = [Counter(bag) for bag in bags]
+    columns = [numbers[name] for bag in counted for name in bag]
+    values = np.fromiter(chain.from_iterable(bag.values() for bag in counted), np.float32)
+    starts = np.cumsum([0, *map(len, counted)])
+    shape = len(counted), len(numbers)
+    return csr_matrix((values, columns, starts), shape), list(numbers)
 
-    vectorizer: TfidfVectorizer
-    svd: TruncatedSVD
 
-    @classmethod
-    def fit(
-        cls, documents: Sequence[Sequence[str]], width: int = 1024, seed: int = 0
-    ) -> DocumentFeatures:
-        """Fit on `documents`; the same documents and seed give the same map.
+def _gram_counts(documents: Iterable[str]) -> csr_matrix:
+    """The number of times that each gram occurs in each document, grams in alphabetical order."""
+    of_documents, words = _counted(map(words_of, documents))
+    of_words, grams = _counted(map(grams_of, words))
+    counts = of_documents @ of_words[:, sorted(range(len(grams)), key=grams.__getitem__)]
+    counts.sort_indices()  # sums over a row are then the same whatever came first
+    return counts
 
-        Raises CimError if they hold too little for `width` dimensions.
-        """
-        vectorizer = TfidfVectorizer(
-            analyzer=list,
-            min_df=min(RAREST_GRAM, len(documents)),
-            max_features=MOST_GRAMS,
-            sublinear_tf=True,
-            dtype=np.float32,
+
+def _telling(counts: csr_matrix) -> IntArray:
+    """The grams that are kept: not too rare, and of those the most frequent."""
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    kept = np.flatnonzero(documents >= min(RAREST_GRAM, counts.shape[0]))
+    total = np.asarray(counts.sum(axis=0)).ravel()[kept]
+    return np.sort(kept[np.argsort(-total, kind="stable")[:MOST_GRAMS]])
+
+
+def document_rows(documents: Sequence[str], unseen: int, width: int = 1024, seed: int = 0) -> Array:
+    """Embed documents as float32 rows `[n, width]` of norm `sqrt(width)`.
+
+    The map, sub-word TF-IDF and truncated SVD, is fitted on all but the first `unseen`; the same
+    documents and seed give the same rows, and one of unknown grams alone a row of zeros. Raises
+    CimError if those hold too little for `width` dimensions.
+    """
+    counts = _gram_counts(documents)
+    counts = counts[:, _telling(counts[unseen:])]
+    seen = counts[unseen:]
+    if width > min(seen.shape):
+        raise CimError(
+            f"{seen.shape[0]} documents with {seen.shape[1]} n-grams are too few "
+            f"for {width} dimensions"
         )
-        weights = vectorizer.fit_transform(documents)
-        if width > min(weights.shape):
-            raise CimError(
-                f"{weights.shape[0]} documents with {weights.shape[1]} n-grams are too few "
-                f"for {width} dimensions"
-            )
-        # Orthogonalised: in float32 plain power iterations lose the small singular values.
-        svd = TruncatedSVD(
-            width,
-            n_iter=1,
-            n_oversamples=32,
-            power_iteration_normalizer="QR",
-            random_state=seed,
-        )
-        return cls(vectorizer, svd.fit(weights))
-
-    def transform(self, documents: Sequence[Sequence[str]]) -> Array:
-        """Return float32 `[n, width]`; a document of unknown n-grams only gives a row of zeros."""
-        rows = self.svd.transform(self.vectorizer.transform(documents))
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        target = math.sqrt(rows.shape[1])
-        scaled: Array = rows * (target / np.where(norms > 0, norms, 1))
-        return scaled.astype(np.float32)
+    weights = TfidfTransformer(sublinear_tf=True).fit(seen).transform(counts)
+    # Orthogonalised: in float32 plain power iterations lose the small singular values.
+    svd = TruncatedSVD(
+        width,
+        n_iter=1,
+        n_oversamples=32,
+        power_iteration_normalizer="QR",
+        random_state=seed,
+    )
+    fitted = svd.fit_transform(weights[unseen:])
+    rows = np.concatenate([svd.transform(weights[:unseen]), fitted])
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Array = rows * (math.sqrt(width) / np.where(norms > 0, norms, 1))
+    return scaled.astype(np.float32)
 
 
 SEED = 0
@@ -191,7 +206,9 @@ def write_embeddings(
     shuffled = [pairs[i] for i in order]
     sides = [[pair.text for pair in shuffled], [pair.code for pair in shuffled]]
     # With a thread of BLAS each: many of its products here are too small for its own to pay.
-    text, video = side_by_side(lambda documents: _embedded(documents, width, eval_rows), sides)
+    text, video = side_by_side(
+        lambda documents: document_rows(documents, eval_rows, width, SEED), sides
+    )
     seen = _seen(text, eval_rows) | _seen(video, eval_rows)
     others = eval_rows + np.flatnonzero(~seen)
     for file, rows in (
@@ -202,11 +219,6 @@ def write_embeddings(
     ):
         np.savez(file, text=text[rows], video=video[rows])
     return len(others)
-
-
-def _embedded(documents: Sequence[str], width: int, eval_rows: int) -> Array:
-    split = [grams(document) for document in documents]
-    return DocumentFeatures.fit(split[eval_rows:], width, SEED).transform(split)
 
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:

@@ -36,6 +36,7 @@ from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
 from cimtool.training.pairs import Pairs, draw_batches, draw_comparisons, full_batches
 from cimtool.training.towers import (
+    Encoded,
     TwoTower,
     all_cosines,
     all_pairs_ed,
@@ -208,33 +209,36 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         if job.pairs.judged is not None:
             return None
         pairs = sample(job.pairs, len(job.held.video), job.seed)
-        scores = self._encoded(pairs)[0]
+        scores = self._measured(*self.towers.encode(pairs.text, pairs.video))[0]
         return (
             recalls_of(scores, pairs, job.loss.needs_labels) if np.isfinite(scores).all() else None
         )
 
-    def _encoded(self, pairs: Pairs) -> tuple[FloatArray, dict[str, float]]:
-        """The deployed scores [n, m] of pairs, and what the objective watches of them."""
+    def _measured(self, text: Encoded, video: Encoded) -> tuple[FloatArray, dict[str, float]]:
+        """The deployed scores [n, m] of encoded rows, and what the objective watches of them."""
         self.objective.eval()
         with torch.no_grad():
-            sides = [one.double() for one in self.towers.encode(pairs.text, pairs.video)]
+            sides = text.double(), video.double()
             scores = self.objective.scores(*sides).cpu().numpy()
             return scores, {name: x.item() for name, x in self.objective.watched(*sides).items()}
 
     def validated(self, number: int, means: Means) -> RetrievalEpoch:
         """Rank all held-out pairs by the score that is deployed, in float64 and eval mode."""
         held = self.job.held
-        scores, watched = self._encoded(held)
+        encoded = self.towers.encode(held.text, held.video)
+        scores, watched = self._measured(*encoded)
         if not np.isfinite(scores).all():
             if not number:
                 raise _not_finite(self.job)
             raise Diverged("training diverged: a score is not finite; try a smaller learning rate")
         recalls = recalls_of(scores, held, self.job.loss.needs_labels)
         watched = {**means.watched, **watched}
-        return RetrievalEpoch(number, means.loss, means.terms, watched, recalls, self._held(held))
+        return RetrievalEpoch(
+            number, means.loss, means.terms, watched, recalls, self._held(held, encoded)
+        )
 
-    def _held(self, held: Pairs) -> dict[str, float]:
-        """The loss of held-out pairs in batches, and their cosine gap.
+    def _held(self, held: Pairs, encoded: tuple[Encoded, Encoded]) -> dict[str, float]:
+        """The loss of held-out pairs in batches, and the cosine gap of their `encoded` rows.
 
         There is no loss where batches are made of classes, and no gap between items of one
         modality. Noise that the loss draws is the same in each epoch, and not that of training.
@@ -249,7 +253,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
                 ]
             found["loss"] = float(np.mean(losses))
         if not held.alone:
-            text, video = (side.mu for side in self.towers.encode(held.text, held.video))
+            text, video = (side.mu for side in encoded)
             gap = cosine_gap(all_cosines(text, video[held.right]), held.right.to(text.device))
             found["cosine gap"] = gap.item()
         return {name: value for name, value in found.items() if np.isfinite(value)}

@@ -7,13 +7,14 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
-from cimtool.training import demo_sources
+from cimtool.training import demo_data, demo_sources
 from cimtool.training.demo_data import (
     DemoFiles,
-    DocumentFeatures,
     collect_pairs,
-    grams,
+    document_rows,
+    grams_of,
     installed_sources,
+    words_of,
     write_embeddings,
 )
 from cimtool.training.demo_sources import DocumentedFunction
@@ -157,34 +158,49 @@ def test_a_package_that_is_not_installed() -> None:
 
 
 WORDS = ("matrix", "vector", "parse", "socket", "median", "sorted", "thread", "buffer", "kernel")
-DOCUMENTS = [grams(f"{a} {b} of {a}{b.title()}") for a in WORDS for b in WORDS]
+DOCUMENTS = [f"{a} {b} of {a}{b.title()}" for a in WORDS for b in WORDS]
 
 
-def test_grams_split_identifiers_and_mark_the_ends_of_words() -> None:
-    assert grams("doIt") == ["do", "<do", "do>", "<do>", "it", "<it", "it>", "<it>"]
-    words = [gram for gram in grams("snake_case HTTPServer x86") if gram.isalnum()]
-    assert {"snake", "case", "http", "server", "x", "86"} <= set(words)
+def test_identifiers_are_split_and_grams_mark_the_ends_of_words() -> None:
+    assert list(words_of("doIt")) == ["do", "it"]
+    assert grams_of("do") == ("do", "<do", "do>", "<do>")
+    words = set(words_of("snake_case HTTPServer x86"))
+    assert words == {"snake", "case", "http", "server", "x", "86"}
+
+
+def test_counts_are_those_of_every_word_and_gram() -> None:
+    documents = ["doIt doIt", "undo"]
+    grams = sorted({gram for one in documents for word in words_of(one) for gram in grams_of(word)})
+    expected = [
+        [sum(grams_of(word).count(gram) for word in words_of(one)) for gram in grams]
+        for one in documents
+    ]
+    np.testing.assert_array_equal(demo_data._gram_counts(documents).toarray(), expected)
 
 
 def test_rows_have_the_norm_of_the_width_and_are_the_same_each_time() -> None:
-    rows = DocumentFeatures.fit(DOCUMENTS, 12).transform(DOCUMENTS)
+    rows = document_rows(DOCUMENTS, 3, 12)
     assert rows.dtype == np.float32
     assert rows.shape == (len(DOCUMENTS), 12)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), np.sqrt(12), rtol=1e-5)
-    np.testing.assert_array_equal(rows, DocumentFeatures.fit(DOCUMENTS, 12).transform(DOCUMENTS))
+    np.testing.assert_array_equal(rows, document_rows(DOCUMENTS, 3, 12))
+
+
+def test_a_document_that_is_fitted_on_has_the_row_of_one_that_is_not() -> None:
+    twice = document_rows([DOCUMENTS[5], *DOCUMENTS], 1, 12)
+    np.testing.assert_allclose(twice[0], twice[6], rtol=1e-5)
 
 
 def test_documents_that_share_words_lie_closer() -> None:
-    features = DocumentFeatures.fit(DOCUMENTS, 12)
     words = ("matrix median", "matrices medians", "socket parse")
-    one, alike, other = features.transform([grams(one) for one in words])
+    one, alike, other = document_rows([*words, *DOCUMENTS], 3, 12)[:3]
     assert one @ alike > 2 * abs(one @ other)
 
 
 def test_a_document_of_unknown_words_gives_zeros() -> None:
-    assert not DocumentFeatures.fit(DOCUMENTS, 12).transform([grams("qqq")]).any()
+    assert not document_rows(["qqq", *DOCUMENTS], 1, 12)[0].any()
 
 
 def test_too_few_documents() -> None:
     with pytest.raises(CimError, match=r"9 documents .* too few for 10 dimensions"):
-        DocumentFeatures.fit(DOCUMENTS[:9], 10)
+        document_rows(DOCUMENTS[:9], 0, 10)
