@@ -251,11 +251,14 @@ def square_root(t: Translation) -> Translated:
 
 def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
     """Norms from a lower limit that only guards against zero."""
-    guard = LARGEST_EPSILON ** (1 / norms.power / 2) if norms.power > 0 else 0.0
+    guard = 0.0
+    if norms.power > 0:  # of the norm of a row, or of its root mean square, whichever is larger
+        share = max(norms.factor, min(norms.factor * t.width(norms.of.name), 1.0))
+        guard = (LARGEST_EPSILON**2 * share) ** norms.power
     if not (lo <= guard and hi == np.inf):
         t.fail(
             f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only, of at most "
-            f"{LARGEST_EPSILON:g}"
+            f"{guard:g}"
         )
     return norms
 

@@ -192,7 +192,8 @@ def limit(t: Translation, lower: bool) -> Translated:
     bound = reduce(np.maximum if lower else np.minimum, constants)
     value, none = values[index], scalar(np.inf)
     if isinstance(value, Norms):
-        return limited(t, value, bound.max() if lower else -np.inf, np.inf)
+        ends = (bound.max(), np.inf) if lower else (-np.inf, bound.min())
+        return limited(t, value, *ends)
     x, (bound,) = t.spread(t.view(index), bound)
     return t.add(Clip(bound, none) if lower else Clip(-none, bound), x)
 

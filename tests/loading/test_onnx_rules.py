@@ -210,6 +210,11 @@ CHAINS |= {
         node("Sqrt", ["v"], ["s"]), node("Max", ["s", "tiny"], ["k"]),
         node("Div", ["h0", "k"], ["h"]),
     ],
+    "norm of squares from a limit": [
+        linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[-1]),
+        node("Max", ["v", "tiny"], ["k"]), node("Sqrt", ["k"], ["s"]),
+        node("Div", ["h0", "s"], ["h"]),
+    ],
     "norm without an axis": [
         linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[1], keepdims=0),
         node("Div", ["v", "two"], ["f"]), node("Sqrt", ["f"], ["s"]),
@@ -613,6 +618,45 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only, of at most",
     ),
+    "limited squares": (
+        [
+            linear(),
+            node("ReduceSumSquare", ["h0"], ["v"], axes=[-1]),
+            node("Max", ["v", "slight"], ["k"], "m"),
+            node("Sqrt", ["k"], ["l"]),
+            node("Div", ["h0", "l"], ["h"]),
+        ],
+        r"m \(Max\): limits row norms to \[0\.0001, inf\]; expected an epsilon only, "
+        "of at most 1e-12",
+    ),
+    "limited mean square": (
+        [
+            *(linear(), node("Mul", ["h0", "h0"], ["q"])),
+            node("ReduceMean", ["q"], ["v"], axes=[-1]),
+            node("Clip", ["v", "slight"], ["k"], "c"),
+            node("Sqrt", ["k"], ["l"]),
+            node("Div", ["h0", "l"], ["h"]),
+        ],
+        r"c \(Clip\): limits row norms to \[0\.0001, inf\]; expected an epsilon only, "
+        "of at most 1e-12",
+    ),
+    "limited part of a norm": (
+        [
+            *(linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1])),
+            node("Mul", ["l", "slight"], ["p"]),
+            node("Clip", ["p", "slight"], ["q"], "c"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"c \(Clip\): limits row norms to \[0\.0001, inf\]; expected .* of at most 2\.23\d+e-10",
+    ),
+    "norm with a highest": (
+        [
+            *(linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1])),
+            node("Min", ["l", "high"], ["q"], "m"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"m \(Min\): limits row norms to \[-inf, 0\.4\]; expected an epsilon only",
+    ),
     "integers": (
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
         r"c \(Cast\): casts to another type than float or double",
@@ -913,7 +957,8 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
            "negative": -np.ones(HIDDEN), "one": np.ones(1), "faint": np.full(HIDDEN, 1e-40),
            "huge": np.full(HIDDEN, 3e37), "cube": np.ones((1, 1, 1)), "odd": np.array(np.nan),
            "long": np.ones(20_000), "six": np.ones(6), "broad": np.ones((5, 6, 3)),
-           "small": np.full(HIDDEN, 1e-4), "ones": np.ones(HIDDEN)}  # fmt: skip
+           "small": np.full(HIDDEN, 1e-4), "slight": np.array(1e-4),
+           "ones": np.ones(HIDDEN)}  # fmt: skip
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
     weights |= {"g0": np.ones(1, np.float32)}
     weights |= {"many": np.ones((WIDTH, 3000), np.float32), "row_places": np.array([[0, 1]])}
