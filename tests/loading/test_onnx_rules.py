@@ -215,6 +215,17 @@ CHAINS |= {
         node("Max", ["v", "tiny"], ["k"]), node("Sqrt", ["k"], ["s"]),
         node("Div", ["h0", "s"], ["h"]),
     ],
+    "norms along another axis": [
+        *TOKENS, node("ReduceL2", ["t"], ["l"], axes=[1]), node("Shape", ["t"], ["size"]),
+        node("Clip", ["l", "tiny"], ["q"]), node("Expand", ["q", "size"], ["e"]),
+        node("Div", ["t", "e"], ["u"]), node("Gather", ["u", "one_place"], ["h"], axis=2),
+    ],
+    "norms that come to their places": [
+        *TOKENS, node("ReduceL2", ["t"], ["l"], axes=[2]),
+        node("Squeeze", ["l", "last"], ["s"]),
+        node("Reshape", ["s", "spread"], ["k"]), node("Div", ["t", "k"], ["u"]),
+        node("Gather", ["u", "one_place"], ["h"], axis=2),
+    ],
     "norm without an axis": [
         linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[1], keepdims=0),
         node("Div", ["v", "two"], ["f"]), node("Sqrt", ["f"], ["s"]),
@@ -607,7 +618,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "axes": (
         [linear(), node("ReduceL2", ["h0"], ["l"], "r", axes=[0]), node("Div", ["h0", "l"], ["h"])],
-        r"r \(ReduceL2\): does not reduce rows to \[n, 1\]",
+        r"r \(ReduceL2\): takes norms over axes \[0\] of \[n, 5\]; expected one axis of each item",
     ),
     "limited norm": (
         [
@@ -618,6 +629,21 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only, of at most",
     ),
+    **{
+        f"norms of tokens over their channels, by {kind}": (
+            [
+                *(linear(), node("Slice", ["h0", "one", "five", "first"], ["p"])),
+                node("Reshape", ["p", "square"], ["t"]),
+                node("ReduceSumSquare", ["t"], ["v"], axes=[2], keepdims=0),
+                *(node("Sqrt", ["v"], ["s"]), node(kind, ["s", place], ["k"])),
+                node("Div", ["t", "k"], ["u"], "d"),
+                node("ReduceMax", ["u"], ["h"], axes=[1], keepdims=0),
+            ],
+            r"d \(Div\): divides \[n, 2, 2\] by row norms \[n, 1, 2\]; expected each norm "
+            "beside its own row",
+        )
+        for kind, place in {"Unsqueeze": "first", "Reshape": "under"}.items()
+    },
     "limited squares": (
         [
             linear(),
@@ -668,7 +694,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("ReduceSumSquare", ["h0"], ["s"], axes=[1]),
             node("Div", ["h0", "s"], ["h"], "d"),
         ],
-        r"d \(Div\): divides by sums of squares; expected their root, a column \[n, 1\]",
+        r"d \(Div\): divides by sums of squares; expected their root",
     ),
     "exponent of a norm": (
         [
@@ -969,6 +995,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights |= {"column_shape": np.array([20_000, 1000]), "row_shape": np.array([1000, 1000])}
     weights |= {"words": np.array(["a", "b"], object)}
     weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
+    weights |= {"square": np.array([-1, 2, 2])}
     file = write_onnx([*nodes, *HEADS], weights, opset=NEWER.get(what, 17))
     with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
         program(file)
