@@ -94,7 +94,7 @@ class Norms:
 class Compared:
     """A value of the program above a limit, or not: what a choice is made by."""
 
-    of: str
+    of: Rows
     limit: float
 
 
@@ -390,10 +390,10 @@ class Translation:
     def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
         """A view whose axes of one number have as many as constants over its axes."""
         for array in (self.of_items(one, view) for one in arrays):
-            if array.ndim == len(view.axes):
+            if (missing := len(view.axes) - array.ndim) >= 0:
                 extents = [
                     1 if ITEMS in axis else n
-                    for axis, n in zip(view.axes, array.shape, strict=True)
+                    for axis, n in zip(view.axes, (*[1] * missing, *array.shape), strict=True)
                 ]
                 view = widened(view, extents)
         return view

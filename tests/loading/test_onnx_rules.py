@@ -55,6 +55,7 @@ def rng_weights() -> Weights:
     found |= {"token": found["b"][:2].reshape(1, 1, 2).copy(), "first_place": np.array(0)}
     found |= {"two_places": np.array([2]), "thrice": np.array([1, 3]), "yes": np.array(True)}
     found |= {"by_heads": np.array([-1, 2, 1, 1]), "by_tokens": np.array([-1, HIDDEN, 2, 1])}
+    found |= {"five_ones": found["b"].reshape(HIDDEN, 1)}
     found |= {"start_at": np.float32(0.5), "stop_at": np.float32(5), "step_by": np.float32(1)}
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
     found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
@@ -225,6 +226,24 @@ CHAINS |= {
         node("Squeeze", ["l", "last"], ["s"]),
         node("Reshape", ["s", "spread"], ["k"]), node("Div", ["t", "k"], ["u"]),
         node("Gather", ["u", "one_place"], ["h"], axis=2),
+    ],
+    "a multiple of one of two equal centred values over their norm": [
+        *CENTRED, node("ReduceMean", ["h0"], ["n"], axes=[-1]), node("Sub", ["h0", "n"], ["y"]),
+        node("Mul", ["y", "y"], ["q"]), node("ReduceMean", ["q"], ["v"], axes=[-1]),
+        node("Sqrt", ["v"], ["l"]), node("Add", ["l", "tiny"], ["e"]),
+        node("Mul", ["z", "c"], ["g"]), node("Mul", ["y", "b"], ["f"]),
+        node("Div", ["g", "e"], ["u"]), node("Div", ["f", "e"], ["w"]),
+        node("Add", ["u", "w"], ["h"]),
+    ],
+    "positions behind weights": [
+        *TOKENS, node("MatMul", ["t", "mixing"], ["m"]), node("Add", ["m", "positions"], ["a"]),
+        node("MatMul", ["a", "mixing"], ["p"]), node("Add", ["p", "five_ones"], ["k"]),
+        node("Gather", ["k", "one_place"], ["h"], axis=2),
+    ],
+    "prototypes of fewer axes": [
+        *(linear(), node("Unsqueeze", ["h0", "first"], ["u"])),
+        node("Sub", ["u", "W"], ["d"]),
+        node("Tanh", ["d"], ["e"]), node("ReduceMax", ["e"], ["h"], axes=[1], keepdims=0),
     ],
     "norm without an axis": [
         linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[1], keepdims=0),
@@ -577,7 +596,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "rank": (
         [linear(), node("Add", ["h0", "cube"], ["a"], "a"), node("Relu", ["a"], ["h"])],
-        r"node 1 \(Gemm\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of",
+        r"a \(Add\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of",
     ),
     "rank of a factor": (
         [linear(), node("Mul", ["h0", "cube"], ["h"], "m")],
@@ -643,6 +662,21 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             "beside its own row",
         )
         for kind, place in {"Unsqueeze": "first", "Reshape": "under"}.items()
+    },
+    **{
+        f"a choice between {what}": (
+            [
+                *(linear(), node("Softplus", ["h0"], ["s"]), node("Mul", ["s", "two"], ["d"])),
+                *(node("Mul", ["h0", "two"], ["m"]), node("Greater", ["h0", "twenty"], ["g"])),
+                node("Where", ["g", *ways], ["h"], "w"),
+            ],
+            r"w \(Where\): chooses by g, which depends on the input; expected",
+        )
+        for what, ways in {
+            "a number and a softplus": ("twenty", "s"),
+            "another value and a softplus": ("m", "s"),
+            "a value and a multiple of its softplus": ("h0", "d"),
+        }.items()
     },
     "limited squares": (
         [
