@@ -55,6 +55,8 @@ def rng_weights() -> Weights:
     found |= {"token": found["b"][:2].reshape(1, 1, 2).copy(), "first_place": np.array(0)}
     found |= {"two_places": np.array([2]), "thrice": np.array([1, 3]), "yes": np.array(True)}
     found |= {"by_heads": np.array([-1, 2, 1, 1]), "by_tokens": np.array([-1, HIDDEN, 2, 1])}
+    found |= {"each_row": np.array([1, WIDTH, HIDDEN]), "thrice_zero": np.array([0, 1])}
+    found |= {"six_ones": np.linspace(0.5, 1, WIDTH).astype(np.float32)}
     found |= {"five_ones": found["b"].reshape(HIDDEN, 1)}
     found |= {"start_at": np.float32(0.5), "stop_at": np.float32(5), "step_by": np.float32(1)}
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
@@ -414,6 +416,14 @@ CONSTANTS: dict[str, list[NodeProto]] = {
         node("Cast", ["z"], ["f"], to=1), node("Mul", ["p", "f"], ["y"]),
         node("Add", ["y", "o"], ["k"]),
     ],
+    "activations of constants": [
+        node("Erf", ["b"], ["e"]), node("Gelu", ["e"], ["g"]), node("Mish", ["g"], ["m"]),
+        node("Gelu", ["m"], ["y"], approximate="tanh"), node("LeakyRelu", ["y"], ["l"], alpha=0.3),
+        node("Elu", ["l"], ["u"], alpha=0.7), node("HardSwish", ["u"], ["w"]),
+        node("PRelu", ["w", "c"], ["p"]), node("Reshape", ["W", "each_row"], ["r"]),
+        node("InstanceNormalization", ["r", "six_ones", "six_ones"], ["i"]),
+        node("ReduceSum", ["i", "thrice_zero"], ["s"], keepdims=0), node("Add", ["p", "s"], ["k"]),
+    ],
     "a norm of constants": [
         node("LayerNormalization", ["W", "c", "b"], ["n"]),
         node("Gemm", ["row", "W", "low"], ["g"], transB=1, alpha=0.5, beta=2.0),
@@ -437,6 +447,7 @@ NEWER = {
     "unequal groups": 21,
     "group normalization": 21,
     "norms of groups with constants of channels": 21,
+    "activations of constants": 20,
     "gelu": 20,
     "gelu by tanh": 20,
     "mish": 18,
