@@ -7,9 +7,11 @@ functions of one value as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Clip, plus, scalar
 from cimtool.ir.op import Op
 from cimtool.ir.source import (
@@ -141,7 +143,7 @@ def power(t: Translation) -> Translated:
 
 def greater(t: Translation) -> Translated:
     """A value compared with a constant, for the choice that torch writes behind a softplus."""
-    x, limit = t.rows(), t.weights(1)
+    x, limit = t.whole(t.view()), t.weights(1)
     if limit.size != 1:
         t.fail("is supported for one number alone")
     return Compared(x, float(limit.item()))
@@ -150,17 +152,34 @@ def greater(t: Translation) -> Translated:
 def chosen_softplus(t: Translation) -> Translated:
     """The softplus of a choice between it and, above a limit from where both agree, its input."""
     condition = t.value(0)
-    nodes = t.builder.by_name
-    if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS:
-        node = nodes.get(t.rows(2))
-        if node is not None and isinstance(node.op, Add) and len(node.inputs) == 1:
-            node = nodes.get(node.inputs[0])
-        if node is not None and isinstance(node.op, Softplus) and node.inputs == (condition.of,):
-            return t.view(2)
+    if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS and t.is_rows(1):
+        of, line, bent = condition.of, t.view(1), t.view(2)
+        same_places = line == replace(of, name=line.name) and bent == replace(of, name=bent.name)
+        inner, factor = _scaled(t, bent.name)
+        node = t.builder.by_name.get(inner)
+        softplus = node is not None and isinstance(node.op, Softplus) and node.inputs == (of.name,)
+        if same_places and softplus and _same_line(t, line.name, of.name, factor):
+            return bent
     t.fail(
         f"chooses by {t.input(0)}, which depends on the input; expected a choice that is the same "
-        "for all items, as a causal mask is, or that of torch behind a softplus"
+        "for all items, as a causal mask is, or that of torch between a softplus and its input"
     )
+
+
+def _scaled(t: Translation, name: str) -> tuple[str, FloatArray]:
+    """The value and the factor that a value is a product of, or itself and 1."""
+    node = t.builder.by_name.get(name)
+    if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
+        return name, scalar(1.0)
+    return node.inputs[0], node.op.factors[0]
+
+
+def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
+    """True where a value is another one times a factor, within float32's rounding."""
+    if line == of:
+        return bool(np.allclose(factor, 1.0, rtol=1e-6, atol=0.0))
+    base, multiple = _scaled(t, of)
+    return line == base and bool(np.allclose(factor * multiple, 1.0, rtol=1e-6, atol=0.0))
 
 
 ACTIVATIONS: dict[str, ActivationRule] = {

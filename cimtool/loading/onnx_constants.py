@@ -180,6 +180,41 @@ def _unsqueeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     return np.expand_dims(inputs[0], tuple(_axes(attributes, inputs)))
 
 
+def _erf(x: Array) -> Array:
+    from scipy.special import erf  # slow to load, and every command imports this
+
+    return np.asarray(erf(x), x.dtype)
+
+
+def _gelu(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    (x,) = inputs
+    if attributes.get("approximate", b"none") == b"tanh":
+        inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+    else:
+        inner = _erf(x / np.sqrt(2))
+    return np.asarray(0.5 * x * (1 + inner), x.dtype)
+
+
+def _bent(alpha: float, below: Callable[[Array], Array]) -> Fold:
+    """A function that is `x` above 0 and `alpha` times another one of it below."""
+
+    def fold(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+        (x,) = inputs
+        low = attributes.get("alpha", alpha) * below(np.minimum(x, 0))
+        return np.asarray(np.where(x > 0, x, low), x.dtype)
+
+    return fold
+
+
+def _instance_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    x, gamma, beta = inputs
+    axes = tuple(range(2, x.ndim))
+    centred = x - x.mean(axes, keepdims=True)
+    variance = np.square(centred).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
+    gain, offset = (array.reshape(-1, *[1] * len(axes)) for array in (gamma, beta))
+    return np.asarray(centred / np.sqrt(variance) * gain + offset, x.dtype)
+
+
 def _ufunc(function: Callable[..., Any]) -> Fold:
     return lambda attributes, inputs: np.asarray(function(*inputs))
 
@@ -191,6 +226,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Ceil": np.ceil,
     "Cos": np.cos,
     "Equal": np.equal,
+    "Erf": _erf,
     "Exp": np.exp,
     "Floor": np.floor,
     "Greater": np.greater,
@@ -198,14 +234,17 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "IsNaN": np.isnan,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
+    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "Log": np.log,
     "Max": lambda *arrays: functools.reduce(np.maximum, arrays),
     "Min": lambda *arrays: functools.reduce(np.minimum, arrays),
+    "Mish": lambda x: x * np.tanh(np.logaddexp(x.dtype.type(0), x)),
     "Mod": np.mod,
     "Mul": np.multiply,
     "Neg": np.negative,
     "Not": np.logical_not,
     "Or": np.logical_or,
+    "PRelu": lambda x, slope: np.where(x > 0, x, slope * x),
     "Pow": np.power,
     "Reciprocal": np.reciprocal,
     "Relu": lambda x: np.maximum(x, 0),
@@ -229,12 +268,16 @@ FOLDS: dict[str, Fold] = {
     "Concat": lambda attributes, inputs: np.concatenate(inputs, axis=attributes["axis"]),
     "ConstantOfShape": _constant_of_shape,
     "Div": _divide,
+    "Elu": _bent(1.0, np.expm1),
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,
+    "Gelu": _gelu,
     "Gemm": _gemm,
     "Identity": lambda attributes, inputs: inputs[0],
+    "InstanceNormalization": _instance_norm,
     "LayerNormalization": _layer_norm,
+    "LeakyRelu": _bent(0.01, np.positive),
     "MatMul": _ufunc(np.matmul),
     "Range": _range,
     "ReduceL1": _reduction(lambda x, **along: np.abs(x).sum(**along)),

@@ -266,7 +266,8 @@ def _with_biases(
 ) -> tuple[OnnxNode, ...]:
     """The nodes with a MatMul by weights and the Add of a constant to it alone as one Gemm.
 
-    A product of two values that depend on the input `x` stays one: attention adds masks to it.
+    A product of two values that depend on the input `x` stays one: attention adds masks to it. So
+    does one with a constant of more axes than channels, as positions are.
     """
     uses = Counter([*(i for node in nodes for i in node.inputs), *wanted])
     depending = {x}
@@ -282,7 +283,7 @@ def _with_biases(
     for node in nodes:
         if node.kind == "Add" and len(node.inputs) == 2:
             for summed, bias in (node.inputs, node.inputs[::-1]):
-                if summed in products and bias in constants:
+                if summed in products and bias in constants and _of_channels(constants[bias]):
                     product = products.pop(summed)
                     inputs = (*product.inputs, bias)
                     merged[summed] = product
@@ -294,6 +295,11 @@ def _with_biases(
         for node in nodes
         if merged.get(node.outputs[0]) is not node
     )
+
+
+def _of_channels(bias: Array) -> bool:
+    """True for a constant that has one number a channel, or one for all."""
+    return bias.ndim <= 2 and set(bias.shape[:-1]) <= {1}
 
 
 def describe_onnx(path: Path) -> dict[str, Any]:

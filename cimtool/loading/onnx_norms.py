@@ -26,6 +26,7 @@ from cimtool.loading.onnx_translation import (
     Squares,
     Translated,
     Translation,
+    as_rows,
 )
 from cimtool.loading.onnx_views import Rows
 
@@ -148,27 +149,36 @@ def top(t: Translation) -> Translated:
     return made.reordered([order.index(i) for i in range(last + 1)])
 
 
-def _reduced(t: Translation) -> bool:
-    """True where the node keeps the axis that it reduces; CimError unless that is the last one."""
-    value = t.value(0)
-    known = value.of if isinstance(value, CentredRows | Squares) else t.view()
-    rank = len(known.axes)
-    if [axis % rank for axis in t.axes()] != [rank - 1]:
-        t.fail("does not reduce rows to [n, 1]; expected axes = [-1], keepdims = 1")
-    return bool(t.node.attributes.get("keepdims", 1))
+def _norms(t: Translation, view: Rows, centred: bool = False) -> Norms:
+    """The sums of squares along the one axis of a view that the node reduces."""
+    axes = t.axes()
+    if len(axes) != 1 or t.place(axes[0], view) == view.items_axis:
+        which = f"axes {axes}" if axes else "all axes"
+        t.fail(f"takes norms over {which} of {view.text}; expected one axis of each item's numbers")
+    axis = t.place(axes[0], view)
+    rows = t.in_rows(_last(view, axis))
+    places = list(t.narrowed(rows, 1).axes[:-1])
+    if t.node.attributes.get("keepdims", 1):
+        places.insert(axis, ())
+    return Norms(rows, replace(rows, axes=tuple(places)), axis, centred)
+
+
+def _last(view: Rows, axis: int) -> Rows:
+    """The view with an axis behind all others."""
+    return view.reordered([i for i in range(len(view.axes)) if i != axis] + [axis])
 
 
 def _squared_norms(t: Translation) -> Norms | None:
     """The sums of squares along the last axis of what the node reduces; None for other values."""
     value = t.value(0)
     if isinstance(value, Squares):
-        return Norms(value.of, centred=True, column=_reduced(t))
+        return _norms(t, value.of, centred=True)
     view = t.view()
     node = t.builder.by_name.get(view.name)
     squares = node is not None and isinstance(node.op, Gate) and node.inputs[0] == node.inputs[1]
     if node is None or not squares or [t.place(a) for a in t.axes()] != [len(view.axes) - 1]:
         return None
-    return Norms(t.in_rows(replace(view, name=node.inputs[0])), column=_reduced(t))
+    return _norms(t, replace(view, name=node.inputs[0]))
 
 
 def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
@@ -242,20 +252,15 @@ def reduce_sum(t: Translation) -> Translated:
     return _sums(t)[1] if norms is None else norms
 
 
-def reduce_sum_square(t: Translation) -> Translated:
-    """The sum of squares of rows, of rows themselves."""
-    return Norms(*_of_rows(t), column=_reduced(t))
+def reduce_sum_square(t: Translation) -> Norms:
+    """The sum of squares of rows, of rows themselves, along any axis."""
+    value = t.value(0)
+    return _norms(t, value.of, True) if isinstance(value, CentredRows) else _norms(t, t.view())
 
 
 def reduce_l2(t: Translation) -> Translated:
-    """Norms of rows; axes as input or (before operator set 18) attribute."""
-    return Norms(*_of_rows(t), power=0.5, column=_reduced(t))
-
-
-def _of_rows(t: Translation) -> tuple[Rows, bool]:
-    """The rows that a norm is of, and whether they are centred."""
-    value = t.value(0)
-    return (value.of, True) if isinstance(value, CentredRows) else (t.flat_rows(), False)
+    """Norms of rows along any axis."""
+    return replace(reduce_sum_square(t), power=0.5)
 
 
 def square_root(t: Translation) -> Translated:
@@ -268,7 +273,7 @@ def square_root(t: Translation) -> Translated:
 
 def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
     """Norms, or sums of squares, from a lower limit on, which may only guard against zero."""
-    if lo <= _guard(norms) and hi == np.inf:
+    if lo <= _guard(t, norms) and hi == np.inf:
         return norms
     if norms.power < 0 or norms.centred or norms.added or not (lo < np.inf and hi == np.inf):
         t.fail(
@@ -278,9 +283,15 @@ def limited(t: Translation, norms: Norms, lo: float, hi: float) -> Norms:
     return replace(norms, least=max(norms.least, lo ** (1 / norms.power)))
 
 
-def _guard(norms: Norms) -> float:
-    """The lower limit of norms, or of their squares, that only guards against zero."""
-    return float(LARGEST_EPSILON ** (1 / norms.power / 2)) if norms.power > 0 else 0.0
+def _guard(t: Translation, norms: Norms) -> float:
+    """The lower limit of norms, or of their squares, that only guards against zero.
+
+    It is LARGEST_EPSILON of a row's norm or of its root mean square, whichever is larger.
+    """
+    if norms.power < 0:
+        return 0.0
+    share = max(norms.factor, min(norms.factor * t.width(norms.of.name), 1.0))
+    return float((LARGEST_EPSILON**2 * share) ** norms.power)
 
 
 def raised(t: Translation, norms: Norms, exponent: float) -> Norms:
@@ -294,7 +305,7 @@ def shifted(t: Translation, norms: Norms, offset: float) -> Norms:
     """Norms plus an epsilon."""
     if norms.power == 1.0 and offset >= 0 and not norms.least:
         return replace(norms, added=norms.added + offset)
-    if abs(offset) > _guard(norms):
+    if abs(offset) > _guard(t, norms):
         t.fail(
             f"adds {offset:g} to row norms; expected it in their squares, or an epsilon of at most "
             f"{LARGEST_EPSILON:g}"
@@ -309,18 +320,34 @@ def scaled(norms: Norms, factor: float) -> Norms:
     return replace(norms, **scaled)
 
 
+def is_number(norms: Norms, constant: FloatArray) -> bool:
+    """True for a constant of one number, which gives norms no axis that they have not."""
+    return constant.size == 1 and constant.ndim <= len(norms.at.axes)
+
+
 def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     """A value over its own norms, given as they are or as reciprocals."""
-    if isinstance(value, Rows) and (found := _multiple(t, value, norms)) is not None:
-        return found
-    centred = isinstance(value, CentredRows)
-    of = value.of if isinstance(value, CentredRows) else None
-    if isinstance(value, Rows):
-        of = t.in_rows(value)
-    if (of, centred) != (norms.of, norms.centred):
+    view, rank = as_rows(value), len(norms.of.axes)
+    if not isinstance(view, Rows) or len(view.axes) != rank:
         t.fail("divides by the row norms of another value; expected its own")
-    if abs(norms.power) != 0.5 or not norms.column:
-        t.fail("divides by sums of squares; expected their root, a column [n, 1]")
+    order = [i for i in range(rank) if i != norms.axis] + [norms.axis]
+    last = view.reordered(order)
+    multiple = _multiple(t, last, norms)
+    own = (value.of, True) if isinstance(value, CentredRows) else (last, False)
+    if multiple is None and (t.in_rows(own[0]), own[1]) != (norms.of, norms.centred):
+        t.fail("divides by the row norms of another value; expected its own")
+    if abs(norms.power) != 0.5:
+        t.fail("divides by sums of squares; expected their root")
+    if not t.beside(norms.at, norms.of, norms.axis):
+        places = norms.at.text
+        t.fail(f"divides {view.text} by row norms {places}; expected each norm beside its own row")
+    unit = _unit(t, norms)
+    made = unit if multiple is None else t.add(multiple, unit.name)
+    return made.reordered([order.index(i) for i in range(rank)])
+
+
+def _unit(t: Translation, norms: Norms) -> Rows:
+    """The rows that norms are of, divided by these."""
     x = t.in_rows(norms.of).name
     width = t.width(x)
     gain = (norms.factor * width) ** -0.5
@@ -335,8 +362,8 @@ def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     return t.add(plus(norms.factor**-0.5), t.part("unit", unit, x))
 
 
-def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
-    """Constants times a value, over the value's own norms; None of other values."""
+def _multiple(t: Translation, value: Rows, norms: Norms) -> Add | None:
+    """The product by constants that makes a value of what norms are of; None of other values."""
     node = t.builder.by_name.get(value.name)
     if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
         return None
@@ -344,11 +371,8 @@ def _multiple(t: Translation, value: Rows, norms: Norms) -> Rows | None:
     if norms.centred:
         known = (one for one in t.values.values() if isinstance(one, CentredRows))
         bases = [one.centred for one in known if one.of == norms.of]
-    base = next((one for one in bases if one == replace(value, name=one.name)), None)
-    if base is None or node.inputs != (base.name,):
-        return None
-    unit = divided(t, CentredRows(norms.of, base) if norms.centred else norms.of, norms)
-    return t.add(node.op, unit.name)
+    fits = any(node.inputs == (one.name,) and one == replace(value, name=one.name) for one in bases)
+    return node.op if fits else None
 
 
 NORM_READERS = frozenset(
@@ -365,8 +389,12 @@ NORM_READERS = frozenset(
         "Mul",
         "Pow",
         "Reciprocal",
+        "Reshape",
+        "Shape",
         "Sqrt",
+        "Squeeze",
         "Sub",
+        "Unsqueeze",
     ]
 )
 """The operators whose rules take norms as divisors to be; others read their numbers."""
@@ -385,7 +413,10 @@ def _numbers(t: Translation, norms: Norms) -> Rows:
     """Norms of rows, or sums of their squares, as numbers of their own."""
     known = (one for one in t.values.values() if isinstance(one, CentredRows))
     own = (one.centred for one in known if one.of == norms.of) if norms.centred else [norms.of]
-    rows = t.in_rows(next(iter(own)))
+    of = next(iter(own), None)
+    if of is None:
+        t.fail("reads norms of rows less their mean; expected the rows before")
+    rows = t.in_rows(of)
     squares = t.part("squares", Gate(), rows.name, rows.name)
     total = t.builder.add(f"{squares}_sum", Sum(), squares)
     name = t.builder.add(f"{squares}_total", Axis(1), total)
@@ -395,8 +426,7 @@ def _numbers(t: Translation, norms: Norms) -> Rows:
     if norms.power != 1.0:
         root = Sqrt() if norms.power == 0.5 else Power(norms.power)
         name = t.builder.add(f"{squares}_root", root, name)
-    view = replace(t.narrowed(rows, 1), name=name)
-    t.views[name] = view if norms.column else replace(view, axes=view.axes[:-1])
+    t.views[name] = replace(t.narrowed(rows, 1), name=name, axes=norms.at.axes)
     return t.views[name]
 
 

@@ -23,6 +23,7 @@ from cimtool.loading.onnx_masks import MASKS, summed
 from cimtool.loading.onnx_norms import (
     NORM_RULES,
     divided,
+    is_number,
     limited,
     raised,
     scaled,
@@ -240,18 +241,15 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
         return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
     value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
-    if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
+    if isinstance(value, Norms) and is_number(value, constant) and signs[index] > 0:
         return shifted(t, value, float(constant.item()))
     return t.affine(t.view(index), scalar(signs[index]), constant)
 
 
 def _are_of(t: Translation, means: RowMeans, view: Rows) -> bool:
     """True where means are of the rows of a view, and stand beside each, in one column or all."""
-    at, (*before, last) = means.means, means.means.axes
-    beside = at.extents[:-1] == view.extents[:-1] and not any(
-        a.stride for a in last if a is not ITEMS
-    )
-    return beside and len(before) == len(view.axes) - 1 and t.in_rows(view) == means.of
+    beside = t.beside(means.means, means.of, len(means.of.axes) - 1)
+    return beside and len(view.axes) == len(means.of.axes) and t.in_rows(view) == means.of
 
 
 def multiply(t: Translation) -> Translated:
@@ -268,7 +266,7 @@ def multiply(t: Translation) -> Translated:
             return divided(t, value, other)
     index = 1 if isinstance(a, np.ndarray) else 0
     value, constant = t.value(index), t.weights(1 - index)
-    if isinstance(value, Norms) and constant.size == 1 and constant.item() > 0:
+    if isinstance(value, Norms) and is_number(value, constant) and constant.item() > 0:
         return scaled(value, float(constant.item()))
     if isinstance(value, Norms):
         t.fail(
@@ -288,7 +286,11 @@ def divide(t: Translation) -> Translated:
         x, by = t.aligned("divides")
         return t.add(Gate(), x, _inverse(t, by).name)
     if isinstance(divisor, Norms):
-        if isinstance(dividend, np.ndarray) and dividend.size == 1 and dividend.item() > 0:
+        if (
+            isinstance(dividend, np.ndarray)
+            and is_number(divisor, dividend)
+            and dividend.item() > 0
+        ):
             return scaled(raised(t, divisor, -1.0), float(dividend.item()))
         if divisor.power < 0:
             t.fail("divides by reciprocals of row norms; expected the norms")
@@ -299,7 +301,7 @@ def divide(t: Translation) -> Translated:
     with np.errstate(over="ignore"):
         factor = 1 / constant
     t.require_storable(f"1 / {t.input(1)}", factor)
-    if isinstance(dividend, Norms) and factor.size == 1 and factor.item() > 0:
+    if isinstance(dividend, Norms) and is_number(dividend, factor) and factor.item() > 0:
         return scaled(dividend, float(factor.item()))
     return t.affine(t.view(), factor, scalar(0.0))
 
@@ -313,7 +315,7 @@ def power(t: Translation) -> Translated:
     value, exponent = t.value(0), t.weights(1)
     if isinstance(value, CentredRows) and (exponent == 2.0).all():
         return Squares(value.of)
-    if isinstance(value, Norms) and exponent.size == 1:
+    if isinstance(value, Norms) and is_number(value, exponent):
         return raised(t, value, float(exponent.item()))
     return ACTIVATIONS["Pow"](t)
 

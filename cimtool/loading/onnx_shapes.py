@@ -17,6 +17,22 @@ from cimtool.loading.onnx_views import ITEMS, Rows, extent, taken
 ShapeRule = Callable[[Translation], "Translated | tuple[Translated, ...]"]
 
 
+def _placed(t: Translation) -> Rows:
+    """The first input, or the places of norms."""
+    value = t.value(0)
+    return value.at if isinstance(value, Norms) else t.view()
+
+
+def _moved(t: Translation, view: Rows) -> Translated:
+    """The first input in other places."""
+    value = t.value(0)
+    if not isinstance(value, Norms):
+        return view
+    if view.name != value.at.name:
+        t.fail(f"moves row norms {value.at.text}; expected each norm beside its own row")
+    return replace(value, at=view)
+
+
 def flatten(t: Translation) -> Translated:
     """The axes before one as one axis, and those from it on as another."""
     view = t.view()
@@ -30,10 +46,7 @@ def flatten(t: Translation) -> Translated:
 
 def reshape(t: Translation) -> Translated:
     """The same numbers in other axes."""
-    value = t.value(0)
-    if isinstance(value, Norms):
-        return value
-    view = t.view()
+    value, view = t.value(0), _placed(t)
     own, shape = view.sizes(t.graph.items), [int(size) for size in t.weights(1).reshape(-1)]
     if not t.node.attributes.get("allowzero", 0):
         shape = [own[i] if size == 0 and i < len(own) else size for i, size in enumerate(shape)]
@@ -43,29 +56,28 @@ def reshape(t: Translation) -> Translated:
         if t.graph.rows is None and shape and shape[0] > 0 and shape[0] % t.graph.items:
             t.fail(f"to {said} fixes the items of {view.text}; expected axes of these{OPEN_ITEMS}")
         t.fail(f"to {said} changes the rows; expected [-1, {view.size}] or axes of these")
-    return replace(value, means=found) if isinstance(value, RowMeans) else found
+    if isinstance(value, RowMeans) and found.name == view.name:
+        return replace(value, means=found)
+    return _moved(t, found)
 
 
 def unsqueeze(t: Translation) -> Translated:
     """An axis of extent 1 more."""
-    value, axes = t.value(0), t.axes()
-    if isinstance(value, Norms):
-        return replace(value, column=True)
-    view = t.view()
+    view, axes = _placed(t), t.axes()
     rank = len(view.axes) + len(axes)
     for place in sorted(axis % rank for axis in axes):
         view = replace(view, axes=(*view.axes[:place], (), *view.axes[place:]))
-    return view
+    return _moved(t, view)
 
 
 def squeeze(t: Translation) -> Translated:
     """An axis of extent 1 less."""
-    view, axes = t.view(), t.axes()
+    view, axes = _placed(t), t.axes()
     ones = [i for i, axis in enumerate(view.axes) if ITEMS not in axis and extent(axis) == 1]
-    places = {t.place(axis) for axis in axes} or set(ones)
+    places = {t.place(axis, view) for axis in axes} or set(ones)
     if not places.issubset(ones):
         t.fail(f"takes out axes {sorted(places)} of {view.text}; expected extents of 1")
-    return view.reordered([i for i in range(len(view.axes)) if i not in places])
+    return _moved(t, view.reordered([i for i in range(len(view.axes)) if i not in places]))
 
 
 def transpose(t: Translation) -> Translated:
@@ -81,11 +93,7 @@ def transpose(t: Translation) -> Translated:
 def shape(t: Translation) -> Translated:
     """The extents of a value."""
     start, end = t.node.attributes.get("start", 0), t.node.attributes.get("end")
-    value = t.value(0)
-    if isinstance(value, Norms):
-        sizes = [*value.of.sizes(t.graph.items)[:-1], *([1] if value.column else [])]
-    else:
-        sizes = t.view().sizes(t.graph.items)
+    sizes = _placed(t).sizes(t.graph.items)
     return np.array(sizes[start:end], np.int64)
 
 

@@ -111,9 +111,9 @@ def for_items(t: Translation, array: Array) -> Rows:
 def expand(t: Translation) -> Translated:
     """Norms and means of rows over the rows that they meet; a constant over the items."""
     value = t.value(0)
-    if isinstance(value, Norms):
-        return value
     sizes = _sizes(t, 1)
+    if isinstance(value, Norms):
+        return replace(value, at=_widened(t, value.at, sizes))
     if isinstance(value, RowMeans):
         return replace(value, means=_widened(t, value.means, sizes))
     if t.is_rows(0):

@@ -74,24 +74,26 @@ class Squares:
 class Norms:
     """`max(factor * sum of squares + added, least) ** power` of the rows of a value, as its means.
 
-    Of the rows less their means where they are `centred`. Norms where power is 0.5: good to divide
-    the value by, once they are a `column`.
+    Of the rows less their means where they are `centred`. Norms where power is 0.5. The numbers of
+    the rows are along `axis` of the file's value, and the last one of `of`. `at` are the places of
+    the norms in the file: a view of one number for each of the rows, whose name says nothing.
     """
 
     of: Rows
+    at: Rows
+    axis: int
     centred: bool = False
     factor: float = 1.0
     added: float = 0.0
     least: float = 0.0
     power: float = 1.0
-    column: bool = True
 
 
 @dataclass(frozen=True)
 class Compared:
     """A value of the program above a limit, or not: what a choice is made by."""
 
-    of: str
+    of: Rows
     limit: float
 
 
@@ -387,10 +389,10 @@ class Translation:
     def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
         """A view whose axes of one number have as many as constants over its axes."""
         for array in (self.of_items(one, view) for one in arrays):
-            if array.ndim == len(view.axes):
+            if (missing := len(view.axes) - array.ndim) >= 0:
                 extents = [
                     1 if ITEMS in axis else n
-                    for axis, n in zip(view.axes, array.shape, strict=True)
+                    for axis, n in zip(view.axes, (*[1] * missing, *array.shape), strict=True)
                 ]
                 view = widened(view, extents)
         return view
@@ -458,6 +460,19 @@ class Translation:
             for axis in rows.axes[:-1]
         ]
         return replace(rows, axes=(*axes, axis_of(width, 1)))
+
+    def beside(self, at: Rows, rows: Rows, axis: int) -> bool:
+        """True where a view of one number for each of some rows stands beside these.
+
+        The numbers of the rows are along `axis`; there the view has one, or the same for all.
+        """
+        if len(at.axes) != len(rows.axes) or any(atom.stride for atom in at.axes[axis]):
+            return False
+        axes = list(self.narrowed(rows, 1).axes[:-1])
+        axes.insert(axis, ())
+        wanted, own = replace(rows, axes=tuple(axes)), at.with_axis(axis, ())
+        placed = own.extents == wanted.extents and own.items_place == wanted.items_place
+        return placed and np.array_equal(own.positions(), wanted.positions())
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
         """A number among the attributes; CimError where it is not finite or below `least`."""

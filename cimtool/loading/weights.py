@@ -221,7 +221,7 @@ def _keys_of(
             " and under ".join(prefixes),
             modality,
         )
-    tops = list(dict.fromkeys(key.split(".")[0] for key in arrays))
+    tops = list(dict.fromkeys((unwrapped(key) or key).split(".")[0] for key in arrays))
     wanted = named.prefix or f"{modality}_proj"
     raise ArgumentError(
         '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '

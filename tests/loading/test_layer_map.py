@@ -9,8 +9,10 @@ from torch import nn
 
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
+from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.source import ModelSource
+from cimtool.loading.weights import find_weights
 from cimtool.training.towers import TwoTower
 
 NAMES = {"trunk.0": "zz", "trunk.1": "norm_y", "trunk.3": "aa", "trunk.4": "norm_x"}
@@ -183,3 +185,10 @@ def test_a_layer_that_plays_two_parts_is_refused(tmp_path: Path) -> None:
         match=r"map\.toml: text\.mu and text\.logvar both name head_b; expected a layer for each",
     ):
         read_layer_map(tmp_path / "map.toml")
+
+
+def test_the_keys_that_are_said_stand_behind_wrappers(tmp_path: Path) -> None:
+    weights = {"state_dict": {"net.fc.weight": torch.ones(2, 2)}}
+    torch.save(weights, tmp_path / "lightning.pth")
+    with pytest.raises(CimError, match="its keys start with net; name them"):
+        find_weights(read_checkpoint(tmp_path / "lightning.pth"))

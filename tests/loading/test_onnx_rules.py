@@ -55,6 +55,9 @@ def rng_weights() -> Weights:
     found |= {"token": found["b"][:2].reshape(1, 1, 2).copy(), "first_place": np.array(0)}
     found |= {"two_places": np.array([2]), "thrice": np.array([1, 3]), "yes": np.array(True)}
     found |= {"by_heads": np.array([-1, 2, 1, 1]), "by_tokens": np.array([-1, HIDDEN, 2, 1])}
+    found |= {"each_row": np.array([1, WIDTH, HIDDEN]), "thrice_zero": np.array([0, 1])}
+    found |= {"six_ones": np.linspace(0.5, 1, WIDTH).astype(np.float32)}
+    found |= {"five_ones": found["b"].reshape(HIDDEN, 1)}
     found |= {"start_at": np.float32(0.5), "stop_at": np.float32(5), "step_by": np.float32(1)}
     found |= {"thrice_one": np.array([3]), "parts": np.array([HIDDEN, 2 * HIDDEN])}
     found |= {"one_place_axis": np.array([1]), "under": np.array([-1, 1, 2])}
@@ -109,6 +112,15 @@ CHAINS: dict[str, list[NodeProto]] = {
         linear(), node("LayerNormalization", ["h0", "c", "b"], ["h"], axis=-1, epsilon=1e-2)
     ],
     "layer norm without offset": [linear(), node("LayerNormalization", ["h0", "c"], ["h"])],
+    "norm of a limited mean square": [
+        linear(), node("Mul", ["h0", "h0"], ["q"]), node("ReduceMean", ["q"], ["v"], axes=[-1]),
+        node("Clip", ["v", "three"], ["k"]), node("Sqrt", ["k"], ["l"]),
+        node("Div", ["h0", "l"], ["h"]),
+    ],
+    "limited part of a norm": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Mul", ["l", "high"], ["p"]),
+        node("Clip", ["p", "three"], ["q"]), node("Div", ["h0", "q"], ["h"]),
+    ],
     "norm as torch writes it": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1], keepdims=1),
         node("Clip", ["l", "tiny"], ["q"]), node("Shape", ["h0"], ["size"]),
@@ -210,6 +222,40 @@ CHAINS |= {
         linear(), node("Pow", ["h0", "two"], ["q"]), node("ReduceSum", ["q", "last"], ["v"]),
         node("Sqrt", ["v"], ["s"]), node("Max", ["s", "tiny"], ["k"]),
         node("Div", ["h0", "k"], ["h"]),
+    ],
+    "norm of squares from a limit": [
+        linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[-1]),
+        node("Max", ["v", "tiny"], ["k"]), node("Sqrt", ["k"], ["s"]),
+        node("Div", ["h0", "s"], ["h"]),
+    ],
+    "norms along another axis": [
+        *TOKENS, node("ReduceL2", ["t"], ["l"], axes=[1]), node("Shape", ["t"], ["size"]),
+        node("Clip", ["l", "tiny"], ["q"]), node("Expand", ["q", "size"], ["e"]),
+        node("Div", ["t", "e"], ["u"]), node("Gather", ["u", "one_place"], ["h"], axis=2),
+    ],
+    "norms that come to their places": [
+        *TOKENS, node("ReduceL2", ["t"], ["l"], axes=[2]),
+        node("Squeeze", ["l", "last"], ["s"]),
+        node("Reshape", ["s", "spread"], ["k"]), node("Div", ["t", "k"], ["u"]),
+        node("Gather", ["u", "one_place"], ["h"], axis=2),
+    ],
+    "a multiple of one of two equal centred values over their norm": [
+        *CENTRED, node("ReduceMean", ["h0"], ["n"], axes=[-1]), node("Sub", ["h0", "n"], ["y"]),
+        node("Mul", ["y", "y"], ["q"]), node("ReduceMean", ["q"], ["v"], axes=[-1]),
+        node("Sqrt", ["v"], ["l"]), node("Add", ["l", "tiny"], ["e"]),
+        node("Mul", ["z", "c"], ["g"]), node("Mul", ["y", "b"], ["f"]),
+        node("Div", ["g", "e"], ["u"]), node("Div", ["f", "e"], ["w"]),
+        node("Add", ["u", "w"], ["h"]),
+    ],
+    "positions behind weights": [
+        *TOKENS, node("MatMul", ["t", "mixing"], ["m"]), node("Add", ["m", "positions"], ["a"]),
+        node("MatMul", ["a", "mixing"], ["p"]), node("Add", ["p", "five_ones"], ["k"]),
+        node("Gather", ["k", "one_place"], ["h"], axis=2),
+    ],
+    "prototypes of fewer axes": [
+        *(linear(), node("Unsqueeze", ["h0", "first"], ["u"])),
+        node("Sub", ["u", "W"], ["d"]),
+        node("Tanh", ["d"], ["e"]), node("ReduceMax", ["e"], ["h"], axes=[1], keepdims=0),
     ],
     "norm without an axis": [
         linear(), node("ReduceSumSquare", ["h0"], ["v"], axes=[1], keepdims=0),
@@ -407,6 +453,14 @@ CONSTANTS: dict[str, list[NodeProto]] = {
         node("Cast", ["z"], ["f"], to=1), node("Mul", ["p", "f"], ["y"]),
         node("Add", ["y", "o"], ["k"]),
     ],
+    "activations of constants": [
+        node("Erf", ["b"], ["e"]), node("Gelu", ["e"], ["g"]), node("Mish", ["g"], ["m"]),
+        node("Gelu", ["m"], ["y"], approximate="tanh"), node("LeakyRelu", ["y"], ["l"], alpha=0.3),
+        node("Elu", ["l"], ["u"], alpha=0.7), node("HardSwish", ["u"], ["w"]),
+        node("PRelu", ["w", "c"], ["p"]), node("Reshape", ["W", "each_row"], ["r"]),
+        node("InstanceNormalization", ["r", "six_ones", "six_ones"], ["i"]),
+        node("ReduceSum", ["i", "thrice_zero"], ["s"], keepdims=0), node("Add", ["p", "s"], ["k"]),
+    ],
     "a norm of constants": [
         node("LayerNormalization", ["W", "c", "b"], ["n"]),
         node("Gemm", ["row", "W", "low"], ["g"], transB=1, alpha=0.5, beta=2.0),
@@ -430,6 +484,7 @@ NEWER = {
     "unequal groups": 21,
     "group normalization": 21,
     "norms of groups with constants of channels": 21,
+    "activations of constants": 20,
     "gelu": 20,
     "gelu by tanh": 20,
     "mish": 18,
@@ -589,7 +644,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "rank": (
         [linear(), node("Add", ["h0", "cube"], ["a"], "a"), node("Relu", ["a"], ["h"])],
-        r"node 1 \(Gemm\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of",
+        r"a \(Add\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of",
     ),
     "rank of a factor": (
         [linear(), node("Mul", ["h0", "cube"], ["h"], "m")],
@@ -630,7 +685,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "axes": (
         [linear(), node("ReduceL2", ["h0"], ["l"], "r", axes=[0]), node("Div", ["h0", "l"], ["h"])],
-        r"r \(ReduceL2\): does not reduce rows to \[n, 1\]",
+        r"r \(ReduceL2\): takes norms over axes \[0\] of \[n, 5\]; expected one axis of each item",
     ),
     "limited norm": (
         [
@@ -679,6 +734,44 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"a \(Add\): adds 0\.4 to row norms; expected it in their squares, or an epsilon",
     ),
+    **{
+        f"norms of tokens over their channels, by {kind}": (
+            [
+                *(linear(), node("Slice", ["h0", "one", "five", "first"], ["p"])),
+                node("Reshape", ["p", "square"], ["t"]),
+                node("ReduceSumSquare", ["t"], ["v"], axes=[2], keepdims=0),
+                *(node("Sqrt", ["v"], ["s"]), node(kind, ["s", place], ["k"])),
+                node("Div", ["t", "k"], ["u"], "d"),
+                node("ReduceMax", ["u"], ["h"], axes=[1], keepdims=0),
+            ],
+            r"d \(Div\): divides \[n, 2, 2\] by row norms \[n, 1, 2\]; expected each norm "
+            "beside its own row",
+        )
+        for kind, place in {"Unsqueeze": "first", "Reshape": "under"}.items()
+    },
+    **{
+        f"a choice between {what}": (
+            [
+                *(linear(), node("Softplus", ["h0"], ["s"]), node("Mul", ["s", "two"], ["d"])),
+                *(node("Mul", ["h0", "two"], ["m"]), node("Greater", ["h0", "twenty"], ["g"])),
+                node("Where", ["g", *ways], ["h"], "w"),
+            ],
+            r"w \(Where\): chooses by g, which depends on the input; expected",
+        )
+        for what, ways in {
+            "a number and a softplus": ("twenty", "s"),
+            "another value and a softplus": ("m", "s"),
+            "a value and a multiple of its softplus": ("h0", "d"),
+        }.items()
+    },
+    "norm with a highest": (
+        [
+            *(linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1])),
+            node("Min", ["l", "high"], ["q"], "m"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"m \(Min\): limits row norms to \[-inf, 0\.4\]; expected a lower limit",
+    ),
     "integers": (
         [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
         r"c \(Cast\): casts to another type than float or double",
@@ -693,7 +786,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("ReduceSumSquare", ["h0"], ["s"], axes=[1]),
             node("Div", ["h0", "s"], ["h"], "d"),
         ],
-        r"d \(Div\): divides by sums of squares; expected their root, a column \[n, 1\]",
+        r"d \(Div\): divides by sums of squares; expected their root",
     ),
     "exponent of a norm": (
         [
@@ -990,7 +1083,8 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
            "negative": -np.ones(HIDDEN), "one": np.ones(1), "faint": np.full(HIDDEN, 1e-40),
            "huge": np.full(HIDDEN, 3e37), "cube": np.ones((1, 1, 1)), "odd": np.array(np.nan),
            "long": np.ones(20_000), "six": np.ones(6), "broad": np.ones((5, 6, 3)),
-           "small": np.full(HIDDEN, 1e-4), "ones": np.ones(HIDDEN)}  # fmt: skip
+           "small": np.full(HIDDEN, 1e-4),
+           "ones": np.ones(HIDDEN)}  # fmt: skip
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
     weights |= {"g0": np.ones(1, np.float32)}
     weights |= {"many": np.ones((WIDTH, 3000), np.float32), "row_places": np.array([[0, 1]])}
@@ -1001,6 +1095,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights |= {"column_shape": np.array([20_000, 1000]), "row_shape": np.array([1000, 1000])}
     weights |= {"words": np.array(["a", "b"], object)}
     weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
+    weights |= {"square": np.array([-1, 2, 2])}
     file = write_onnx([*nodes, *HEADS], weights, opset=NEWER.get(what, 17))
     with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
         program(file)
