@@ -302,3 +302,61 @@ def test_codes_are_added_to_a_value_that_nothing_quantized(
     # Codes differ where a layer's sum is next to a half; what is added to them keeps its bits.
     assert (error > coarse / 2).mean() < 0.01
     assert np.median(error) < 1e-5
+
+
+BY = ("scale", "zero")
+QDQ = (("QuantizeLinear", BY), ("DequantizeLinear", BY))
+TOKENS = ("Reshape", ("tokens",))
+
+
+def over_tokens(file: Path, steps: tuple[tuple[str, tuple[str, ...]], ...]) -> Path:
+    """A layer of whole weights over 4 tokens of 4 numbers, which `steps` make of the input."""
+    constants: dict[str, np.ndarray | np.generic] = {
+        "scale": np.float32(1 / 32), "zero": np.uint8(131), "tokens": np.array([-1, 4, 4]),
+        "low": np.float32(-3 / 32), "high": np.float32(60 / 32), "none": np.int8(0),
+        "codes": np.random.default_rng(6).integers(-127, 128, (4, D)).astype(np.int8),
+    }  # fmt: skip
+    nodes, value = [helper.make_node("DequantizeLinear", ["codes", "scale", "none"], ["w"])], "x"
+    for op, given in steps:
+        how = {"perm": [0, 2, 1]} if op == "Transpose" else {}
+        nodes.append(helper.make_node(op, [value, *given], [f"{value}.{op}"], **how))
+        value = f"{value}.{op}"
+    nodes += [
+        helper.make_node("MatMul", [value, "w"], ["h"]),
+        helper.make_node("ReduceMean", ["h"], ["mu"], axes=[1], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tokens",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", WIDTH))],
+        [helper.make_tensor_value_info("mu", TensorProto.FLOAT, ("n", D))],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file
+    )
+    return file
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (*QDQ, TOKENS),
+        (*QDQ, TOKENS, ("Transpose", ())),
+        (TOKENS, *QDQ),
+        (*QDQ, ("Relu", ()), TOKENS),
+        (*QDQ, TOKENS, ("Clip", ("low", "high"))),
+    ],
+    ids=lambda steps: " ".join(op for op, _ in steps),
+)
+def test_codes_in_other_places_are_what_a_layer_reads(
+    data: Path, tmp_path: Path, steps: tuple[tuple[str, tuple[str, ...]], ...]
+) -> None:
+    file, x = over_tokens(tmp_path / "tokens.onnx", steps), rows(300, 7)
+    built = prepare((file, file), calibration=data, head="cosine")
+    (note,) = (note for note in built.notes if "trained integers" in note)
+    assert "text.h (8 x " in note
+    quantized = {s.name: s.program for s in built.stages}["quantized"].text
+    found = Runner(quantized).values({"x": x}, ["h"])["h"]
+    wanted = [v.reshape(-1, D) for v in own_values(file, x) if v.shape[1:] == (4, D)]
+    assert differing(wanted, found, quantized.types["h"].unit) == 0

@@ -90,7 +90,10 @@ def quantizer_of(nodes: Mapping[str, Node], value: str) -> QuantizedStore | None
 
 def _limited(store: QuantizedStore, clip: Clip) -> QuantizedStore | None:
     """The quantizer of codes within limits; None where a limit is no whole code, or leaves one."""
-    lo, hi = (np.clip(limit / store.scale, store.lo, store.hi) for limit in (clip.lo, clip.hi))
-    if lo.ndim or hi.ndim or lo != np.rint(lo) or hi != np.rint(hi) or not lo < hi:
+    if clip.lo.ndim or clip.hi.ndim:
         return None
-    return replace(store, lo=int(lo), hi=int(hi), bits=int(hi - lo).bit_length())
+    limits = np.clip(np.array([clip.lo, clip.hi]) / store.scale, store.lo, store.hi)
+    lo, hi = (int(limit) for limit in fixed.round_half_up(limits))
+    if not is_whole(limits) or not lo < hi:
+        return None
+    return replace(store, lo=lo, hi=hi, bits=(hi - lo).bit_length())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +20,16 @@ from cimtool.loading.model import Model, build_model, model_of_graphs, read_towe
 from cimtool.loading.module_calls import called, choices, floats
 from cimtool.loading.onnx_export import export_module, first_line
 from cimtool.loading.onnx_graph import OnnxGraph
+from cimtool.loading.onnx_rules import translate
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
 if TYPE_CHECKING:
     from torch import nn
+    from torch.export import ExportedProgram
+
+ROUNDING = 1e-6
+"""Relative difference of numbers that are equal in float32."""
 
 PROBE_ROWS = 4
 MOST_COMPARED = 256
@@ -36,8 +42,8 @@ PROBE_TOLERANCE = 1e-3
 
 
 def model_from_modules(
-    text: nn.Module,
-    video: nn.Module,
+    text: nn.Module | ExportedProgram,
+    video: nn.Module | ExportedProgram,
     score: ScoreOptions,
     layer_map: LayerMap = NO_MAP,
     name: str = "model",
@@ -46,35 +52,33 @@ def model_from_modules(
 ) -> Model:
     """The model of two torch modules that return (mu, logvar), or mu alone.
 
-    Their weights are read by a layout where one fits and gives the same mu on a few rows, as
-    activations do not show in weights; other modules are exported to ONNX in memory, for rows of
-    these `widths`. Raises CimError as `build_model` and `export_module` do, and where what was read
-    computes something else, on normal `rows` [n, in] or on these of the data.
+    They are exported to ONNX in memory, for rows of these `widths`. What a layout reads of their
+    weights is taken where it is the same operations of the same numbers, so that layers have its
+    names, and the polynomial its statistics; with a layer map it is taken as the user says. Raises
+    CimError as `build_model` and `export_module` do, and where what was read computes something
+    else, on normal `rows` [n, in] or on these of the data.
     """
-    modules = dict(zip(MODALITIES, (text, video), strict=True))
+    modules = dict(zip(MODALITIES, map(_module, (text, video)), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
     checkpoint = Checkpoint(name, state)
     places = {modality: f"{name}: the {modality} module" for modality in MODALITIES}
-    try:
-        layout, towers = read_towers(checkpoint, layer_map, lambda _: widths)
-        fits = all(
-            _computes_mu(layout, tower, module)
-            for tower, module in zip(towers, modules.values(), strict=True)
-        )
-    except CimError:
-        if layer_map is not NO_MAP:
-            raise
-        fits = False
-    if not fits and layer_map is NO_MAP:
-        graphs = (
+    if layer_map is NO_MAP:
+        graphs = [
             export_module(module, places[modality], width)
             for (modality, module), width in zip(modules.items(), widths, strict=True)
-        )
-        model = _exported_model(name, graphs, score)
+        ]
+        layout = _layout_of(checkpoint, graphs, widths)
     else:
+        layout, _ = read_towers(checkpoint, layer_map, lambda _: widths)
+    said = layer_map is not NO_MAP
+    if layout is not None and (said or not (layout.unit_rows and _are_raw(rows))):
         # Nothing is left to assume of a module that is run.
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
+    else:
+        model = model_of_graphs(name, (graphs[0], graphs[1]), score)
+        if layout is not None:
+            model = replace(model, warnings=(_raw_note(name, layout),))
     own = (None, None) if rows is None else rows
     notes = [
         note
@@ -84,26 +88,74 @@ def model_from_modules(
     return replace(model, warnings=(*model.warnings, *notes))
 
 
-def _exported_model(name: str, graphs: Iterable[OnnxGraph], score: ScoreOptions) -> Model:
-    """The model of modules of any architecture, by their ONNX graphs in memory."""
-    text, video = graphs
-    return model_of_graphs(name, (text, video), score)
+def _module(given: nn.Module | ExportedProgram) -> nn.Module:
+    """The module, or that of an exported program."""
+    from torch.export import ExportedProgram
+
+    return given.module() if isinstance(given, ExportedProgram) else given
 
 
-def _computes_mu(layout: type[Layout], tower: Graph, module: nn.Module) -> bool:
-    """True where a module runs on rows of the tower's width and gives its mu."""
-    rows = _probe(tower, layout.unit_rows)
-    wanted = run_rows(tower, rows.astype(np.float64))["mu"]
+def _layout_of(
+    checkpoint: Checkpoint, graphs: Sequence[OnnxGraph], widths: tuple[int | None, int | None]
+) -> type[Layout] | None:
+    """The layout that reads the same of modules' weights as was exported; None where none does."""
     try:
-        found = called(module, rows)
-    except Exception:
-        return False
-    if isinstance(found, Mapping):
-        found = found.get("mu")
-    first = found[0] if isinstance(found, tuple | list) and found else found
-    if not hasattr(first, "shape") or tuple(first.shape) != wanted.shape:
-        return False
-    return _error(tensor_array(first, "", "mu"), wanted) <= PROBE_TOLERANCE
+        layout, towers = read_towers(checkpoint, NO_MAP, lambda _: widths)
+    except CimError:
+        return None
+    alike = (_same(*pair) for pair in zip(towers, map(translate, graphs), strict=True))
+    return layout if all(alike) else None
+
+
+def _same(tower: Graph, other: Graph) -> bool:
+    """True where projectors are the same operations of the same numbers, whatever their names."""
+
+    @cache
+    def same(one: str, two: str) -> bool:
+        if one in tower.inputs or two in other.inputs:
+            return one == two and _equal(tower.inputs[one].shape, other.inputs[two].shape)
+        first, second = tower.by_name[one], other.by_name[two]
+        return (
+            _same_op(first.op, second.op)
+            and len(first.inputs) == len(second.inputs)
+            and all(map(same, first.inputs, second.inputs))
+        )
+
+    return tower.outputs.keys() == other.outputs.keys() and all(
+        same(name, other.outputs[key]) for key, name in tower.outputs.items()
+    )
+
+
+def _same_op(one: Any, two: Any) -> bool:
+    """True for operations of one kind whose numbers are equal, to float32; tensors have no name."""
+    return type(one) is type(two) and all(
+        _equal(getattr(one, field.name), getattr(two, field.name))
+        for field in fields(one)
+        if field.name != "keys"
+    )
+
+
+def _equal(one: Any, two: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(two, tuple):
+        return len(one) == len(two) and all(map(_equal, one, two))
+    if not isinstance(one, np.ndarray | float):
+        return bool(one == two)
+    return np.shape(one) == np.shape(two) and np.allclose(one, two, ROUNDING, 0.0)
+
+
+def _are_raw(rows: tuple[Array, Array] | None) -> bool:
+    """True where rows of the data, if there are any, are not of unit norm as they come."""
+    shares = () if rows is None else (_share(data) for data in rows)
+    norms = (np.linalg.norm(share.astype(np.float64), axis=1) for share in shares)
+    return any(bool((np.abs(norm - 1) > PROBE_TOLERANCE).any()) for norm in norms)
+
+
+def _raw_note(name: str, layout: type[Layout]) -> str:
+    return (
+        f"{name}: both modules are of layout {layout.name}, which takes rows of unit norm, and "
+        "those of the data are of others: the modules are read as they are, for such rows, and a "
+        "polynomial is of ed and vd, undivided"
+    )
 
 
 def _state(module: nn.Module, where: str) -> dict[str, Array]:
@@ -156,7 +208,7 @@ def _compare(
     """
     probes = [(_probe(tower, model.unit_rows), f"a probe of {PROBE_ROWS} rows")]
     if data is not None and data.shape[1] == tower.extent("x"):
-        own = _share(data, model.unit_rows)
+        own = _share(data)
         probes += [(own, f"{len(own)} rows of the data")] if len(own) else []
     compared = [
         (
@@ -188,12 +240,11 @@ def _compare(
     return notes
 
 
-def _share(data: Array, unit: bool) -> Array:
+def _share(data: Array) -> Array:
     """Rows of the data to compare, spread over all; none of zeros, which some norms do not take."""
     places = np.linspace(0, len(data) - 1, min(MOST_COMPARED, len(data))).astype(np.int64)
     rows = np.asarray(data[places], np.float32)
-    rows = rows[rows.any(axis=1)]
-    return unit_rows(rows) if unit and len(rows) else rows
+    return rows[rows.any(axis=1)]
 
 
 def _reason(module: nn.Module, chosen: str) -> str:

@@ -125,6 +125,18 @@ class Quantizing(Builder):
         self.source, self.job, self.options, self.scales = source, job, options, scales
         self._narrowed: dict[tuple[str, int], str] = {}
         self._rows: dict[str, Array] = {}
+        self._trained = bool(source.operations(QuantizedMvm) or source.operations(QuantizedStore))
+
+    def fraction_bits(self, constant: Array, unit: FloatArray, top: float) -> int:
+        """Bits below the unit of values up to `top` in which a constant is added to or limits them.
+
+        None but where a model brings integers: codes of few bits, with which its runtime computes
+        in float32. There they are as many as make FACTOR_BITS, unless the constant is whole.
+        """
+        coarse, fine = (int(top / one).bit_length() for one in (np.max(unit), np.min(unit)))
+        bits = max(min(FACTOR_BITS - coarse, EXACT_BITS - fine), 0) if self._trained else 0
+        steps = round_half_up(np.ldexp(constant / unit, bits))
+        return bits if (steps % (1 << bits)).any() else 0
 
     def narrow(self, value: str, bits: int) -> str:
         """The value in this many bits (signed, power-of-two scale), rounded once for all uses."""
@@ -232,9 +244,17 @@ def fractional_bias(
 @QUANTIZE.rule(Clip)
 def clip(builder: Quantizing, op: Clip, node: Node, inputs: tuple[str, ...]) -> str:
     """Limits in units of the value, per channel where its scale is."""
-    unit = builder.types[inputs[0]].unit
-    limits = Clip(_in_units(op.lo, unit), _in_units(op.hi, unit))
-    return builder.add(node.name, limits, *inputs)
+    (value,), known = inputs, builder.types[inputs[0]]
+    bounds = known.real_bounds()
+    limits = [np.clip(limit, *bounds) for limit in (op.lo, op.hi)]
+    top = float(np.max(magnitude(known)))
+    bits = max(builder.fraction_bits(limit, known.unit, top) for limit in limits)
+    unit = np.ldexp(known.unit, -bits)
+    if bits:
+        finer = Add((np.asarray(1 << bits),), np.asarray(0), unit)
+        value = builder.add(f"{node.name}.finer", finer, value)
+    limited = Clip(_in_units(op.lo, unit), _in_units(op.hi, unit))
+    return builder.add(node.name, limited, value)
 
 
 @QUANTIZE.rule(Sum)
@@ -277,6 +297,7 @@ def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...
     sizes = [np.where(factor == 0, 1.0, np.abs(factor)) for factor in op.factors]
     units = [size * builder.types[value].unit for size, value in zip(sizes, values, strict=True)]
     unit = _common_unit([own for own, counts in zip(units, live, strict=True) if counts], top)
+    unit = np.ldexp(unit, -builder.fraction_bits(op.offset, unit, top))
     unit = _within_reach(unit, units)
     factors: list[Array] = []
     for i, (factor, value) in enumerate(zip(op.factors, values, strict=True)):

@@ -59,10 +59,12 @@ def test_eps_of_a_module_is_its_own(trunks: TwoTower, polynomial: Polynomial) ->
     assert (text.eps, other.eps) == (0.3, 1e-5)
 
 
-class Sigma(TrunkProjector):
+class Limited(TrunkProjector):
+    """A trunk with limits that few normal rows reach."""
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mu, logvar = super().forward(x)
-        return mu, (0.5 * logvar).exp()
+        return mu.clamp(-50, 50), torch.nn.functional.softplus(logvar)
 
 
 class MeanOnly(TrunkProjector):
@@ -87,10 +89,29 @@ def test_what_weights_do_not_show_is_found_by_running(
     trunks: TwoTower, polynomial: Polynomial
 ) -> None:
     score = ScoreOptions(polynomial=polynomial)
-    with pytest.raises(CimError, match=r"text module .* computes another logvar"):
-        model_from_modules(Sigma(4, 6, 5).eval(), trunks.video_proj, score)
-    with pytest.raises(CimError, match=r"text module returns a Tensor; expected \(mu, logvar\)"):
-        model_from_modules(MeanOnly(4, 6, 5).eval(), trunks.video_proj, score)
+    module = Limited(6, 9, 5).eval()
+    model = model_from_modules(module, trunks.video_proj, score)
+    rows = 1000 * np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})
+    with torch.no_grad():
+        mu, logvar = module(torch.from_numpy(rows))
+    np.testing.assert_allclose(found["mu"], mu, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.log(found["s"]), logvar, rtol=1e-3, atol=1e-3)
+    assert (model.layout, mu.abs().max()) == ("onnx", 50)
+    with pytest.raises(CimError, match=r"needs|logvar|variance"):
+        model_from_modules(MeanOnly(6, 9, 5).eval(), trunks.video_proj, score)
+
+
+@pytest.mark.parametrize(("norm", "layout"), [(1.0, "two-branch"), (3.0, "onnx")])
+def test_modules_for_unit_rows_are_compared_on_rows_as_they_come(
+    branches: TwoTower, norm: float, layout: str
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 5))
+    rows *= norm / np.linalg.norm(rows, axis=1, keepdims=True)
+    source = ModelSource((branches.text_proj, branches.video_proj), head="csd", a=0.3, b=1.0)
+    model = source.for_rows({"text": rows, "video": rows}).load()
+    assert (model.layout, model.unit_rows) == (layout, layout == "two-branch")
+    assert [("rows of unit norm" in text) for text in model.warnings] == [True] * (norm != 1)
 
 
 class Held(nn.Module):
@@ -301,6 +322,18 @@ def exported() -> nn.Module:
     shapes = ({0: torch.export.Dim("n")},)
     given = (torch.zeros(2, 6),)
     return torch.export.export(body(nn.SiLU()), given, dynamic_shapes=shapes).module()
+
+
+def program() -> object:
+    shapes = ({0: torch.export.Dim("n")},)
+    return torch.export.export(body(nn.SiLU()), (torch.zeros(2, 6),), dynamic_shapes=shapes)
+
+
+def test_an_exported_program_comes_in_as_its_module() -> None:
+    if importlib.util.find_spec("onnxscript") is None:
+        pytest.skip("there is no onnxscript")
+    given = program()
+    assert ModelSource((given, given), head="cosine", widths=(6, 6)).load().text_width == 6
 
 
 def scripted() -> nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -146,3 +148,23 @@ def test_the_note_names_layers_and_bits() -> None:
     assert note.startswith("6 layers keep their trained integers, which rounding, equalisation and")
     assert "text.fc1 (4 x 8), text.mu (4 x 4)" in note
     assert "video.fc1 (4), video.mu (4 x 4)" in note
+
+
+def test_constants_behind_codes_are_finer_than_codes() -> None:
+    """A norm's offset and a limit that are no whole codes: what is stored behind is exact."""
+    rng, builder = np.random.default_rng(3), TowerBuilder(WIDTH)
+    codes = replace(UNSIGNED, lo=-8, hi=7)
+    h = builder.add("fc1", layer(rng, WIDTH, HIDDEN), builder.add("x_stored", SIGNED, "x"))
+    h = builder.add("h_stored", codes, h)
+    gamma, var = rng.uniform(0.5, 1.5, (2, HIDDEN))
+    norm = BatchNorm(gamma, rng.normal(size=HIDDEN), rng.normal(size=HIDDEN), var, 1e-5)
+    h = builder.add("norm", norm, builder.add("limited", Clip(scalar(-0.4), scalar(0.7)), h))
+    h = builder.add("n_stored", replace(UNSIGNED, bits=8, scale=0.011, lo=-128, hi=127), h)
+    mu, logvar = (builder.add(name, layer(rng, HIDDEN, D), h) for name in ("mu", "logvar"))
+    _, job, stages = compiled(builder.tower(mu, logvar))
+    graph = stages["quantized"].text
+    found = Runner(graph).values({"x": job.rows("text")}, ["h_stored", "n_stored"])
+    real = norm.run(np.clip(found["h_stored"] * 0.15, -0.4, 0.7))
+    wanted = np.clip(round_half_up(real / 0.011), -128, 127)
+    np.testing.assert_array_equal(found["n_stored"], wanted)
+    assert np.ptp(wanted) > 50

@@ -152,14 +152,13 @@ def test_training_on_own_rows_is_no_cause_to_warn(saved: Saved) -> None:
 def test_modules_in_memory_keep_their_epsilon(tmp_path: Path) -> None:
     text, video = block(), block(1)
     text.ln.eps = video.ln.eps = 0.2
-    bundle = api.compile(
+    api.compile(
         (text, video),
         head="cosine",
         calibration=embeddings(64, 0),
         target="ideal",
         output=tmp_path / "bundle",
     )
-    assert "cross-attention" in str(bundle.manifest["model"])
 
 
 def renamed(made: nn.Module) -> dict[str, np.ndarray]:
