@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise, product
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -96,7 +96,7 @@ def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
     Of all slices, columns, row groups and cycles; rows of other groups are as near to zero as
     their limits allow.
     """
-    zero = np.clip(0, lo, hi)
+    zero: IntArray = np.clip(0, lo, hi)
     largest, worst = None, zero
     for most, x_most, least, x_least in _driven_ends(op, lo, hi):
         for column, group in product(op.stored.cells.slices, op.stored.groups):
