@@ -478,7 +478,9 @@ def _listed(folder: Path) -> Collection[str]:
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
     """Yield what a folder holds beside these files of a bundle, and what commands add to one."""
     for found in sorted(folder.iterdir()):
-        if found.name not in (*listed, *BESIDE) and PARTIAL not in found.name:
+        if found.name not in (*listed, *BESIDE) and not (
+            found.name.startswith(PARTIAL) and found.is_dir()
+        ):
             yield found
 
 
