@@ -116,7 +116,7 @@ _GIVEN: ContextVar[Mapping[str, object]] = ContextVar("_GIVEN", default={})  # n
 @contextmanager
 def inputs_kept(inputs: Mapping[str, object]) -> Iterator[None]:
     """Let nothing that is written inside take the place of a file that these arguments name."""
-    token = _GIVEN.set(inputs)
+    token = _GIVEN.set({**inputs, **_GIVEN.get()})
     try:
         yield
     finally:
@@ -131,7 +131,7 @@ def require_kept(place: Path) -> None:
     for name, given in _GIVEN.get().items():
         if place.is_file() and any(os.path.samefile(p, place) for p in _files(given)):
             raise ArgumentError(
-                "{}: is the file of {}, which would be lost; expected another place",
+                "{}: is the file of {}, which would be lost; expected another one",
                 place,
                 Argument(name),
             )
@@ -154,10 +154,13 @@ def _is_bundle(folder: Path) -> bool:
     return (folder / "manifest.json").is_file() and (folder / "constants.safetensors").is_file()
 
 
-BUNDLE_BESIDE = (
-    *("report.json", "report.md", "report.html"),
-    *("cost.json", "placement.svg", "roofline.svg"),
-)
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The files of a report on a bundle."""
+
+COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
+"""The files of an estimate of a bundle's cost; the last of a gallery's."""
+
+BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)
 """The files that commands may add to the folder of a bundle."""
 
 

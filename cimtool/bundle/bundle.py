@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
-from cimtool.base.files import PARTIAL, sha256, unwritable
+from cimtool.base.files import BUNDLE_BESIDE, PARTIAL, require_outside_bundles, sha256, unwritable
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
@@ -91,13 +91,7 @@ OF_STAGES = (STAGES, STAGE_CONSTANTS, FLOAT_FILE)
 WHOLE = (PROGRAM, CONSTANTS, CALIBRATION, *(one for one in ONNX_FILES if one != FLOAT_FILE))
 """The files that every bundle has."""
 
-REPORT_FILES = ("report.json", "report.md", "report.html")
-"""The files of a report on a bundle."""
-
-COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
-"""The files of an estimate of a bundle's cost; the last of a gallery's."""
-
-BESIDE = (MANIFEST, *REPORT_FILES, *COST_FILES)
+BESIDE = (MANIFEST, *BUNDLE_BESIDE)
 """The files of a bundle's folder that its manifest does not list."""
 
 IN_MEMORY = "score in memory"
@@ -505,6 +499,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
     What stands at `folder` then is moved aside to `<name>.previous`.
     """
+    require_outside_bundles(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
