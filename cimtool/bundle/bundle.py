@@ -53,7 +53,7 @@ from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
-from cimtool.ir.program import Program, features_of, score_inputs
+from cimtool.ir.program import Program, as_inputs, features_of, score_inputs
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
@@ -271,7 +271,7 @@ class Bundle(Result):
         program = self.program
         types = score_inputs(program.text, program.video)
         whole = features_form(types, "queries")
-        texts = {name: one for name, one in whole.items() if name.startswith("text.")}
+        texts = as_inputs("text", features_of(program.text, whole))
         return read_features(self.folder / QUERIES, types, texts, whole)
 
     @cached_property
@@ -473,7 +473,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
     """Yield what a folder holds beside these files of a bundle, and what commands add to one."""
     for found in sorted(folder.iterdir()):
         if found.name not in (*listed, *BESIDE) and not (
-            found.name.startswith(PARTIAL) and found.is_dir()
+            found.match(f"{PARTIAL}*") and found.is_dir()
         ):
             yield found
 
