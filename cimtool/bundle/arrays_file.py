@@ -40,7 +40,7 @@ INTEGERS = ("I8", "U8", "I16", "I32", "I64")
 
 @dataclass(frozen=True)
 class StoredArray:
-    """What an array in a file is: one of `types`, and extents, of which texts are any number.
+    """An array in a file: one of `types`, and extents, of which texts are any number.
 
     The same text is the same number in all arrays of a file.
     """
@@ -110,7 +110,7 @@ def _extents(expected: Sequence[str | int]) -> str:
 
 
 def features_form(types: Mapping[str, Type], rows: str | int) -> dict[str, StoredArray]:
-    """What arrays of features are stored as, of items whose number is `rows`, or any of that name.
+    """The form of stored features, of items whose number is `rows`, or any of that name.
 
     `types` are those of the program's values.
     """
