@@ -50,8 +50,8 @@ def scored(folder: Path, d: int, items: int) -> tuple[float, float]:
     features = {
         graph.name: {
             name: rng.integers(
-                int(known.lo.max()),
-                int(known.hi.min()),
+                known.lo,
+                known.hi,
                 (count, *map(int, known.shape[1:])),
                 endpoint=True,
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.extras import needing
-from cimtool.base.files import check_not_input, check_output
+from cimtool.base.files import REPORT_FILES, check_output, inputs_kept, require_kept
 from cimtool.base.progress import Say, silent
 from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
@@ -101,6 +101,9 @@ def verify(
     earlier = earlier_of(baseline, tolerance, folder)
     if junit is not None:
         check_output(Path(junit), ".xml")
+    with inputs_kept({"data": data, "qrels": qrels, "baseline": baseline}):
+        for name in REPORT_FILES:
+            require_kept(folder / name)
     return verify_bundle(
         opened,
         read_data(judged_data(data, qrels, opened.model.modalities), opened.model),
@@ -197,8 +200,9 @@ def evaluate(
     sources = sources_of(what, {"poly": poly, **model})
     head, folder = model.get("head"), None if trec is None else Path(trec)
     if folder is not None:
-        for name in QRELS:
-            check_not_input(folder / name, qrels=qrels)
+        with inputs_kept({"data": data, "qrels": qrels}):
+            for name in QRELS:
+                require_kept(folder / name)
     subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
     judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
     choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
@@ -230,7 +234,8 @@ def train(
         from cimtool.training.projectors import train_projectors
 
     _refuse_strange("train", chosen)
-    return train_projectors(data, Path(output), validation, resume, chosen, say)
+    with inputs_kept({"data": data, "validation": validation, **chosen}):
+        return train_projectors(data, Path(output), validation, resume, chosen, say)
 
 
 def _refuse_strange(function: str, chosen: TrainingOptions) -> None:

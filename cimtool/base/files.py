@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from pathlib import Path
 
@@ -109,6 +110,64 @@ def check_not_input(output: Path, argument: str = "output", /, **inputs: object)
             )
 
 
+_GIVEN: ContextVar[Mapping[str, object]] = ContextVar("_GIVEN", default={})  # noqa: B039
+
+
+@contextmanager
+def inputs_kept(inputs: Mapping[str, object]) -> Iterator[None]:
+    """Let nothing that is written inside take the place of a file that these arguments name."""
+    token = _GIVEN.set({**inputs, **_GIVEN.get()})
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def require_kept(place: Path) -> None:
+    """Raise CimError where a file that is written to `place` replaces an input of the command.
+
+    So too where it would lie in the folder of a bundle, which it makes unusable.
+    """
+    for name, given in _GIVEN.get().items():
+        if place.is_file() and any(os.path.samefile(p, place) for p in _files(given)):
+            raise ArgumentError(
+                "{}: is the file of {}, which would be lost; expected another one",
+                place,
+                Argument(name),
+            )
+    folder = place.absolute().parent.resolve()
+    if place.name not in BUNDLE_BESIDE or not _is_bundle(folder):
+        require_outside_bundles(folder / place.name)
+
+
+def require_outside_bundles(place: Path) -> None:
+    """Raise CimError where a folder above `place` is a bundle: it holds its own files alone."""
+    for folder in place.absolute().parent.resolve().joinpath(place.name).parents:
+        if _is_bundle(folder):
+            raise CimError(
+                f"{place}: is in the bundle {folder.name}, which is refused with files of others "
+                "in it; expected another place"
+            )
+
+
+def _is_bundle(folder: Path) -> bool:
+    return (folder / "manifest.json").is_file() and (folder / "constants.safetensors").is_file()
+
+
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The files of a report on a bundle."""
+
+COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
+"""The files of an estimate of a bundle's cost; the last of a gallery's."""
+
+BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)
+"""The files that commands may add to the folder of a bundle."""
+
+
+def _files(value: object) -> Iterator[str]:
+    return (text for text in _texts(value) if os.path.isfile(text))
+
+
 def _texts(value: object) -> Iterator[str]:
     """The texts and paths in an argument."""
     if isinstance(value, str | Path):
@@ -166,11 +225,15 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
 
     `folder` is made if missing. Raises CimError, which says that `what` cannot be written.
     """
+    require_outside_bundles(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
             yield Path(partial)
-            for file in sorted(Path(partial).iterdir()):
+            files = sorted(Path(partial).iterdir())
+            for file in files:
+                require_kept(folder / file.name)
+            for file in files:
                 os.replace(file, folder / file.name)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)

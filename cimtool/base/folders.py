@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL, reading, replace_texts, unwritable
+from cimtool.base.files import PARTIAL, reading, replace_texts, require_outside_bundles, unwritable
 from cimtool.base.json_files import LARGEST, parse_json, values_digest
 from cimtool.base.untrusted import read_bounded
 
@@ -50,6 +50,7 @@ class KindOfWork:
         Raises CimError where it holds other work of this kind or something else, and where another
         process is at work in it.
         """
+        require_outside_bundles(path)
         known = not path.exists() or (path / self.file).is_file()
         left_alone = path.is_dir() and all(f.name.startswith(LEFT) for f in path.iterdir())
         if not known and not left_alone:

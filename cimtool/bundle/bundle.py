@@ -16,25 +16,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
-from cimtool.base.files import PARTIAL, sha256, unwritable
+from cimtool.base.files import BUNDLE_BESIDE, PARTIAL, require_outside_bundles, sha256, unwritable
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
 from cimtool.base.typed_fields import made_of, table_of
-from cimtool.base.untrusted import read_bounded, require_small_header
+from cimtool.base.untrusted import read_bounded
 from cimtool.bundle.agreement import Difference, card_differences, program_differences
+from cimtool.bundle.arrays_file import (
+    DIGESTS,
+    features_form,
+    features_sha256,
+    read_arrays,
+    read_features,
+)
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
     Constants,
     ConstantTable,
-    as_computed,
     narrowed,
     program_of,
     program_text,
@@ -48,7 +53,7 @@ from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
-from cimtool.ir.program import Program
+from cimtool.ir.program import Program, as_inputs, features_of, score_inputs
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
@@ -86,13 +91,7 @@ OF_STAGES = (STAGES, STAGE_CONSTANTS, FLOAT_FILE)
 WHOLE = (PROGRAM, CONSTANTS, CALIBRATION, *(one for one in ONNX_FILES if one != FLOAT_FILE))
 """The files that every bundle has."""
 
-REPORT_FILES = ("report.json", "report.md", "report.html")
-"""The files of a report on a bundle."""
-
-COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
-"""The files of an estimate of a bundle's cost; the last of a gallery's."""
-
-BESIDE = (MANIFEST, *REPORT_FILES, *COST_FILES)
+BESIDE = (MANIFEST, *BUNDLE_BESIDE)
 """The files of a bundle's folder that its manifest does not list."""
 
 IN_MEMORY = "score in memory"
@@ -177,7 +176,7 @@ class Bundle(Result):
 
     @cached_property
     def _constants(self) -> Constants:
-        return Constants(_constants(self.folder / CONSTANTS))
+        return Constants(read_arrays(self.folder / CONSTANTS))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -192,7 +191,7 @@ class Bundle(Result):
                 f"{self.folder}: was compiled without its stages, which verify, compare and "
                 "evaluate read; compile again with them"
             )
-        constants = self._constants.joined(_constants(self.folder / STAGE_CONSTANTS))
+        constants = self._constants.joined(read_arrays(self.folder / STAGE_CONSTANTS))
         programs = read_table(file, "compile")
         stages = [
             Stage(name, program_of(values, constants, f"{file}: {name}"))
@@ -212,8 +211,20 @@ class Bundle(Result):
 
     @cached_property
     def gallery_features(self) -> dict[str, Array]:
-        """Integer features of the gallery's items: rows [M, d], self terms [M]."""
-        return _features(self.folder / GALLERY)
+        """Integer features of the gallery's items: rows [M, d], self terms [M].
+
+        CimError unless they are those of which the manifest has the SHA-256.
+        """
+        assert self.gallery is not None
+        program, file = self.program, self.folder / GALLERY
+        types = features_of(program.video, score_inputs(program.text, program.video))
+        features = read_features(file, types, features_form(types, self.gallery.items))
+        if features_sha256(features) != self.gallery.features:
+            raise CimError(
+                f"{file}: does not hold the features of the {self.gallery.items} items that the "
+                "manifest names; program the gallery again"
+            )
+        return features
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -223,7 +234,7 @@ class Bundle(Result):
     @cached_property
     def _ledger_arrays(self) -> dict[str, Array]:
         held = LEDGER_ARRAYS in self.manifest["files"]
-        return _constants(self.folder / LEDGER_ARRAYS) if held else {}
+        return read_arrays(self.folder / LEDGER_ARRAYS) if held else {}
 
     @property
     def items(self) -> IntArray:
@@ -257,19 +268,23 @@ class Bundle(Result):
 
         There are none where the score is digital.
         """
-        return _features(self.folder / QUERIES)
+        program = self.program
+        types = score_inputs(program.text, program.video)
+        whole = features_form(types, "queries")
+        texts = as_inputs("text", features_of(program.text, whole))
+        return read_features(self.folder / QUERIES, types, texts, whole)
 
     @cached_property
     def calibration(self) -> dict[str, Array]:
         """Digests of the rows that the bundle was calibrated on, uint64, sorted, by modality."""
-        return _constants(self.folder / CALIBRATION)
+        return read_arrays(self.folder / CALIBRATION, DIGESTS)
 
     @cached_property
     def training(self) -> Provenance | None:
         """The rows that the model was trained on; None where that is not known."""
         if TRAINING not in self.manifest["files"]:
             return None
-        return Provenance(_constants(self.folder / TRAINING))
+        return Provenance(read_arrays(self.folder / TRAINING, DIGESTS))
 
     def estimate(
         self,
@@ -343,19 +358,6 @@ def features_bytes(features: Mapping[str, Array]) -> bytes:
     """Integer features as a file's bytes, each in the narrowest type that holds it."""
     content: bytes = save({n: np.ascontiguousarray(narrowed(v)) for n, v in features.items()})
     return content
-
-
-def _features(file: Path) -> dict[str, Array]:
-    return {name: as_computed(value) for name, value in _constants(file).items()}
-
-
-def _constants(file: Path) -> dict[str, Array]:
-    require_small_header(file)
-    try:
-        constants: dict[str, Array] = load_file(file)
-        return constants
-    except SafetensorError as error:
-        raise CimError(f"{file}: is no safetensors file ({error}); compile again") from error
 
 
 def write_bundle(
@@ -470,7 +472,9 @@ def _listed(folder: Path) -> Collection[str]:
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
     """Yield what a folder holds beside these files of a bundle, and what commands add to one."""
     for found in sorted(folder.iterdir()):
-        if found.name not in (*listed, *BESIDE) and PARTIAL not in found.name:
+        if found.name not in (*listed, *BESIDE) and not (
+            found.match(f"{PARTIAL}*") and found.is_dir()
+        ):
             yield found
 
 
@@ -495,6 +499,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
     What stands at `folder` then is moved aside to `<name>.previous`.
     """
+    require_outside_bundles(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
@@ -642,6 +647,8 @@ def read_bundle(folder: Path) -> Bundle:
     )
     # Read now: rows are measured by the widths that the model's card says.
     _ = bundle.program
+    if gallery is not None and GALLERY in files:
+        _ = bundle.gallery_features
     return bundle
 
 

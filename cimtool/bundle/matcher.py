@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, CimError, kind_of
 from cimtool.base.extras import needing
+from cimtool.bundle.arrays_file import check_range, features_sha256
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
 from cimtool.ir.types import Type
@@ -153,17 +153,8 @@ def checked_features(
                 f"integers {list(shape)}, {as_returned}"
             )
         checked[name] = array.astype(np.int64)
-        _check_range(f"{modality} features: {name}", checked[name], types[name])
+        check_range(f"{modality} features: {name}", checked[name], types[name])
     return checked
-
-
-def _check_range(where: str, values: Array, known: Type) -> None:
-    outside = (values < known.lo) | (values > known.hi)
-    if outside.any():
-        raise CimError(
-            f"{where} holds {values[outside][0]}; expected {int(known.lo.min())} to "
-            f"{int(known.hi.max())}, as this bundle encodes"
-        )
 
 
 def check_gallery(bundle: Bundle, data: Embeddings) -> None:
@@ -179,13 +170,3 @@ def check_gallery(bundle: Bundle, data: Embeddings) -> None:
         f"{data.file}: its {len(data.video)} videos are not the gallery of {gallery.items} items "
         f"that {bundle.name} holds ({gallery.file}); expected these rows in this order"
     )
-
-
-def features_sha256(features: Mapping[str, Array]) -> str:
-    """The SHA-256 of integer features, the same however they are stored."""
-    digest = hashlib.sha256()
-    for name in sorted(features):
-        values = np.ascontiguousarray(features[name], np.int64)
-        digest.update(f"{name}{values.shape}".encode())
-        digest.update(values.data)
-    return digest.hexdigest()

@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.files import check_not_input, check_output, unwritable
+from cimtool.base.files import check_not_input, check_output, require_kept, unwritable
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
@@ -294,6 +294,7 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
     The same arrays give the same bytes. Raises CimError where the place cannot be written.
     """
     check_output(file, ".npz")
+    require_kept(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.base.files import replace_texts
-from cimtool.bundle.bundle import COST_FILES
+from cimtool.base.files import COST_FILES, replace_texts
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text

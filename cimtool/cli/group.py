@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from cimtool.base.errors import CimError
 from cimtool.base.extras import needing
-from cimtool.base.files import check_not_input
+from cimtool.base.files import check_not_input, inputs_kept, require_outside_bundles
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
@@ -91,8 +91,8 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
-WRITTEN = ("output", "junit")
-"""Arguments that name a file to write."""
+WRITTEN = ("output", "junit", "report", "trec")
+"""Arguments that name a file or a folder to write."""
 
 
 class Command(click.Command):
@@ -148,7 +148,13 @@ class Command(click.Command):
         try:
             for argument in WRITTEN:
                 self._check_output(ctx, argument)
-            with data_noted() as notes, memory_limited(limit), _warnings_in(notes, debug):
+            given = {name: one for name, one in ctx.params.items() if name not in WRITTEN}
+            with (
+                inputs_kept(given),
+                data_noted() as notes,
+                memory_limited(limit),
+                _warnings_in(notes, debug),
+            ):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
         except Exception as error:
@@ -162,7 +168,8 @@ class Command(click.Command):
         """Raise CimError where the file of `argument` is an input too, by whatever name."""
         others = dict(ctx.params)
         output = others.pop(argument, None)
-        if output is not None:
+        if isinstance(output, Path):
+            require_outside_bundles(output)
             check_not_input(output, argument, **others)
 
     def option(self, argument: str) -> str:

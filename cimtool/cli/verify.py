@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.bundle.bundle import REPORT_FILES
+from cimtool.base.files import REPORT_FILES
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
     DIR,

@@ -8,9 +8,10 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Say, silent
+from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
 from cimtool.bundle.ledger import ArrayWrites, Ledger
-from cimtool.bundle.matcher import features_sha256, open_bundle
+from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse
 from cimtool.costs.totals import Cost
 from cimtool.deployment.gallery_job import GalleryJob

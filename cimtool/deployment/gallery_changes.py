@@ -19,6 +19,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.folders import alone_with
 from cimtool.base.progress import Say, silent
+from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import (
     GALLERY,
     QUERIES,
@@ -28,7 +29,7 @@ from cimtool.bundle.bundle import (
     read_bundle,
 )
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
-from cimtool.bundle.matcher import bundle_folder, checked_features, features_sha256
+from cimtool.bundle.matcher import bundle_folder
 from cimtool.deployment.cams import ProgrammedCam, StoredInCam, stored_in_cam
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
@@ -48,7 +49,7 @@ from cimtool.deployment.wear import (
     matrix_cells,
     word_cells,
 )
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.program import Graph
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
 from cimtool.report.formats import counted
 from cimtool.simulation.simulator import Features, Simulator
@@ -191,7 +192,7 @@ def _changed_items(
     say: Say,
 ) -> tuple[HeldItems, list[tuple[str, str]]]:
     """The items after a change, and the files that it read with their checksums."""
-    items = _held_items(bundle, digital.program)
+    items = _held_items(bundle)
     others, data = replace or ((), None)
     removed, replaced = _checked_ids(bundle, items.ids, remove, others)
     sources: list[tuple[str, str]] = []
@@ -221,19 +222,9 @@ def _changed_items(
     return items.changed(removed, replaced, replacing, encoded(add)), sources
 
 
-def _held_items(bundle: Bundle, program: Program) -> HeldItems:
-    """The items that a bundle holds; CimError where its file has features of others."""
-    assert bundle.gallery is not None
-    features, file = bundle.gallery_features, bundle.folder / GALLERY
-    with naming(file):
-        checked_features(program.video, features, program.score.inputs)
-    known = features_sha256(features) == bundle.gallery.features
-    if not known or set(features) != set(program.video.outputs):
-        raise CimError(
-            f"{file}: does not hold the features of the {bundle.gallery.items} items that the "
-            "manifest names; program the gallery again"
-        )
-    return HeldItems(bundle.items, features, bundle.ledger.next_item)
+def _held_items(bundle: Bundle) -> HeldItems:
+    """The items that a bundle holds."""
+    return HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
 
 
 def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:

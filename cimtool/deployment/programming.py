@@ -14,6 +14,7 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
+from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import (
     CALIBRATION,
     GALLERY,
@@ -29,7 +30,7 @@ from cimtool.bundle.bundle import (
     write_bundle,
 )
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS, Ledger
-from cimtool.bundle.matcher import features_sha256, open_bundle
+from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.deployment.gallery_job import GalleryJob

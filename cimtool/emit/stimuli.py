@@ -72,20 +72,25 @@ def real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str
     }
 
 
+def input_limits(graph: Graph, node: Node, op: CrossbarMvm) -> tuple[IntArray, IntArray]:
+    """The least and the largest input [K] that each row of a layer is proved to get."""
+    known, rows = graph.types[node.inputs[0]], len(op.weight)
+    return np.broadcast_to(known.lo, rows), np.broadcast_to(known.hi, rows)
+
+
 def layer_stimuli(
     graph: Graph, node: Node, op: CrossbarMvm, real: Mapping[str, Mapping[str, Array]]
 ) -> tuple[IntArray, list[str]]:
-    """Inputs [n, K] of a layer, within the range that it is proved to get, and their names."""
-    known, rows = graph.types[node.inputs[0]], len(op.weight)
-    lo, hi = int(known.lo.max()), int(known.hi.min())
-    zero = np.full(rows, min(max(0, lo), hi))
-    odd = np.arange(rows) % 2 == 1
+    """Inputs [n, K] of a layer, each row in the range that it is proved to get, and their names."""
+    lo, hi = input_limits(graph, node, op)
+    zero = np.clip(0, lo, hi)
+    odd = np.arange(len(zero)) % 2 == 1
     first, last = zero.copy(), zero.copy()
-    first[0], last[-1] = hi, hi
+    first[0], last[-1] = hi[0], hi[-1]
     named = {
         "zero": zero,
-        "largest": np.full(rows, hi),
-        "smallest": np.full(rows, lo),
+        "largest": hi,
+        "smallest": lo,
         "one hot, first row": first,
         "one hot, last row": last,
         "checkerboard, odd rows": np.where(odd, hi, lo),
@@ -94,7 +99,7 @@ def layer_stimuli(
     }
     rng = np.random.default_rng(SEED)
     for index in range(RANDOM_ROWS):
-        named[f"random {index}"] = rng.integers(lo, hi, rows, endpoint=True)
+        named[f"random {index}"] = rng.integers(lo, hi, endpoint=True)
     for index, row in enumerate(real.get(graph.name, {}).get(node.inputs[0], ())):
         named[f"real row {index}"] = row
     return np.stack(list(named.values())), list(named)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -89,26 +90,42 @@ def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
     return total + op.bias - op.stored.correction
 
 
-def worst_column(op: CrossbarMvm, lo: int, hi: int) -> IntArray:
-    """The input [K] of lo..hi that makes the largest column sum of all that any input can make.
+def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
+    """The input [K] of lo..hi [K] that makes the largest column sum that any input can make.
 
-    Of all slices, columns, row groups and cycles; rows of other groups are zero.
+    Of all slices, columns, row groups and cycles; rows of other groups are as near to zero as
+    their limits allow.
     """
-    values = np.arange(lo, hi + 1)
-    best: tuple[int, Array] = (-1, np.zeros(len(op.weight), np.int64))
-    for driven in op.crossbar.digits(values[:, None])[:, :, 0]:
-        ends = driven.argmax(), driven.argmin()
-        (most, x_most), (least, x_least) = ((int(driven[i]), values[i]) for i in ends)
+    zero: IntArray = np.clip(0, lo, hi)
+    largest, worst = None, zero
+    for most, x_most, least, x_least in _driven_ends(op, lo, hi):
         for column, group in product(op.stored.cells.slices, op.stored.groups):
             digits = column.digits[group].astype(np.int64)
-            upward, downward = (limit(digits, 0).sum(axis=0) for limit in (np.maximum, np.minimum))
-            sums = most * upward + least * downward
+            upward, downward = (limit(digits, 0) for limit in (np.maximum, np.minimum))
+            sums = most[group] @ upward + least[group] @ downward
             j = int(sums.argmax())
-            if sums[j] > best[0]:
-                x = np.full(len(op.weight), min(max(0, lo), hi))
-                x[group] = np.where(digits[:, j] > 0, x_most, x_least)
-                best = int(sums[j]), x
-    return best[1]
+            if largest is None or sums[j] > largest:
+                largest, worst = int(sums[j]), zero.copy()
+                worst[group] = np.where(digits[:, j] > 0, x_most[group], x_least[group])
+    return worst
+
+
+def _driven_ends(
+    op: CrossbarMvm, lo: IntArray, hi: IntArray
+) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
+    """Yield for each cycle the largest digit [K] of an input of lo..hi, that input, and the least.
+
+    The least digit is followed by its input as well.
+    """
+    start = int(lo.min())
+    ranges, row = np.unique(np.stack([lo, hi + 1]) - start, axis=1, return_inverse=True)
+    values = np.arange(start, int(hi.max()) + 1)
+    for driven in op.crossbar.digits(values[:, None])[:, :, 0]:
+        most, least = (
+            np.array([at + end(driven[at:to]) for at, to in ranges.T], np.int64)[row.ravel()]
+            for end in (np.argmax, np.argmin)
+        )
+        yield driven[most].astype(np.int64), values[most], driven[least], values[least]
 
 
 def sum_bits(op: CrossbarMvm) -> int:

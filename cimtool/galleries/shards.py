@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
-from safetensors import SafetensorError, safe_open
 
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading, sha256
 from cimtool.base.json_files import read_table
 from cimtool.base.toml_files import TomlTable, validated
-from cimtool.base.untrusted import require_small_header
+from cimtool.bundle.arrays_file import TYPE_NAMES, StoredArray, check_stored, opened_arrays
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.hardware.image_file import Sha256
@@ -111,20 +110,16 @@ class Shard:
         Raises CimError where the file is not the one that was written.
         """
         self.verify()
-        require_small_header(self.file)
-        stored = stored_features(program)
-        try:
-            with safe_open(self.file, "numpy") as held:
-                mapped = {name: held.get_slice(name) for name in stored}
-                for name, one in stored.items():
-                    if tuple(mapped[name].get_shape()) != one.shape(self.items):
-                        raise CimError(
-                            f"{self.file}: {name} has shape {mapped[name].get_shape()}; expected "
-                            f"{list(one.shape(self.items))}"
-                        )
-                yield lambda part: {name: mapped[name][part] for name in stored}
-        except SafetensorError as error:
-            raise CimError(f"{self.file}: is no shard of such features ({error})") from None
+        form = {
+            name: StoredArray((TYPE_NAMES[one.dtype],), one.shape(self.items))
+            for name, one in stored_features(program).items()
+        }
+        with opened_arrays(self.file) as held:
+            if missing := sorted(form.keys() - set(held.keys())):
+                raise CimError(f"{self.file}: has no {missing[0]}; {AGAIN} again")
+            mapped = {name: held.get_slice(name) for name in form}
+            check_stored(self.file, mapped, form)
+            yield lambda part: {name: mapped[name][part] for name in form}
 
 
 @dataclass(frozen=True, repr=False)

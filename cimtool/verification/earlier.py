@@ -12,9 +12,9 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.files import REPORT_FILES
 from cimtool.base.json_files import read_json
 from cimtool.base.typed_fields import fits
-from cimtool.bundle.bundle import REPORT_FILES
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.render import estimate_json
 from cimtool.loading.embeddings import Embeddings

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.json_files import significant, six_digits
 from cimtool.base.typed_fields import fits
@@ -270,7 +272,10 @@ def _kinds(metric: RankingMetric, called: Modalities) -> list[FigureKind]:
 
 
 def require_alike(now: Queries, before: Queries, file: str) -> None:
-    """Raise CimError unless an earlier run has the same measurements of as many queries."""
+    """Raise CimError unless an earlier run has the same measurements of as many queries.
+
+    Which of them are no queries, NaN, follows from the data, and so is the same too.
+    """
     for side in ("text", "video"):
         counts, others = (
             {name: len(values) for name, values in getattr(one, side).items()}
@@ -280,6 +285,16 @@ def require_alike(now: Queries, before: Queries, file: str) -> None:
             raise CimError(
                 f"{file}: queries.{side} has {_counted(others)}; expected {_counted(counts)}"
             )
+        for name, values in getattr(now, side).items():
+            of_query, of_earlier = (~np.isnan(x) for x in (values, getattr(before, side)[name]))
+            if (other := np.flatnonzero(of_query != of_earlier)).size:
+                said, expected = (
+                    ("a number", "null") if of_earlier[other[0]] else ("null", "a number")
+                )
+                raise CimError(
+                    f"{file}: queries.{side}.{name}[{other[0]}] is {said}; expected {expected}, as "
+                    "this run on the same data has"
+                )
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cimtool.base.files import replace_texts
-from cimtool.bundle.bundle import REPORT_FILES
+from cimtool.base.files import REPORT_FILES, replace_texts
 from cimtool.costs import render as costs
 from cimtool.costs.picture import placement_svg
 from cimtool.report import formats

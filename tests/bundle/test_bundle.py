@@ -25,6 +25,7 @@ from cimtool.bundle.bundle import (
     PROGRAM,
     WHOLE,
     Bundle,
+    check_place,
     manifest_text,
     read_bundle,
     replaced_folder,
@@ -439,3 +440,12 @@ def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
     as_plugin(monkeypatch, __name__, "zed-arrays 0.4", "zed")
     with pytest.raises(CimError, match=r"manifest\.json: target: "):
         read_bundle(folder)
+
+
+def test_a_name_that_has_partial_in_it_is_a_users(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text('{"files": {}}')
+    (tmp_path / ".partial-x1").mkdir()
+    check_place(tmp_path)
+    (tmp_path / "my.partial-notes").write_text("mine")
+    with pytest.raises(CimError, match=r"my\.partial-notes: is no file of the bundle there"):
+        check_place(tmp_path)

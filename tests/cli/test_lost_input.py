@@ -132,3 +132,45 @@ def test_judgements_are_not_replaced_by_those_that_are_written(
     )
     assert qrels.read_text() == "0 0 0 1\n"
     assert cimtool(*command, tmp_path / "other", "--head", "cosine").status == 0
+
+
+def test_names_that_a_command_chooses_are_compared_with_its_inputs(
+    cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    files = {name: tmp_path / name for name in ("report.md", "test.npz")}
+    files["report.md"].write_text("0 0 0 1\n")
+    files["test.npz"].write_bytes(small_trunk.train.read_bytes())
+    before = {name: file.read_bytes() for name, file in files.items()}
+    data = ("--data", small_trunk.eval)
+    command = ("verify", small_bundle, *data, "--qrels", files["report.md"], "--report", tmp_path)
+    ran = cimtool(*command)
+    assert (ran.status, "report.md: is the file of --qrels, which would be" in ran.sentence) == (
+        2,
+        True,
+    )
+    own = ("--data", files["test.npz"], "--test", "0.1", "--epochs", "1")
+    ran = cimtool("train", *own, "-o", tmp_path)
+    assert (ran.status, "test.npz: is the file of --data, which would be" in ran.sentence) == (
+        2,
+        True,
+    )
+    assert {name: file.read_bytes() for name, file in files.items()} == before
+
+
+def test_nothing_of_others_is_written_into_a_bundle(
+    cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    before = sorted(small_bundle.rglob("*"))
+    data = ("--data", small_trunk.eval)
+    for command in (
+        ("verify", small_bundle, *data, "--junit", small_bundle / "checks.xml"),
+        ("verify", small_bundle, *data, "--report", small_bundle / "rep"),
+        ("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", small_bundle / "s.npz"),
+        ("encode", small_bundle, "--gallery", small_trunk.eval, "-o", small_bundle / "g"),
+        ("evaluate", small_bundle, *data, "--trec", small_bundle / "t"),
+        ("export", small_bundle, "--format", "onnx", "-o", small_bundle / "c"),
+        ("cost", small_bundle, "-o", small_bundle / "c"),
+    ):
+        ran = cimtool(*command)
+        assert (ran.status, "is in the bundle small@isaac" in ran.sentence) == (2, True)
+    assert sorted(small_bundle.rglob("*")) == before

@@ -265,8 +265,11 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
          r"ledger\.safetensors: shortlist\.mu\.mu has writes of arrays \["),
         (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts.reshape(-1, 1, 1, 1)}),
          "expected arrays like those of the gallery"),
-        (GALLERY, save({"mu": np.zeros((3, 16), np.int8)}), r"gallery\.safetensors: video"),
+        (GALLERY, save({"mu": np.zeros((3, 16), np.int8)}),
+         r"gallery\.safetensors: has arrays mu; expected ed_self, mu, s, vd_self"),
         (GALLERY, features_bytes({k: v[1:] for k, v in features.items()}),
+         r"gallery\.safetensors: ed_self has shape \[10\]; expected \[11\]"),
+        (GALLERY, features_bytes({k: v[::-1] for k, v in features.items()}),
          r"gallery\.safetensors: does not hold the features of the 11 items that the manifest na"),
     ]  # fmt: skip
     for number, (name, content, sentence) in enumerate(cases):

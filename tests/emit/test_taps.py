@@ -74,7 +74,7 @@ def test_each_tap_follows_from_the_one_before(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_no_input_makes_a_larger_column_sum_than_the_worst(form: str) -> None:
     op, _ = layer(form)
-    worst = worst_column(op, -15, 15)
+    worst = worst_column(op, np.full(21, -15), np.full(21, 15))
     reached = taps(op, worst[None]).sums[..., : op.weight.shape[1] * op.crossbar.slices].max()
     rng = np.random.default_rng(5)
     for x in (rng.integers(-15, 16, (200, 21)), rng.choice([-15, 0, 15], (200, 21))):
@@ -91,5 +91,5 @@ def test_a_worst_column_worked_by_hand() -> None:
     stored, steps = StoredWeights(weight, hardware), at_steps(hardware, (3,))
     op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
     assert len(op.stored.slices) == 1
-    assert worst_column(op, -7, 7).tolist() == [0, 0, 7, -7]
+    assert worst_column(op, np.full(4, -7), np.full(4, 7)).tolist() == [0, 0, 7, -7]
     assert taps(op, np.array([[0, 0, 7, -7]])).sums.max() == 7 * 190

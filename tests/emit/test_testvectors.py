@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ranges_apart import with_ranges_apart
 
 from cimtool import api
 from cimtool.base.arrays import Array, IntArray
@@ -19,7 +20,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.exporters import Request, export_bundle
 from cimtool.emit.hex_lines import hex_lines
 from cimtool.emit.runtime import Session
-from cimtool.emit.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS
+from cimtool.emit.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, input_limits
 from cimtool.emit.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize
@@ -358,3 +359,29 @@ def test_a_leaking_design_exports_as_well(small_trunk: DemoFiles, tmp_path: Path
     assert op.crossbar.fraction_bits == 12
     x = found["video.logvar.inputs"]
     np.testing.assert_array_equal(found["video.logvar.layer_sum"], op.run(x))
+
+
+def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    files = with_ranges_apart(narrow_trunk, tmp_path)
+    bundle = api.compile(
+        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
+        output=tmp_path / "bundle", adc_bits=4,
+    )  # fmt: skip
+    export_bundle(bundle, "testvectors", tmp_path / "here")
+    exported = Exported(tmp_path / "here", bundle)
+    graph = bundle.program.text
+    node = graph.by_name["mu"]
+    assert isinstance(node.op, CrossbarMvm)
+    lo, hi = input_limits(graph, node, node.op)
+    assert lo.max() > hi.min()
+    x = exported["text.mu.inputs"]
+    assert ((x >= lo) & (x <= hi)).all()
+    by_name = dict(zip(exported.layout["stimuli"]["text.mu"], x, strict=True))
+    np.testing.assert_array_equal(by_name["largest"], hi)
+    np.testing.assert_array_equal(by_name["smallest"], lo)
+    np.testing.assert_array_equal(by_name["zero"], lo)
+    odd = np.arange(len(lo)) % 2 == 1
+    np.testing.assert_array_equal(by_name["checkerboard, odd rows"], np.where(odd, hi, lo))
+    drawn = np.random.default_rng(1).integers(lo, hi, (500, len(lo)), endpoint=True)
+    reached = taps(node.op, by_name["worst-case column"][None]).sums.max()
+    assert taps(node.op, drawn).sums.max() <= reached

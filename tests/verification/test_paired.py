@@ -23,6 +23,7 @@ from cimtool.verification.paired import (
     ThisRun,
     compare_runs,
     costs_of,
+    require_alike,
 )
 
 N = 64
@@ -86,6 +87,23 @@ def test_builds_as_good_as_each_other_seldom_fail() -> None:
         found = beside(measured(exact, second), measured(exact, first))
         failed += any(failures for _, failures in found.decisive)
     assert failed <= 12  # 5% of 100, and what chance adds to it in 1 of 500 runs
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "said"),
+    [
+        ([1.0, 2.0, np.nan], [1.0, np.nan, np.nan], r"rank\[1\] is null; expected a number, as"),
+        ([1.0, np.nan, 1.0], [1.0, 2.0, 1.0], r"rank\[1\] is a number; expected null, as"),
+        ([1.0, 2.0], [np.nan, np.nan], r"rank\[0\] is null; expected a number"),
+    ],
+)
+def test_what_is_no_query_is_the_same_in_both(
+    now: list[float], before: list[float], said: str
+) -> None:
+    own, other = (Queries({}, {"rank": np.array(one)}) for one in (now, before))
+    require_alike(own, own, "earlier.json")
+    with pytest.raises(CimError, match=rf"^earlier\.json: queries\.video\.{said}"):
+        require_alike(own, other, "earlier.json")
 
 
 def figure(loss: Change, tolerance: float | None) -> PairedFigure:

@@ -8,8 +8,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cimtool.base.errors import CimError
+from cimtool.base.files import REPORT_FILES
 from cimtool.base.json_files import six_digits
-from cimtool.bundle.bundle import REPORT_FILES, Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.verification.render import html, markdown, write_report
 from cimtool.verification.report import Report, json_values, report_schema, schema_text

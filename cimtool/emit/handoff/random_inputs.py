@@ -15,6 +15,7 @@ from cimtool.emit.handoff.bench import VERILATOR_SETTINGS
 from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
 from cimtool.emit.handoff.layers import DrivenLayer
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+from cimtool.emit.stimuli import input_limits
 
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
@@ -45,7 +46,7 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
         f"&{kind.name}}}"
         for kind in kinds
         for one in kind.layers
-        for lo, hi in [input_limits(one)]
+        for lo, hi in [_limit_tables(one, tables)]
         for g, (row, within, _) in enumerate(one.groups())
     ]
     groups = [group for one in layers for group in one.op.stored.groups]
@@ -84,7 +85,8 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
             "};",
             *(line for kind in kinds for line in _lanes(kind)),
             "",
-            "/* LAYER/rR/gG: row group G of the arrays in row R, and the limits of its inputs. */",
+            "/* LAYER/rR/gG: row group G of the arrays in row R; the places of the least and the",
+            " * largest input of each row of the layer, int32_t. */",
             "static const struct layer_read {",
             "    const char *name;",
             "    const cim_layer *layer;",
@@ -99,10 +101,11 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     )
 
 
-def input_limits(layer: DrivenLayer) -> tuple[int, int]:
-    """The least and the largest input that every row of a layer is proved to get."""
-    known = layer.graph.types[layer.node.inputs[0]]
-    return int(known.lo.max()), int(known.hi.min())
+def _limit_tables(layer: DrivenLayer, tables: ConstantTables) -> list[str]:
+    """The names of the tables of the least and the largest input of each row of a layer."""
+    limits = input_limits(layer.graph, layer.node, layer.op)
+    ends = zip(("least", "largest"), limits, strict=True)
+    return [tables.add(f"{layer.name}.{end}_input", limit, "int32_t") for end, limit in ends]
 
 
 def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:

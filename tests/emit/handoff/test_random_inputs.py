@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from handoff_runs import KINDS, counts, handoff_of, run_goal, shown_faults
 from programs import installed
+from ranges_apart import with_ranges_apart
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.emit.exporters import export_bundle
@@ -33,6 +34,16 @@ def test_a_thousand_vectors_of_the_reference_bundle(tmp_path: Path) -> None:
     found = counts(run_goal(tmp_path / "here", "random", "OPTIMIZE=-O1").stdout)
     assert list(found) == TAPS
     assert all(compared >= 100_000 and differ == 0 for compared, differ in found.values())
+
+
+def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
+    files = with_ranges_apart(narrow_trunk, tmp_path)
+    folder = handoff_of(files, tmp_path, {"array": "24x32"})
+    for done in (run_goal(folder, "random", "VECTORS=50"), run_goal(folder, "verilator")):
+        found = counts(done.stdout)
+        assert list(found)[:4] == TAPS
+        assert all(compared > 100 and differ == 0 for compared, differ in found.values()), found
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,13 @@ static uint64_t drawn(void) {
     return z ^ z >> 31;
 }
 
-static int32_t drawn_input(void) {
-    return (int32_t)(now->lo + (int64_t)(drawn() % (uint64_t)((int64_t)now->hi - now->lo + 1)));
+/* The limits of the input of a row of the layer. */
+static int64_t least(int32_t row) { return CIM_TABLE(int32_t, weights, now->lo)[row]; }
+
+static int64_t largest(int32_t row) { return CIM_TABLE(int32_t, weights, now->hi)[row]; }
+
+static int32_t drawn_input(int32_t row) {
+    return (int32_t)(least(row) + (int64_t)(drawn() % (uint64_t)(largest(row) - least(row) + 1)));
 }
 
 void random_begin(const char *handoff, int seed) {
@@ -65,11 +70,11 @@ static void draw(void) {
     int32_t rows = now->layer->rows, size = (int32_t)(drawn() % 31);
     int kind = (int)(drawn() % 3);
     for (int32_t r = 0; r < rows; r++) {
-        int64_t x = drawn_input();
+        int64_t x = drawn_input(r);
         if (kind == 1)
-            x = cim_clip(x / ((int64_t)1 << size), now->lo, now->hi);
+            x = cim_clip(x / ((int64_t)1 << size), least(r), largest(r));
         else if (kind == 2 && drawn() % 4)
-            x = cim_clip(0, now->lo, now->hi);
+            x = cim_clip(0, least(r), largest(r));
         inputs[r] = (int32_t)x;
     }
 }
@@ -106,7 +111,8 @@ void random_vector(void) {
 
 /* The input of a row of the group; of a row that does not drive, any number. */
 int random_input(int row, int own) {
-    return own ? inputs[now->layer->group[now->group].first + row] : drawn_input();
+    int32_t from = now->layer->group[now->group].first;
+    return own ? inputs[from + row] : drawn_input(from);
 }
 
 int random_digit(int row, int cycle) { return digits[cycle][row]; }
