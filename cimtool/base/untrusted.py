@@ -6,9 +6,10 @@ for, before it allocates it: a small file that says that it is large is refused.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,12 @@ RATIO, SPARE = 8, 1 << 28
 NUMBER = 8
 """Bytes of a number as it is computed with: smaller ones count as many."""
 
+MOST_AXES = 64
+"""Axes of an array of NumPy."""
+
+LARGEST_EXTENT = 1 << 62
+"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
+
 
 def read_bounded(path: Path, most: int) -> bytes:
     """The bytes of an ordinary file; CimError where it has more than `most`."""
@@ -37,6 +44,18 @@ def read_bounded(path: Path, most: int) -> bytes:
             f"{path}: has {path.stat().st_size:,} bytes; expected at most {most:,} of such a file"
         )
     return content
+
+
+def require_shape(shape: Sequence[int], size: int, where: str) -> None:
+    """Raise CimError starting with `where` for a shape that no array of NumPy has.
+
+    Its numbers have `size` bytes each, and as many as those computed with. One with an extent of 0
+    holds nothing and is checked too.
+    """
+    if len(shape) > MOST_AXES:
+        raise CimError(f"{where} has {len(shape)} axes; expected at most {MOST_AXES}")
+    if math.prod(max(extent, 1) for extent in shape) * max(size, NUMBER) > LARGEST_EXTENT:
+        raise CimError(f"{where} has shape {list(shape)}, which no array has")
 
 
 LARGEST_HEADER = 1 << 22

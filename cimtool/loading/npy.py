@@ -16,7 +16,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading, require_file
-from cimtool.base.untrusted import Budget, require_one_directory
+from cimtool.base.untrusted import Budget, require_one_directory, require_shape
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -34,9 +34,6 @@ BLOCK = 1 << 20
 
 MOST_MEMBERS = 10_000
 """Arrays of an archive: each takes time to open, whatever it holds."""
-
-LARGEST_EXTENT = 1 << 62
-"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
 
 LONGEST_HEADER = 10_000
 """Bytes of a header, which is one short line; NumPy's own limit."""
@@ -147,8 +144,7 @@ def _header(
     if dtype.kind not in "biufcSU":
         raise CimError(f"{where}: holds {dtype}; expected numbers or texts")
     shape = tuple(map(int, re.findall(r"\d+", found["shape"])))
-    if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > LARGEST_EXTENT:
-        raise CimError(f"{where}: has shape {list(shape)}, which no array has")
+    require_shape(shape, dtype.itemsize, f"{where}:")
     needed, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if needed > left:
         raise CimError(
