@@ -24,7 +24,7 @@ from cimtool.base.files import reading, require_file
 from cimtool.base.untrusted import (
     NUMBER,
     Budget,
-    require_one_directory,
+    open_archive,
     require_shape,
     require_small_header,
 )
@@ -153,8 +153,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
         _check_pickles(path, stream)
         stream.seek(0)
         return
-    with zipfile.ZipFile(stream) as archive:
-        require_one_directory(path, stream)
+    with open_archive(path, stream) as archive:
         members = archive.infolist()
         for name in (one.filename.rpartition("/")[2] for one in members):
             if name in NETWORK_MEMBERS:
