@@ -135,6 +135,8 @@ def test_what_is_no_json(text: str, tmp_path: Path) -> None:
         ("a = 1" + "9" * 4300, "has a line of 4,305 bytes; expected at most 4,096"),
         ("a = " + "[" * 4000, "nested too deep"),
         ("a = " + "[\n" * 40_000, "nested too deep"),
+        ("a" + ".a" * 2000 + " = 1", "nested too deep"),
+        ("a = 0x" + "f" * 4000, "it has an integer beyond 64 bits"),
         ("a" + ".a" * 49_990 + " = 1", "has a line of 99,985 bytes"),
         ("#\n" * 50_001, "has 100,002 bytes; expected at most 100,000"),
     ],
