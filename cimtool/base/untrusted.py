@@ -201,6 +201,10 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 def memory_size(text: str) -> int:
     """The bytes of `4G`, `512M` or `1000000`; CimError for anything else."""
     number, unit = (text, "") if text[-1:].isdigit() else (text[:-1], text[-1:].upper())
-    if not (number.isascii() and number.isdigit() and len(number) < 16 and unit in UNITS):
+    if not (number.isascii() and number.isdigit() and len(number) < 20 and unit in UNITS):
         raise CimError(f'"{text}" is no amount of memory; expected bytes, as 500000000, 512M or 4G')
-    return int(number) * UNITS[unit]
+    if (size := int(number) * UNITS[unit]) >= 1 << 63:
+        raise CimError(
+            f'"{text}" is too much memory; expected less than 2^63 bytes'
+        )
+    return size
