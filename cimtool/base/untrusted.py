@@ -204,7 +204,5 @@ def memory_size(text: str) -> int:
     if not (number.isascii() and number.isdigit() and len(number) < 20 and unit in UNITS):
         raise CimError(f'"{text}" is no amount of memory; expected bytes, as 500000000, 512M or 4G')
     if (size := int(number) * UNITS[unit]) >= 1 << 63:
-        raise CimError(
-            f'"{text}" is too much memory; expected less than 2^63 bytes'
-        )
+        raise CimError(f'"{text}" is too much memory; expected less than 2^63 bytes')
     return size
