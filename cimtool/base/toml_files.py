@@ -24,6 +24,9 @@ Location = tuple[int | str, ...]
 LARGEST, LONGEST_LINE = 100_000, 4096
 """Bytes of such a file and of its lines: the memory of a key grows with the square of its parts."""
 
+DEEPEST = 64
+"""Tables and lists in one another."""
+
 
 class TomlTable(BaseModel):
     """Base of every validated TOML table: frozen, strictly typed, unknown keys refused."""
@@ -77,13 +80,46 @@ def read_toml(file: Path) -> dict[str, Any]:
             f"{file}: has a line of {longest:,} bytes; expected at most {LONGEST_LINE:,}"
         )
     try:
-        return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
+        return parse_toml(content.decode("utf-8-sig").replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
-    except RecursionError:
-        raise CimError(f"{file}: not valid TOML: nested too deep") from None
-    except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
+    except ValueError as error:
         raise CimError(f"{file}: not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table of a text; ValueError for one that is no TOML, or nested deeper than DEEPEST.
+
+    So for an integer beyond 64 bits, and for a line of more than LONGEST_LINE characters.
+    """
+    if max(map(len, text.split("\n"))) > LONGEST_LINE:
+        raise ValueError(f"a line has more than {LONGEST_LINE:,} characters")
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's own speaks of a setting of the interpreter
+        raise ValueError("it has an integer beyond 64 bits") from None
+    level: list[Any] = [table]
+    for _ in range(DEEPEST + 1):
+        inner = [
+            one for held in level for one in (held.values() if isinstance(held, dict) else held)
+        ]
+        if any(isinstance(one, int) and not -(1 << 63) <= one < 1 << 63 for one in inner):
+            raise ValueError("it has an integer beyond 64 bits")
+        level = [one for one in inner if isinstance(one, dict | list)]
+        if not level:
+            return table
+    raise ValueError("nested too deep")
+
+
+def parse_line(text: str) -> dict[str, Any]:
+    """The table of one line, as `parse_toml` reads it; ValueError for several."""
+    if "\n" in text:
+        raise ValueError("it has several lines")
+    return parse_toml(text)
 
 
 def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:

@@ -6,9 +6,11 @@ for, before it allocates it: a small file that says that it is large is refused.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,12 @@ RATIO, SPARE = 8, 1 << 28
 NUMBER = 8
 """Bytes of a number as it is computed with: smaller ones count as many."""
 
+MOST_AXES = 64
+"""Axes of an array of NumPy."""
+
+LARGEST_EXTENT = 1 << 62
+"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
+
 
 def read_bounded(path: Path, most: int) -> bytes:
     """The bytes of an ordinary file; CimError where it has more than `most`."""
@@ -37,6 +45,18 @@ def read_bounded(path: Path, most: int) -> bytes:
             f"{path}: has {path.stat().st_size:,} bytes; expected at most {most:,} of such a file"
         )
     return content
+
+
+def require_shape(shape: Sequence[int], size: int, where: str) -> None:
+    """Raise CimError starting with `where` for a shape that no array of NumPy has.
+
+    Its numbers have `size` bytes each, and as many as those computed with. One with an extent of 0
+    holds nothing and is checked too.
+    """
+    if len(shape) > MOST_AXES:
+        raise CimError(f"{where} has {len(shape)} axes; expected at most {MOST_AXES}")
+    if math.prod(max(extent, 1) for extent in shape) * max(size, NUMBER) > LARGEST_EXTENT:
+        raise CimError(f"{where} has shape {list(shape)}, which no array has")
 
 
 LARGEST_HEADER = 1 << 22
@@ -55,37 +75,72 @@ def require_small_header(file: Path) -> None:
         )
 
 
+END_MARK = b"PK\5\6"
 DIRECTORY_END = struct.Struct("<4s4H2IH")
 DIRECTORY_END_64 = struct.Struct("<4sQ2H2I4Q")
 END_64_PLACE = struct.Struct("<4sIQI")
 """Records at the end of a .zip: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT."""
 
+SHORTEST_ENDS = DIRECTORY_END_64.size + END_64_PLACE.size + DIRECTORY_END.size
+LONGEST_END = DIRECTORY_END.size + (1 << 16)
+"""Bytes of all three records, and of the last one with the longest comment."""
 
-def require_one_directory(file: Path, stream: IO[bytes]) -> None:
-    """Raise CimError for a .zip whose directory does not lie where its end says, right before it.
+MOST_MEMBERS = 10_000
+"""Files of an archive: each takes time to open, whatever it holds."""
 
-    Readers look for it from the end or from the beginning: one file is two archives to them.
+LARGEST_DIRECTORY = 1 << 21
+"""Bytes of an archive's directory, which takes a second a megabyte to read at worst."""
+
+
+def open_archive(file: Path, stream: IO[bytes]) -> zipfile.ZipFile:
+    """The archive in a file's `stream`, the size of its directory checked before that is read.
+
+    Raises CimError for a directory that is too large or does not lie right before its end, where
+    that says: readers look for it from the end or from the beginning, and one file is two archives
+    to them. Raises BadZipFile for a file that is no archive.
     """
-    place = stream.tell()
+    members, length = _directory(file, stream)
+    if members > MOST_MEMBERS:
+        raise CimError(f"{file}: holds {members:,} files; expected {MOST_MEMBERS:,} at most")
+    if length > LARGEST_DIRECTORY:
+        raise CimError(
+            f"{file}: its directory has {length:,} bytes; expected at most {LARGEST_DIRECTORY:,}, "
+            "the names of its files"
+        )
+    stream.seek(0)
+    archive = zipfile.ZipFile(stream)
+    if len(archive.infolist()) != members:
+        raise CimError(
+            f"{file}: its directory has {len(archive.infolist()):,} files, and its end says "
+            f"{members:,}; it is corrupt"
+        )
+    return archive
+
+
+def _directory(file: Path, stream: IO[bytes]) -> tuple[int, int]:
+    """The files and the bytes of an archive's directory, as its end says."""
     size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(size - DIRECTORY_END.size - END_64_PLACE.size - DIRECTORY_END_64.size, 0))
+    stream.seek(max(size - LONGEST_END, 0))
     end = stream.read()
-    stream.seek(place)
-    mark, _, _, _, _, length, start, comment = DIRECTORY_END.unpack(end[-DIRECTORY_END.size :])
-    behind, end = size - DIRECTORY_END.size, end[: -DIRECTORY_END.size]
-    if mark == b"PK\5\6" and not comment and end[-END_64_PLACE.size :][:4] == b"PK\6\7":
-        behind -= END_64_PLACE.size + DIRECTORY_END_64.size
+    if not 0 <= end.rfind(END_MARK) <= len(end) - DIRECTORY_END.size:
+        raise zipfile.BadZipFile("it has no directory of files")
+    place, end = size - DIRECTORY_END.size, end[-SHORTEST_ENDS:]
+    mark, *_, members, length, start, comment = DIRECTORY_END.unpack(end[-DIRECTORY_END.size :])
+    end = end[: -DIRECTORY_END.size]
+    if mark == END_MARK and not comment and end[-END_64_PLACE.size :][:4] == b"PK\6\7":
+        place -= END_64_PLACE.size + DIRECTORY_END_64.size
         _, _, said, _ = END_64_PLACE.unpack(end[-END_64_PLACE.size :])
-        mark, *_, length, start = DIRECTORY_END_64.unpack(end[: DIRECTORY_END_64.size])
-        if said != behind or mark != b"PK\6\6":
+        mark, *_, members, length, start = DIRECTORY_END_64.unpack(end[: DIRECTORY_END_64.size])
+        if said != place or mark != b"PK\6\6":
             start = -1
-    elif mark != b"PK\5\6" or comment:
+    elif mark != END_MARK or comment:
         start = -1
-    if start < 0 or start + length != behind:
+    if start < 0 or start + length != place:
         raise CimError(
             f"{file}: its directory is not where its end says, or a comment follows; expected one "
             "archive, with nothing before or behind it"
         )
+    return members, length
 
 
 @dataclass
@@ -146,6 +201,8 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 def memory_size(text: str) -> int:
     """The bytes of `4G`, `512M` or `1000000`; CimError for anything else."""
     number, unit = (text, "") if text[-1:].isdigit() else (text[:-1], text[-1:].upper())
-    if not (number.isascii() and number.isdigit() and len(number) < 16 and unit in UNITS):
+    if not (number.isascii() and number.isdigit() and len(number) < 20 and unit in UNITS):
         raise CimError(f'"{text}" is no amount of memory; expected bytes, as 500000000, 512M or 4G')
-    return int(number) * UNITS[unit]
+    if (size := int(number) * UNITS[unit]) >= 1 << 63:
+        raise CimError(f'"{text}" is too much memory; expected less than 2^63 bytes')
+    return size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,9 @@ COMMANDS = {
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
+
+LONG_WORD = re.compile(r"[^\s/]{256,}")
+"""A value that an error shows the beginning of alone; a name of a file is not as long."""
 
 COMPLETE = "_CIMTOOL_COMPLETE"
 """The variable in which a shell asks for its completion script, or for completions of a line."""
@@ -98,7 +102,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _complain(sentence: str, status: int) -> int:
     # A name of the user's may hold a line break; the sentence is one line all the same.
-    click.echo(f"cimtool: error: {printable(' '.join(sentence.splitlines()))}", err=True)
+    shown = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", " ".join(sentence.splitlines()))
+    click.echo(f"cimtool: error: {printable(shown)}", err=True)
     return status
 
 

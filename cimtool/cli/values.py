@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable
 
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.grids import Value
+from cimtool.base.toml_files import parse_line
 
 
 def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict[str, list[Value]]:
@@ -31,8 +31,8 @@ def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict
 def plain_value(text: str) -> Value:
     """A number, true or false where the text is one in TOML, otherwise the text itself."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_line(f"value = {text}")["value"]
+    except ValueError:
         return text
     return value if isinstance(value, int | float | str) else text
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_room
+from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.bundle.dies import NoiseOptions
@@ -80,6 +81,18 @@ def export_bundle(
         files = (file for file in partial.rglob("*") if file.is_file())
         names = sorted(file.relative_to(partial) for file in files)
     return tuple(folder / name for name in names)
+
+
+def names_listed(description: Path) -> list[str]:
+    """The names in the table `files` of an export's own `description`, a JSON file.
+
+    None where that is no ordinary file, or has no such table.
+    """
+    try:
+        files = read_table(description, "export").get("files")
+    except CimError:
+        return []
+    return list(files) if isinstance(files, dict) else []
 
 
 def _check_place(folder: Path, exporter: type[Exporter]) -> None:

@@ -256,10 +256,16 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         )
 
 
+MOST_RESAMPLES = 1_000_000
+"""Resamples for an interval, each of all queries."""
+
+
 def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> None:
     """Raise CimError for fewer than two resamples or samples a side, or a seed out of range."""
-    if resamples < 2:
-        raise ArgumentError("{resamples} is {}; expected at least 2", resamples)
+    if not 2 <= resamples <= MOST_RESAMPLES:
+        raise ArgumentError(
+            "{resamples} is {}; expected at least 2, and at most {:,}", resamples, MOST_RESAMPLES
+        )
     if not 0 <= seed < 2**63:
         raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
     for count in samples:

@@ -15,6 +15,7 @@ from pydantic import Field
 from cimtool.base.arrays import Array
 from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.keys import PairAxis
+from cimtool.reference.statistics import blocks
 
 ColumnOrder = Literal["weight-major", "slice-major"]
 PairOrder = Literal["positive-first", "negative-first"]
@@ -90,20 +91,23 @@ class ImageSpec(TomlTable):
         words, width = self.words_of(bits)
         letters, each = self._letters(width), 4 if self.digits == "hex" else 1
         lines = np.frombuffer(text, np.uint8).reshape(rows, words, letters + 1)
-        ends = np.full(words, ord(" "), np.uint8)
-        ends[-1] = ord("\n")
-        values = VALUES[lines[..., :-1]]
-        wrong = (values >= 1 << each).any(axis=(1, 2)) | (lines[..., -1] != ends).any(axis=1)
-        if wrong.any():
-            raise ValueError(f"line {int(wrong.argmax()) + 1} holds no words of {width} bits")
-        planes = values[..., None] >> np.arange(each, dtype=np.uint8)[::-1] & 1
-        found = planes.reshape(rows, words, -1)[..., letters * each - width :]
-        if self.bit_order == "lsb-first":
-            found = found[..., ::-1]
-        stream = found.reshape(rows, -1)[:, :bits].reshape(rows, columns, cell_bits)
-        if self.bit_order == "msb-first":
-            stream = stream[..., ::-1]
-        held: Array = stream @ _weights(cell_bits)[::-1]
+        held = np.empty((rows, columns), np.uint8)
+        for block in blocks(rows, BLOCK // (words * (letters + 1))):
+            values = VALUES[lines[block, :, :-1]]
+            wrong = (values >= 1 << each).any(axis=(1, 2))
+            wrong |= (lines[block, :-1, -1] != ord(" ")).any(axis=1)
+            wrong |= lines[block, -1, -1] != ord("\n")
+            if wrong.any():
+                line = block.start + int(wrong.argmax()) + 1
+                raise ValueError(f"line {line} holds no words of {width} bits")
+            planes = values[..., None] >> np.arange(each, dtype=np.uint8)[::-1] & 1
+            found = planes.reshape(len(values), words, -1)[..., letters * each - width :]
+            if self.bit_order == "lsb-first":
+                found = found[..., ::-1]
+            stream = found.reshape(len(values), -1)[:, :bits].reshape(-1, columns, cell_bits)
+            if self.bit_order == "msb-first":
+                stream = stream[..., ::-1]
+            held[block] = stream @ _weights(cell_bits)[::-1]
         return held
 
     def in_rows(self, cells: Array) -> Array:
@@ -113,6 +117,9 @@ class ImageSpec(TomlTable):
     def _letters(self, width: int) -> int:
         return -(-width // 4) if self.digits == "hex" else width
 
+
+BLOCK = 1 << 20
+"""Letters of an image whose bits are taken apart at a time."""
 
 LETTERS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
@@ -170,13 +177,14 @@ class ArrayLayout:
         cells[:, :used, self.own_columns : self.own_columns + self.auxiliary] = beside
         return cells
 
-    def digits(self, cells: Array, rows: int) -> Array:
-        """The digits [rows, arrays x across, slices, polarities] of the first rows of weights."""
-        own = cells[:, : rows * self.rows_per_weight, : self.own_columns]
-        extents = (len(cells), rows, self.across, self.slices, self.polarities)
+    def digits(self, cells: Array, rows: slice) -> Array:
+        """The digits [n, arrays x across, slices, polarities] of some rows of weights."""
+        each, count = self.rows_per_weight, rows.stop - rows.start
+        own = cells[:, rows.start * each : rows.stop * each, : self.own_columns]
+        extents = (len(cells), count, self.across, self.slices, self.polarities)
         split = own.reshape([extents[axis] for axis in self._axes])
         found = split.transpose(np.argsort(self._axes)).swapaxes(0, 1)
-        found = found.reshape(rows, -1, self.slices, self.polarities)
+        found = found.reshape(count, -1, self.slices, self.polarities)
         return found[..., ::-1] if self.order.pair == "negative-first" else found
 
     def in_arrays(self, values: Array) -> Array:

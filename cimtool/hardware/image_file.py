@@ -86,24 +86,21 @@ class LayerImage(TomlTable):
             order=images.order,
         )
 
-    def weights(self, digits: Array, flipped: Array | None, first: int) -> IntArray:
-        """The weights [rows, columns] of rows from `first` on.
+    def weights(self, digits: Array, flipped: Array | None) -> IntArray:
+        """Weights [n] by the digits [n, slices, polarities] of their cells.
 
-        Of the digits [rows, columns, slices, polarities] of their cells and the flags
-        [groups, columns, slices] of the row groups that begin there.
+        `flipped` [n, slices] are the flags of their row groups.
         """
-        total = np.full(digits.shape[:2], -self.offset, np.int64)
-        starts = [start - first for start, _ in self.row_groups if 0 <= start - first < len(digits)]
-        of_row = np.searchsorted(starts, np.arange(len(digits)), side="right") - 1
+        total = np.full(len(digits), -self.offset, np.int64)
         for k, one in enumerate(self.slices):
-            held = digits[:, :, k].astype(np.int64)
-            value = held[..., 0] - held[..., 1] if self.polarities == 2 else held[..., 0]
+            held = digits[:, k].astype(np.int64)
+            value = held[:, 0] - held[:, 1] if self.polarities == 2 else held[:, 0]
             if one.signed:
                 half = 1 << self.cell_bits - 1
                 value = (value ^ half) - half
             value = value - self.baseline
             if flipped is not None:
-                value = np.where(flipped[of_row, :, k], self.complement - value, value)
+                value = np.where(flipped[:, k], self.complement - value, value)
             total += one.sign * value << one.shift
         return total
 
@@ -119,10 +116,10 @@ class ImagesFile(TomlTable):
 
 
 def weights_digest(parts: Iterable[IntArray]) -> str:
-    """The SHA-256 of rows of weights, as little-endian integers of 64 bits."""
+    """The SHA-256 of weights in the order of rows, as little-endian integers of 64 bits."""
     digest = hashlib.sha256()
-    for rows in parts:
-        digest.update(rows.astype("<i8").tobytes())
+    for weights in parts:
+        digest.update(np.ascontiguousarray(weights, "<i8").data)
     return digest.hexdigest()
 
 

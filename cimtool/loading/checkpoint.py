@@ -21,7 +21,13 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.extras import needing
 from cimtool.base.files import reading, require_file
-from cimtool.base.untrusted import NUMBER, Budget, require_one_directory, require_small_header
+from cimtool.base.untrusted import (
+    NUMBER,
+    Budget,
+    open_archive,
+    require_shape,
+    require_small_header,
+)
 from cimtool.loading.pickles import code_complaint, require_plain_pickle
 
 if TYPE_CHECKING:
@@ -147,8 +153,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
         _check_pickles(path, stream)
         stream.seek(0)
         return
-    with zipfile.ZipFile(stream) as archive:
-        require_one_directory(path, stream)
+    with open_archive(path, stream) as archive:
         members = archive.infolist()
         for name in (one.filename.rpartition("/")[2] for one in members):
             if name in NETWORK_MEMBERS:
@@ -219,26 +224,24 @@ STORED = {
 }
 """Types of numbers in a `.safetensors` file, by their names there."""
 
-MOST_AXES = 64
-"""Axes of an array of NumPy."""
-
 
 def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
     """A tensor's array; fewer bits than those of a float32 become one, exactly."""
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
-    if len(tensor["shape"]) > MOST_AXES:
-        raise CimError(
-            f"{path}: {key} has {len(tensor['shape'])} axes; expected at most {MOST_AXES}"
-        )
-    array = np.ndarray(tensor["shape"], STORED[tensor["dtype"]], bytes(tensor["data"]))
+    dtype = np.dtype(STORED[tensor["dtype"]])
+    require_shape(tensor["shape"], dtype.itemsize, f"{path}: {key}")
+    array = np.ndarray(tensor["shape"], dtype, bytes(tensor["data"]))
     whole = array.dtype.kind in "biu"
     return array if whole or array.dtype == np.float64 else array.astype(np.float32, copy=False)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which `net.10` follows `net.9`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    """A sort key by which `net.10` follows `net.9`: a longer number is the larger."""
+    parts = ((part, part.lstrip("0")) for part in re.split(r"([0-9]+)", name))
+    return [
+        (len(number), number) if "0" <= part[:1] <= "9" else (-1, part) for part, number in parts
+    ]
 
 
 @dataclass
@@ -307,6 +310,7 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
     if not plain or tensor.is_complex():
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
         raise CimError(f"{file}: {key} is a tensor of {kind}; expected plain real numbers")
+    require_shape(tensor.shape, NUMBER, f"{file}: {key}")
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return np.asarray(tensor.cpu().contiguous().numpy())

@@ -13,9 +13,10 @@ from pydantic import ConfigDict, Field
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading, sha256
+from cimtool.base.files import sha256
 from cimtool.base.json_files import read_table
 from cimtool.base.toml_files import TomlTable, validated
+from cimtool.base.untrusted import NUMBER, Budget, read_bounded
 from cimtool.hardware.image_file import (
     CELLS,
     FLIPPED,
@@ -27,6 +28,7 @@ from cimtool.hardware.image_file import (
     array_name,
     weights_digest,
 )
+from cimtool.reference.statistics import blocks
 
 HANDOFF = "handoff.json"
 
@@ -73,7 +75,8 @@ def describe_handoff(folder: Path) -> dict[str, Any]:
 def read_weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> IntArray:
     """The weights [rows, columns] of a layer whose images are in `folder`, their sums verified."""
     _check_layer(folder / IMAGES, name, layer, images)
-    return np.concatenate(list(_bands(folder, name, layer, images)))
+    weights = np.concatenate(list(_weights(folder, name, layer, images)))
+    return weights.reshape(layer.rows, layer.columns)
 
 
 def _layer(
@@ -81,7 +84,7 @@ def _layer(
 ) -> str:
     """Verify the arrays of a layer, and describe it."""
     _check_layer(folder / IMAGES, name, layer, images)
-    digest = weights_digest(_bands(folder, name, layer, images))
+    digest = weights_digest(_weights(folder, name, layer, images))
     for one in layer.arrays:
         path = f"{folder.name}/{_file(name, one, CELLS, images)}"
         _check(folder.parent, path, files.get(path))
@@ -93,22 +96,39 @@ def _layer(
     return f"{layer.rows} x {layer.columns} weights read back (arrays: {len(layer.arrays)})"
 
 
-def _bands(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> Iterator[IntArray]:
-    """Yield the weights of one row of arrays after the other."""
+BLOCK = 1 << 20
+"""Cells whose digits are widened to integers of 64 bits at a time."""
+
+
+def _weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> Iterator[IntArray]:
+    """Yield the weights in the order of rows, a block at a time.
+
+    Cells and flags are held as bytes, those of one row of arrays at a time.
+    """
     layout, across = layer.layout(images), -(-layer.columns // layer.array_columns)
+    starts = np.array([start for start, _ in layer.row_groups])
+    each = len(layer.slices) * layer.polarities
     for r, first in enumerate(range(0, layer.rows, layer.array_rows)):
-        rows = min(layer.array_rows, layer.rows - first)
+        stop = min(first + layer.array_rows, layer.rows)
         own = layer.arrays[r * across : (r + 1) * across]
         cells = np.stack([_cells(folder, name, one, layer, images) for one in own])
-        digits = layout.digits(cells, rows)[:, : layer.columns]
+        begin, end = np.searchsorted(starts, (first, stop))
         flags = None
         if layer.flips:
-            groups = sum(first <= start < first + rows for start, _ in layer.row_groups)
             files = [folder / _file(name, one, FLIPPED, images) for one in own]
-            read = [_flags(file, groups, layer, images) for file in files]
-            of_weights = np.stack(read, axis=1).reshape(groups, -1, len(layer.slices))
-            flags = of_weights[:, : layer.columns]
-        yield layer.weights(digits, flags, first)
+            read = [_flags(file, int(end - begin), layer, images) for file in files]
+            flags = np.stack(read, axis=1).reshape(end - begin, -1, len(layer.slices))
+        for rows in blocks(stop - first, BLOCK // (layer.columns * each)):
+            digits = layout.digits(cells, rows)[:, : layer.columns]
+            digits = digits.reshape(-1, len(layer.slices), layer.polarities)
+            numbers = np.arange(first + rows.start, first + rows.stop)
+            groups = np.searchsorted(starts[begin:end], numbers, side="right") - 1
+            for part in blocks(len(digits), BLOCK // each):
+                flipped = None
+                if flags is not None:
+                    row, column = np.divmod(np.arange(part.start, part.stop), layer.columns)
+                    flipped = flags[groups[row], column]
+                yield layer.weights(digits[part], flipped)
 
 
 def _files(images: ImagesFile, what: str) -> list[str]:
@@ -165,8 +185,10 @@ def _image(file: Path, rows: int, columns: int, bits: int, images: ImagesFile) -
             f"{file}: has {found:,} bytes; expected {size:,}, {rows} lines of {columns} cells of "
             f"{bits} bits"
         )
-    with reading(file):
-        text = file.read_bytes()
+    budget = Budget.of(file)
+    budget.take_file(file)
+    budget.take(-(-rows * columns // NUMBER), NUMBER, f"{file}: it")
+    text = read_bounded(file, size)
     try:
         return images.order.cells(text, rows, columns, bits)
     except ValueError as error:

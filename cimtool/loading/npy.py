@@ -16,7 +16,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading, require_file
-from cimtool.base.untrusted import Budget, require_one_directory
+from cimtool.base.untrusted import Budget, open_archive, require_shape
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -31,12 +31,6 @@ _BROKEN = (
 
 BLOCK = 1 << 20
 """Bytes that are unfolded at a time."""
-
-MOST_MEMBERS = 10_000
-"""Arrays of an archive: each takes time to open, whatever it holds."""
-
-LARGEST_EXTENT = 1 << 62
-"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
 
 LONGEST_HEADER = 10_000
 """Bytes of a header, which is one short line; NumPy's own limit."""
@@ -66,15 +60,9 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
     """
     budget = Budget.of(path)
     try:
-        with reading(path), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            require_one_directory(path, stream)
+        with reading(path), path.open("rb") as stream, open_archive(path, stream) as archive:
             arrays: dict[str, Any] = {}
-            members = archive.infolist()
-            if len(members) > MOST_MEMBERS:
-                raise CimError(
-                    f"{path}: holds {len(members):,} files; expected {MOST_MEMBERS:,} at most"
-                )
-            for member in members:
+            for member in archive.infolist():
                 name, _, suffix = member.filename.rpartition(".")
                 if suffix == "npy":
                     if not name.isprintable():
@@ -147,8 +135,7 @@ def _header(
     if dtype.kind not in "biufcSU":
         raise CimError(f"{where}: holds {dtype}; expected numbers or texts")
     shape = tuple(map(int, re.findall(r"\d+", found["shape"])))
-    if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > LARGEST_EXTENT:
-        raise CimError(f"{where}: has shape {list(shape)}, which no array has")
+    require_shape(shape, dtype.itemsize, f"{where}:")
     needed, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if needed > left:
         raise CimError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
-from cimtool.base.toml_files import FREE, check_value, dotted, leaves
+from cimtool.base.toml_files import FREE, check_value, dotted, leaves, parse_line
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.settings import LayerBits, Overrides, resolve
@@ -120,8 +119,8 @@ def _path(name: str) -> KeyPath:
 def _parts(name: str) -> KeyPath:
     """A dotted key as TOML reads it."""
     try:
-        inner: Any = tomllib.loads(f"{name} = 0")
-    except tomllib.TOMLDecodeError:
+        inner: Any = parse_line(f"{name} = 0")
+    except ValueError:
         raise ArgumentError(
             "{grid} {}: is no key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
         ) from None

@@ -17,6 +17,7 @@ from cimtool.report.result import Result
 from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
+from cimtool.training.options import check_seed
 from cimtool.training.ridge import (
     ALPHA,
     check_degree,
@@ -165,8 +166,7 @@ def _check_options(
             raise ArgumentError(
                 "{} is {:g}; expected a finite number above 0", Argument(name), scale
             )
-    if seed < 0:
-        raise CimError(f"seed is {seed}; expected 0 or more")
+    check_seed(seed)
     if tolerance is not None and not 0 <= tolerance < np.inf:
         raise ArgumentError("{tolerance} is {:g}; expected a finite number, 0 or more", tolerance)
 

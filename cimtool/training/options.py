@@ -134,6 +134,9 @@ def kind_of_option(key: str) -> tuple[str, str]:
     return kind, name
 
 
+MOST_EPOCHS, LARGEST_COUNT = 1_000_000, 1 << 40
+"""Epochs of a training, and the largest count where nothing else is said."""
+
 OPTIMIZERS = ("adamw", "sgd")
 """AdamW, and stochastic gradient descent without momentum."""
 
@@ -151,7 +154,7 @@ class Optimisation:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise unknown(Argument("optimizer"), self.optimizer, OPTIMIZERS)
-        check_count("epochs", self.epochs, 1)
+        check_count("epochs", self.epochs, 1, MOST_EPOCHS)
         check_count("batch", self.batch, 2)
         if not 0 < self.learning_rate < float("inf"):
             raise ArgumentError("{learning_rate} is {:g}; expected more than 0", self.learning_rate)
@@ -164,12 +167,14 @@ class Optimisation:
         return replace(self, **{name: options[name] for name in known})
 
 
-def check_count(name: str, value: Any, low: int) -> None:
-    """Raise CimError for an argument that is no integer, or below `low`."""
+def check_count(name: str, value: Any, low: int, high: int = LARGEST_COUNT) -> None:
+    """Raise CimError for an argument that is no integer, below `low` or above `high`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
         raise ArgumentError(
             "{} is {}; expected an integer of at least {}", Argument(name), value, low
         )
+    if value > high:
+        raise ArgumentError("{} is {}; expected at most {:,}", Argument(name), value, high)
 
 
 def check_seed(seed: int) -> None:

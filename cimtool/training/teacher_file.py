@@ -76,13 +76,17 @@ class Teacher(Result):
         return len(self.labels)
 
 
+MOST_PAIRS = 100_000_000
+"""Pairs of a teacher, each of nine numbers."""
+
+
 def check_pairs(pairs: int, matched: float, seed: int) -> None:
     """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
-    check_count("pairs", pairs, 1)
+    check_count("pairs", pairs, 1, MOST_PAIRS)
     if not 0 <= matched <= 1:
-        raise CimError(f"matched is {matched}; expected a share, 0 to 1")
+        raise ArgumentError("{matched} is {}; expected a share, 0 to 1", matched)
     if not 0 <= seed < 2**64:
-        raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
+        raise ArgumentError("{seed} is {}; expected 0 to 2^64 - 1", seed)
 
 
 def make_teacher(

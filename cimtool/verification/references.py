@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say
 from cimtool.ir.arithmetic import Store
@@ -91,7 +91,7 @@ class References:
             raise unknown("reference", self.kind, KINDS)
         check_samples(self.samples)
         if not 0 <= self.seed < 2**63:
-            raise CimError(f"seed is {self.seed}; expected 0 to 2^63 - 1")
+            raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", self.seed)
 
     @property
     def monte_carlo_name(self) -> str:

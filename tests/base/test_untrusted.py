@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import struct
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper, numpy_helper
 from safetensors.numpy import save_file
 
@@ -18,7 +21,9 @@ from cimtool.base.files import LARGEST_HOLES, require_file, sha256
 from cimtool.base.json_files import DEEPEST, parse_json, read_json
 from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import (
+    LARGEST_DIRECTORY,
     MAX_MEMORY,
+    MOST_MEMBERS,
     SPARE,
     Budget,
     memory_limited,
@@ -26,6 +31,7 @@ from cimtool.base.untrusted import (
     read_bounded,
 )
 from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.npy import read_npz
 from cimtool.loading.onnx_graph import describe_onnx
 
 
@@ -129,6 +135,8 @@ def test_what_is_no_json(text: str, tmp_path: Path) -> None:
         ("a = 1" + "9" * 4300, "has a line of 4,305 bytes; expected at most 4,096"),
         ("a = " + "[" * 4000, "nested too deep"),
         ("a = " + "[\n" * 40_000, "nested too deep"),
+        ("a" + ".a" * 2000 + " = 1", "nested too deep"),
+        ("a = 0x" + "f" * 4000, "it has an integer beyond 64 bits"),
         ("a" + ".a" * 49_990 + " = 1", "has a line of 99,985 bytes"),
         ("#\n" * 50_001, "has 100,002 bytes; expected at most 100,000"),
     ],
@@ -174,3 +182,44 @@ def test_a_header_of_very_many_tensors_is_refused(tmp_path: Path) -> None:
 def test_json_of_very_many_values_is_refused() -> None:
     with pytest.raises(ValueError, match="it has more than 10,000,000 values"):
         parse_json(b"[" + b"[]," * 5_000_000 + b"[]]")
+
+
+def entry(extra: bytes = b"") -> bytes:
+    """The entry of an empty file, `a`, in the directory of an archive."""
+    fields = (b"PK\1\2", 20, 20, *[0] * 7, 1, len(extra), *[0] * 5)
+    return struct.pack("<4s6H3L5H2L", *fields) + b"a" + extra
+
+
+def with_entries(whole: bytes, more: Sequence[bytes], beside: int) -> bytes:
+    """An archive with more entries in its directory, and so many `beside` them in its end."""
+    place = whole.rindex(b"PK\5\6")
+    count, size, start = struct.unpack_from("<HII", whole, place + 10)
+    directory, count = whole[start : start + size] + b"".join(more), count + len(more) + beside
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, len(directory), start, 0)
+    return whole[:start] + directory + end
+
+
+ENTRIES: dict[str, tuple[list[bytes], int, str]] = {
+    "long ones": (
+        [entry(struct.pack("<HH", 0x9999, 0) * 16383)] * 300,
+        0,
+        f"its directory has 19,.* bytes; expected at most {LARGEST_DIRECTORY:,}",
+    ),
+    "many": ([entry()] * MOST_MEMBERS, 0, r"holds 10,0\d\d files; expected 10,000 at most"),
+    "more than said": ([entry()] * 9, -9, r"its directory has 1\d files, and its end says \d;"),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("suffix", [".npz", ".pth"])
+def test_a_directory_is_refused_before_it_is_read(suffix: str, name: str, tmp_path: Path) -> None:
+    file, (more, beside, said) = tmp_path / f"x{suffix}", ENTRIES[name]
+    if suffix == ".npz":
+        np.savez(file, **{f"a{i}": np.ones(2) for i in range(5)})
+    else:
+        torch.save({"a": torch.ones(2)}, file)
+    file.write_bytes(with_entries(file.read_bytes(), more, beside))
+    started = time.monotonic()
+    with pytest.raises(CimError, match=said):
+        (read_npz if suffix == ".npz" else read_checkpoint)(file)
+    assert time.monotonic() - started < 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.cli.values import parse_grid, parse_limits, parse_options
+from cimtool.cli.values import parse_grid, parse_limits, parse_options, plain_value
 
 
 def test_values_are_read_as_toml_reads_them() -> None:
@@ -67,3 +67,8 @@ def test_options_of_a_model_and_a_loss_are_texts_by_key() -> None:
     }
     with pytest.raises(CimError, match=r'options "tau": expected model.KEY=VALUE'):
         parse_options(["tau"])
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "9" * 5000, "0x" + "f" * 5000, "1\nb = 2"])
+def test_a_value_that_toml_refuses_is_a_text(text: str) -> None:
+    assert plain_value(text) == text

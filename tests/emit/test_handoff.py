@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -143,6 +144,35 @@ def test_a_folder_of_something_else_is_not_replaced(small_bundle: Path, tmp_path
     with pytest.raises(CimError, match="there: exists and is no earlier export"):
         export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "there")
     assert [file.name for file in tmp_path.iterdir()] == ["there"]
+
+
+DESCRIPTIONS = {
+    "a list": '{"files": ["mine"]}',
+    "no name": '{"files": {"": "", "..": ""}}',
+    "nothing": '{"files": {}}',
+    "deep": "[" * 200_000,
+    "digits": "9" * 5000,
+}
+
+
+@pytest.mark.parametrize("name", [*DESCRIPTIONS, "a pipe", "a device"])
+@pytest.mark.parametrize("kind", ["handoff", "testvectors"])
+def test_a_description_of_something_else_is_no_earlier_export(
+    kind: str, name: str, small_bundle: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    file = folder / ("handoff.json" if kind == "handoff" else "layout.json")
+    if name == "a pipe":
+        os.mkfifo(file)
+    elif name == "a device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text(DESCRIPTIONS[name], "utf-8")
+        (folder / "mine").write_text("mine", "utf-8")
+    with pytest.raises(CimError, match="there: exists and is no earlier export"):
+        export_bundle(read_bundle(small_bundle), kind, folder)
+    assert [one.name for one in tmp_path.iterdir()] == ["there"]
 
 
 def test_its_size_is_known_before_it_is_written(

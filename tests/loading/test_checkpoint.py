@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
+import struct
 import warnings
 import zipfile
 from collections import Counter, OrderedDict
@@ -37,6 +39,8 @@ def test_safetensors_come_in_natural_order(tmp_path: Path) -> None:
     assert list(checkpoint.content) == ["net.0.weight", "net.9.weight", "net.10.weight"]
     assert not checkpoint.ordered
     assert natural("a.2") < natural("a.10") < natural("b.1")
+    assert natural("a.09") == natural("a.9") < natural("a.\N{SUPERSCRIPT TWO}")
+    assert natural("9" * 5000) < natural("1" + "0" * 5000)  # longer than Python reads
 
 
 class Attack:
@@ -114,6 +118,20 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(CimError, match="truncated, corrupt"):
             read_checkpoint(path)
+
+
+@pytest.mark.parametrize("extent", [1 << 62, 1 << 60, (1 << 64) - 1])
+def test_an_empty_tensor_whose_shape_no_array_has_is_refused(extent: int, tmp_path: Path) -> None:
+    file, expected = tmp_path / "m.safetensors", rf"a has shape \[0, {extent}\], which no array has"
+    header = json.dumps({"a": {"dtype": "F8_E5M2", "shape": [0, extent], "data_offsets": [0, 0]}})
+    file.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    with pytest.raises(CimError, match=expected):
+        read_checkpoint(file)
+    if extent < 1 << 63:
+        file = tmp_path / "m.pth"
+        torch.save({"a": torch.empty(0, extent, dtype=torch.float16)}, file)
+        with pytest.raises(CimError, match=expected):
+            read_checkpoint(file)
 
 
 def test_more_axes_than_an_array_has_are_refused(tmp_path: Path) -> None:

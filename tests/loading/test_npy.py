@@ -12,7 +12,8 @@ import pytest
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.loading.npy import MOST_MEMBERS, read_npy, read_npz
+from cimtool.base.untrusted import MOST_MEMBERS
+from cimtool.loading.npy import read_npy, read_npz
 
 ARRAYS = {
     "rows": np.arange(12.0, dtype=np.float32).reshape(3, 4),

@@ -9,7 +9,7 @@ from typing import Any
 
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
-from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.exporter import Exporter, Request, names_listed
 from cimtool.emit.handoff.array_parts import array_bytes
 from cimtool.emit.handoff.dies import dies_described
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
@@ -30,11 +30,9 @@ class Handoff(Exporter, name="handoff"):
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
         """Those that an earlier export's own description names; none where there is none."""
-        try:
-            files = json.loads((folder / DESCRIPTION).read_text("utf-8"))["files"]
-            return {DESCRIPTION, *(Path(name).parts[0] for name in files)}
-        except (OSError, ValueError, KeyError, TypeError):
-            return set()
+        names = names_listed(folder / DESCRIPTION)
+        first = {part for name in names for part in Path(name).parts[:1]}
+        return {DESCRIPTION, *first} if first else set()
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:

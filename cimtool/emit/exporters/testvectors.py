@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from cimtool.base.errors import ArgumentError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
-from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.exporter import Exporter, Request, names_listed
 from cimtool.emit.handoff.images import cell_digits
 from cimtool.emit.handoff.layers import requantisations
 from cimtool.emit.hex_lines import hex_lines
@@ -54,11 +55,9 @@ class TestVectors(Exporter, name="testvectors"):
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
         """The files that an earlier export's own layout names; none where there is no layout."""
-        try:
-            arrays = json.loads((folder / LAYOUT).read_text("utf-8"))["files"]
-            return {LAYOUT, README, *(f"{n}.{kind}" for n in arrays for kind in ("npy", "mem"))}
-        except (OSError, ValueError, KeyError, TypeError):
-            return set()
+        arrays = names_listed(folder / LAYOUT)
+        kinds = product(arrays, ("npy", "mem"))
+        return {LAYOUT, README, *map(".".join, kinds)} if arrays else set()
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
