@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir import format as fixed
-from cimtool.ir.arithmetic import Add, Arrange, Clip, Mvm, Store
+from cimtool.ir.arithmetic import Add, Mvm, Store
 from cimtool.ir.op import Level
-from cimtool.ir.program import Node
 from cimtool.ir.types import Type, real
 
 
@@ -70,27 +68,3 @@ class QuantizedStore(Store, name="quantized_store", levels=Level.TRAINED.to(Leve
 
     def run(self, *inputs: Array) -> Array:
         return fixed.quantize(inputs[0], np.asarray(self.scale), self.lo, self.hi) * self.scale
-
-
-def quantizer_of(nodes: Mapping[str, Node], value: str) -> QuantizedStore | None:
-    """The quantizer whose codes a value is: as it stores them, arranged, or within whole limits.
-
-    None of any other value.
-    """
-    node = nodes.get(value)
-    if node is not None and isinstance(node.op, QuantizedStore):
-        return node.op
-    if node is None or not isinstance(node.op, Arrange | Clip):
-        return None
-    quantizer = quantizer_of(nodes, node.inputs[0])
-    if quantizer is None or isinstance(node.op, Arrange):
-        return quantizer
-    return _limited(quantizer, node.op)
-
-
-def _limited(store: QuantizedStore, clip: Clip) -> QuantizedStore | None:
-    """The quantizer of codes within limits; None where a limit is no whole code, or leaves one."""
-    lo, hi = (np.clip(limit / store.scale, store.lo, store.hi) for limit in (clip.lo, clip.hi))
-    if lo.ndim or hi.ndim or lo != np.rint(lo) or hi != np.rint(hi) or not lo < hi:
-        return None
-    return replace(store, lo=int(lo), hi=int(hi), bits=int(hi - lo).bit_length())

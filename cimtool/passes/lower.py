@@ -30,13 +30,7 @@ from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
-from cimtool.ir.quantized import (
-    FractionalBias,
-    QuantizedMvm,
-    QuantizedStore,
-    is_whole,
-    quantizer_of,
-)
+from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore, is_whole
 from cimtool.ir.source import (
     Abs,
     CosineScore,
@@ -127,9 +121,9 @@ def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     rows, _ = rows_of_item(builder.types[value].shape[0])
     if rows > 1:
         builder.driven.setdefault(rows, []).append(layer)
-    quantizer = quantizer_of(builder.by_name, value)
-    if quantizer is not None:
-        return _on_quantized(builder, op, node.name, value, quantizer)
+    made = builder.by_name.get(value)
+    if made is not None and isinstance(made.op, QuantizedStore):
+        return _on_quantized(builder, op, node.name, value, made.op)
     if node.inputs[0] not in builder.embeddings:
         bits = builder.settings.of_layer(layer).activation_bits
         value = builder.store(value, "activation", bits)

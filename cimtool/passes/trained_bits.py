@@ -7,7 +7,7 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerSettings, Settings
 from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.program import Program
-from cimtool.ir.quantized import QuantizedMvm, quantizer_of
+from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 
 LEAST_BITS, MOST_BITS = 2, 16
 """Bits of a layer's weights or input that settings can say."""
@@ -28,9 +28,9 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
                     f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
                     f"expected at most {MOST_BITS}"
                 )
-            quantizer = quantizer_of(graph.by_name, graph.by_name[name].inputs[0])
-            if quantizer is not None:
-                bits["activation_bits"] = max(quantizer.bits, LEAST_BITS)
+            made = graph.by_name.get(graph.by_name[name].inputs[0])
+            if made is not None and isinstance(made.op, QuantizedStore):
+                bits["activation_bits"] = max(made.op.bits, LEAST_BITS)
             found[layer] = bits
     return found
 
