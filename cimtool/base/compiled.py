@@ -109,7 +109,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         with np.errstate(**errors):  # a new thread has NumPy's own
             return function(item)
 
-    with _one_blas_thread:
+    with one_blas_thread:
         if threads > 1:
             with ThreadPoolExecutor(threads, initializer=_enter) as pool:
                 return list(pool.map(call, items))
@@ -173,7 +173,8 @@ class _OneBlasThread:
                 self._limit.close()
 
 
-_one_blas_thread = _OneBlasThread()
+one_blas_thread = _OneBlasThread()
+"""A context in which NumPy's products take one thread; whoever leaves it last restores them."""
 
 
 def aligned(values: Array) -> Array:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,8 @@ def integer(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
 
 
 def _checked(bound: Any) -> Array:
-    exact = np.asarray(bound, object)
+    known = isinstance(bound, np.ndarray) and bound.dtype == np.int64
+    exact = bound if known else np.asarray(bound, object)
     if exact.size and max(int(exact.max()), -int(exact.min())) >= INT_LIMIT:
         raise RangeError
     return exact.astype(np.int64)
@@ -141,5 +142,6 @@ def combine(
     ends = [(exact_bounds(x), exact_bounds(y)) for x in of_a for y in of_b]
     # Without its kind a single number would fall back to int64, and wrap in the next sum.
     kind = np.result_type(*(x.dtype for pair in ends for x in pair))
-    corners = np.stack(np.broadcast_arrays(*(np.asarray(operation(x, y), kind) for x, y in ends)))
-    return corners.min(axis=0), corners.max(axis=0)
+    corners = [np.asarray(operation(x, y), kind) for x, y in ends]
+    lo, hi = (reduce(choose, corners) for choose in (np.minimum, np.maximum))
+    return np.asarray(lo, kind), np.asarray(hi, kind)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.compiled import one_blas_thread
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.format import round_half_up
 
@@ -40,7 +40,7 @@ class PrincipalComponents:
     """The principal components of centred rows [n, d], those of the largest variance first."""
 
     def __init__(self, rows: FloatArray):
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread:
             variances, directions = np.linalg.eigh(rows.T @ rows)
         self.directions = directions[:, ::-1]
         differing = int((variances > NEGLIGIBLE * variances.max()).sum())
@@ -60,7 +60,7 @@ class PrincipalComponents:
                 self.most,
                 len(self.directions),
             )
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread:
             found = self.directions[:, :dimensions] @ _rotation(dimensions)
         top = (1 << weight_bits - 1) - 1
         step = float(np.abs(found).max()) / top

@@ -173,7 +173,7 @@ def check_count(name: str, value: Any, low: int, high: int = LARGEST_COUNT) -> N
         raise ArgumentError(
             "{} is {}; expected an integer of at least {}", Argument(name), value, low
         )
-    if value > high:
+    if int(value) > high:
         raise ArgumentError("{} is {}; expected at most {:,}", Argument(name), value, high)
 
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import Array
+from cimtool.base.compiled import one_blas_thread
 from cimtool.base.errors import CheckFailed
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.emit.own_files import require_own_file
@@ -147,7 +147,7 @@ def count_against_reference(
     )
     readable = Simulator(program, fast=False)
     # Many small products: a thread of BLAS for each modality, not a pool that waits for its others.
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(len(MODALITIES)) as pool:
+    with one_blas_thread, ThreadPoolExecutor(len(MODALITIES)) as pool:
         jobs = {m: pool.submit(readable.encode, m, rows[m][:REFERENCE_ROWS]) for m in MODALITIES}
     features = {modality: job.result() for modality, job in jobs.items()}
     few = {name: values[:queries] for name, values in features["text"].items()}

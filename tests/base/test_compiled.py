@@ -118,7 +118,7 @@ def test_blas_has_one_thread_until_the_last_that_asked_has_left() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    before, limit = threads(), compiled._one_blas_thread
+    before, limit = threads(), compiled.one_blas_thread
     with limit:
         with limit:
             pass
