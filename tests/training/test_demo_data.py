@@ -188,7 +188,7 @@ def test_rows_have_the_norm_of_the_width_and_are_the_same_each_time() -> None:
 
 def test_a_document_that_is_fitted_on_has_the_row_of_one_that_is_not() -> None:
     twice = document_rows([DOCUMENTS[5], *DOCUMENTS], 1, 12)
-    np.testing.assert_allclose(twice[0], twice[6], rtol=1e-5)
+    np.testing.assert_array_equal(twice[0], twice[6])  # or rows that evaluate would train
 
 
 def test_documents_that_share_words_lie_closer() -> None:
