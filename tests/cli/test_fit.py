@@ -142,7 +142,7 @@ def test_teachers_that_cannot_be_fitted(
         (("--alpha", -1), "t.npz: alpha is -1.0; expected a finite number, 0 or more"),
         (("--scale-ed", 0), "--scale-ed is 0; expected a finite number above 0"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a finite number above 0"),
-        (("--seed", -1), "seed is -1; expected 0 or more"),
+        (("--seed", -1), "--seed is -1; expected 0 to 2^63 - 1"),
         (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name that ends so"),
     ],
 )

@@ -276,7 +276,11 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
         broken = with_file(shutil.copytree(place, tmp_path / str(number)), name, content)
         with pytest.raises(CimError, match=sentence):
             api.change_gallery(broken, remove=[2])
-        assert read_bundle(broken).gallery == changed.gallery
+        if name == GALLERY:  # compared as a bundle is opened
+            with pytest.raises(CimError, match=sentence):
+                read_bundle(broken)
+        else:
+            assert read_bundle(broken).gallery == changed.gallery
     (place / LEDGER).write_bytes((place / LEDGER).read_bytes() + b" ")
     with pytest.raises(CimError, match=r"ledger\.json: changed since it was compiled"):
         read_bundle(place)

@@ -201,7 +201,10 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
             lambda g: other_features(g, "mu", lambda x: np.full_like(x, -128)),
             "holds -128; expected -127",
         ),
-        (lambda g: other_features(g, "mu", lambda x: x.astype(np.float32)), "mu is float32"),
+        (
+            lambda g: other_features(g, "mu", lambda x: x.astype(np.float32)),
+            "mu is of F32; expected I8",
+        ),
     ],
 )
 def test_a_gallery_that_is_not_as_written_is_refused(

@@ -16,7 +16,7 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.runtime import Session
-from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
+from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings, unit_rows
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.queries import RANKINGS
 from cimtool.reference.surrogate import Polynomial
@@ -233,7 +233,7 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
 def test_a_two_branch_polynomial_of_raw_statistics_gets_a_hint(make_bundle: MakeBundle) -> None:
     raw = Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.0, a=0.1, b=0.0, K=10)
     own = replace(raw, scale_ed=1 / D, scale_vd=1 / D**2)
-    rows = pairs(64, D)
+    rows = {name: unit_rows(x) for name, x in pairs(64, D).items()}
     said = f"layout two-branch: the polynomial is of ed/{D} and vd/{D**2}, "
     for polynomial, broken in ((raw, True), (own, False)):
         made = make_bundle(f"statistics-{broken}", polynomial, two_branch, calibration=rows)
