@@ -103,10 +103,11 @@ class Polynomial:
         matrix = shifted(self, centre_ed, half_ed, centre_vd, half_vd)
         return _horner(matrix, (ed - centre_ed) / half_ed, (vd - centre_vd) / half_vd)
 
+    @np.errstate(over="ignore")
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
         """Root mean square change of its value where ed, or vd, is `off` of its range away.
 
-        Of the two the larger. Where coefficients are large and cancel, as those of a fit on nearly
+        Of the two the larger; infinite where a square is beyond float64. Where coefficients are large and cancel, as those of a fit on nearly
         collinear features do, every error of ed and vd comes out many times as large.
         """
         value = self.evaluate(ed, vd)

@@ -152,3 +152,9 @@ def test_whether_it_is_constant_depends_on_the_domain():
 def test_bad_polynomials_are_refused(fields, message):
     with pytest.raises(CimError, match=message):
         Polynomial(**({"degree": 1, "coeff": (1.0, 2.0), "bias": 0.0} | fields))
+
+
+def test_a_change_beyond_float64_is_infinite() -> None:
+    steep = Polynomial(2, (1e200, 0.0, 0.0, 0.0, 0.0), 0.0)
+    ed = np.linspace(0.0, 1.0, 5)
+    assert steep.jitter(ed, ed, 1e-3) == np.inf
