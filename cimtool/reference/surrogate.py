@@ -107,8 +107,9 @@ class Polynomial:
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
         """Root mean square change of its value where ed, or vd, is `off` of its range away.
 
-        Of the two the larger; infinite where a square is beyond float64. Where coefficients are large and cancel, as those of a fit on nearly
-        collinear features do, every error of ed and vd comes out many times as large.
+        Of the two the larger; infinite where a square is beyond float64. Where coefficients are
+        large and cancel, as those of a fit on nearly collinear features do, every error of ed and
+        vd comes out many times as large.
         """
         value = self.evaluate(ed, vd)
         moved = (self.evaluate(ed + off * np.ptp(ed), vd), self.evaluate(ed, vd + off * np.ptp(vd)))
