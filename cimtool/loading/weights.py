@@ -8,7 +8,7 @@ before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -203,7 +203,7 @@ def _keys_of(
     checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
 ) -> dict[str, str]:
     """The full key of each of a modality's parameters by its key inside the modality."""
-    if found := _projection(arrays, PROJECTIONS[modality], named.prefix):
+    if found := _projection(checkpoint, arrays, modality, named.prefix):
         return found
     prefixes: dict[str, dict[str, str]] = {}
     for key in arrays:
@@ -214,13 +214,7 @@ def _keys_of(
     if len(prefixes) == 1:
         return next(iter(prefixes.values()))
     if prefixes:
-        raise ArgumentError(
-            '{}: weights of {} stand under {}; say which with {layer_map} ([{}] prefix = "...")',
-            checkpoint.file,
-            modality,
-            " and under ".join(prefixes),
-            modality,
-        )
+        raise _ambiguous(checkpoint, modality, prefixes)
     tops = list(dict.fromkeys((unwrapped(key) or key).split(".")[0] for key in arrays))
     wanted = named.prefix or f"{modality}_proj"
     raise ArgumentError(
@@ -234,21 +228,40 @@ def _keys_of(
     )
 
 
+def _ambiguous(checkpoint: Checkpoint, modality: str, places: Iterable[str]) -> ArgumentError:
+    return ArgumentError(
+        '{}: weights of {} stand under {}; say which with {layer_map} ([{}] prefix = "...")',
+        checkpoint.file,
+        modality,
+        " and under ".join(places),
+        modality,
+    )
+
+
 def _projection(
-    arrays: Mapping[str, Array], known: Sequence[str], prefix: str | None
+    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, prefix: str | None
 ) -> dict[str, str]:
-    """The full keys of a modality's only layer: at one of the `known` places, or at the prefix."""
-    places = known if prefix is None else (prefix.strip("."),)
+    """The full keys of a modality's only layer: at one of its known places, or at the prefix.
+
+    Raises CimError where copies of it stand behind several wrappers.
+    """
+    places = PROJECTIONS[modality] if prefix is None else (prefix.strip("."),)
+    copies: dict[str, list[str]] = {}
+    for key in arrays:
+        # A prefix may name one of several copies with what it stands behind.
+        for name in {unwrapped(key), key} if prefix is not None else {unwrapped(key)}:
+            copies.setdefault(name, []).append(key)
     for place in places:
         names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
-        keys = {unwrapped(key): key for key in arrays}
-        own = [name for name in keys if name == place or name.startswith(f"{place}.")]
+        own = [name for name in copies if name == place or name.startswith(f"{place}.")]
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
-            found = {f"{PROJECTION}.{names[name]}": keys[name] for name in own}
             beside = UNCERTAINTIES.get(place) if prefix is None else None
-            if beside in keys:
-                found[f"{UNCERTAINTY}.{MATRIX}"] = keys[beside]
-            return found
+            read = {f"{PROJECTION}.{names[name]}": copies[name] for name in own}
+            if beside in copies:
+                read[f"{UNCERTAINTY}.{MATRIX}"] = copies[beside]
+            if several := next((keys for keys in read.values() if len(keys) > 1), None):
+                raise _ambiguous(checkpoint, modality, several)
+            return {name: key for name, (key,) in read.items()}
     return {}
 
 

@@ -50,6 +50,10 @@ class FitErrors:
     noise: float | None
 
 
+SCALES = (1e-30, 1e30)
+"""Least and largest number that divides ed or vd: powers of the quotients stay finite."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(Result):
     """A fitted polynomial, and how it does on held-out pairs.
@@ -162,9 +166,9 @@ def _check_options(
     scale_ed: float | None, scale_vd: float | None, seed: int, tolerance: float | None
 ) -> None:
     for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
-        if scale is not None and not 0 < scale < np.inf:
+        if scale is not None and not SCALES[0] <= scale <= SCALES[1]:
             raise ArgumentError(
-                "{} is {:g}; expected a finite number above 0", Argument(name), scale
+                "{} is {:g}; expected a number from {:g} to {:g}", Argument(name), scale, *SCALES
             )
     check_seed(seed)
     if tolerance is not None and not 0 <= tolerance < np.inf:

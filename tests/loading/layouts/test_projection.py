@@ -66,3 +66,19 @@ def test_a_prefix_names_a_linear_or_a_matrix_behind_a_wrapper(tmp_path: Path) ->
 def test_a_projection_has_two_axes(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"visual\.proj has shape \[4\]; expected \[any, any\]"):
         outputs({**OPEN_CLIP, "visual.proj": torch.ones(4)}, tmp_path)
+
+
+def test_a_copy_behind_another_wrapper_is_asked_about_and_may_be_named(tmp_path: Path) -> None:
+    twice = {"model": OPEN_CLIP, "model_state_dict": {**OPEN_CLIP, "visual.proj": tensor(-IMAGE)}}
+    asked = (
+        r"weights of text stand under model\.text_projection and under "
+        r"model_state_dict\.text_projection; say which with"
+    )
+    with pytest.raises(CimError, match=asked):
+        outputs(twice, tmp_path)
+    named = "\n".join(
+        f'[{side}]\nprefix = "model.{place}"'
+        for side, place in (("text", "text_projection"), ("video", "visual.proj"))
+    )
+    _, image = outputs(twice, tmp_path, named)
+    np.testing.assert_allclose(image, ROWS[5] @ IMAGE, rtol=1e-12)
