@@ -67,18 +67,19 @@ def model_from_modules(
             export_module(module, places[modality], width)
             for (modality, module), width in zip(modules.items(), widths, strict=True)
         ]
-        layout = _layout_of(checkpoint, graphs, widths)
+        layout, same = _layout_of(checkpoint, graphs, widths)
     else:
-        layout, _ = read_towers(checkpoint, layer_map, lambda _: widths)
+        (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
-    if layout is not None and (said or not (layout.unit_rows and _are_raw(rows))):
+    if layout is not None and same and (said or not (layout.unit_rows and _are_raw(rows))):
         # Nothing is left to assume of a module that is run.
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
         model = model_of_graphs(name, (graphs[0], graphs[1]), score)
-        if layout is not None:
-            model = replace(model, warnings=(_raw_note(name, layout),))
+        if layout is not None and layout.unit_rows:
+            note = _raw_note(name, layout) if same else _other_note(name, layout)
+            model = replace(model, warnings=(note,))
     own = (None, None) if rows is None else rows
     notes = [
         note
@@ -97,14 +98,13 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
 
 def _layout_of(
     checkpoint: Checkpoint, graphs: Sequence[OnnxGraph], widths: tuple[int | None, int | None]
-) -> type[Layout] | None:
-    """The layout that reads the same of modules' weights as was exported; None where none does."""
+) -> tuple[type[Layout] | None, bool]:
+    """The layout that reads modules' weights, and whether that is the same as was exported."""
     try:
         layout, towers = read_towers(checkpoint, NO_MAP, lambda _: widths)
     except CimError:
-        return None
-    alike = (_same(*pair) for pair in zip(towers, map(translate, graphs), strict=True))
-    return layout if all(alike) else None
+        return None, False
+    return layout, all(_same(*pair) for pair in zip(towers, map(translate, graphs), strict=True))
 
 
 def _same(tower: Graph, other: Graph) -> bool:
@@ -155,6 +155,13 @@ def _raw_note(name: str, layout: type[Layout]) -> str:
         f"{name}: both modules are of layout {layout.name}, which takes rows of unit norm, and "
         "those of the data are of others: the modules are read as they are, for such rows, and a "
         "polynomial is of ed and vd, undivided"
+    )
+
+
+def _other_note(name: str, layout: type[Layout]) -> str:
+    return (
+        f"{name}: the modules have the layers of layout {layout.name} and compute something else "
+        "with them: they are read as they are, and a polynomial is of ed and vd, undivided"
     )
 
 

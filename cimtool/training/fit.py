@@ -165,10 +165,11 @@ def fit_teacher(
 def _check_options(
     scale_ed: float | None, scale_vd: float | None, seed: int, tolerance: float | None
 ) -> None:
+    low, high = SCALES
     for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
-        if scale is not None and not SCALES[0] <= scale <= SCALES[1]:
+        if scale is not None and not low <= scale <= high:
             raise ArgumentError(
-                "{} is {:g}; expected a number from {:g} to {:g}", Argument(name), scale, *SCALES
+                "{} is {:g}; expected a number from {:g} to {:g}", Argument(name), scale, low, high
             )
     check_seed(seed)
     if tolerance is not None and not 0 <= tolerance < np.inf:

@@ -21,6 +21,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.trunk import TrunkProjector
+from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.training.towers import TwoTower
 
 
@@ -112,6 +113,23 @@ def test_modules_for_unit_rows_are_compared_on_rows_as_they_come(
     model = source.for_rows({"text": rows, "video": rows}).load()
     assert (model.layout, model.unit_rows) == (layout, layout == "two-branch")
     assert [("rows of unit norm" in text) for text in model.warnings] == [True] * (norm != 1)
+
+
+class Unclamped(TwoBranchProjector):
+    """The layers of layout two-branch without the limits of its logvar."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return nn.functional.normalize(x + self.mu_proj(x), dim=-1), self.logvar_proj(x)
+
+
+def test_modules_of_a_layouts_layers_that_compute_something_else_are_told() -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    source = ModelSource((Unclamped(5, 6).eval(), Unclamped(5, 6).eval()), head="csd", a=0.3, b=1.0)
+    model = source.for_rows({"text": rows, "video": rows}).load()
+    assert (model.layout, model.unit_rows) == ("onnx", False)
+    (said,) = (text for text in model.warnings if "layout two-branch" in text)
+    assert said.endswith("they are read as they are, and a polynomial is of ed and vd, undivided")
 
 
 class Held(nn.Module):
