@@ -141,7 +141,7 @@ def test_the_offset_of_monte_carlo_labels_is_about_what_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "sentence"),
-    [(0.0, "scale_ed is 0; expected a finite"), (np.inf, "scale_ed is inf; expected a finite")],
+    [(0.0, "scale_ed is 0; expected a number"), (np.inf, "scale_ed is inf; expected a number")],
 )
 def test_divisors_that_cannot_be_are_refused(scale: float, sentence: str) -> None:
     with pytest.raises(CimError, match=f"^{sentence}"):
