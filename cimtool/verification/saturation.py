@@ -140,7 +140,7 @@ def _of_projector(stores: Mapping[str, Store], runner: Runner, x: Array) -> list
     }
 
     def clipped(values: dict[str, Array]) -> list[tuple[int, int]]:
-        return [_clipped(op, values[source]) for op, source in formats.values()]
+        return [clipped_count(op, values[source]) for op, source in formats.values()]
 
     sources = list(dict.fromkeys(source for _, source in formats.values()))
     counts = np.sum(runner.over_blocks(x, sources, clipped), axis=0)
@@ -150,14 +150,8 @@ def _of_projector(stores: Mapping[str, Store], runner: Runner, x: Array) -> list
     ]
 
 
-def clipped_share(op: Quantize | Requant, value: Array) -> float:
-    """The share of elements of `value` that `op` limits; not those that ReLU cuts at 0."""
-    clipped, size = _clipped(op, value)
-    return clipped / size
-
-
-def _clipped(op: Quantize | Requant, value: Array) -> tuple[int, int]:
-    """The elements that `op` limits, and all of them."""
+def clipped_count(op: Quantize | Requant, value: Array) -> tuple[int, int]:
+    """The elements of `value` that `op` limits, and all; not those that ReLU cuts at 0."""
     if isinstance(op, Quantize):
         codes = np.rint(value / op.scale)
     else:

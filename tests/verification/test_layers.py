@@ -17,6 +17,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.passes.gallery import COMPONENTS_LAYER, score_layers
 from cimtool.simulation.simulator import Simulator
+from cimtool.verification import layers as layers_module
 from cimtool.verification.layers import (
     BINS,
     SUM_ROWS,
@@ -165,11 +166,13 @@ def decibels(signal: np.ndarray, found: np.ndarray) -> float:
     return float(10 * np.log10((signal**2).sum() / ((signal - found) ** 2).sum()))
 
 
+@pytest.mark.parametrize("height", [24, 7])
 def test_a_layer_against_the_float_model_and_against_itself(
-    coarse: Bundle, data: Embeddings
+    coarse: Bundle, data: Embeddings, monkeypatch: pytest.MonkeyPatch, height: int
 ) -> None:
     """With readable operations and plain NumPy, for a layer in the middle of the video's."""
     rows = 24
+    monkeypatch.setattr(layers_module, "block_height", lambda *_: height)
     found = {one.layer: one for one in layer_findings(coarse.stages, data, rows)}["video.fc2"]
     both = programs(coarse)
     lowered, compiled = both.lowered.video, both.compiled.video
@@ -184,6 +187,9 @@ def test_a_layer_against_the_float_model_and_against_itself(
     assert found.sqnr_db == pytest.approx(decibels(trained, y), abs=1e-6)
     assert found.own_sqnr_db == pytest.approx(decibels(alone, y), abs=1e-6)
     assert (found.inputs, found.outputs) == (HIDDEN, HIDDEN)
+    op = compiled.by_name["fc2"].op
+    assert isinstance(op, CrossbarMvm)
+    assert found.converters == describe_columns(op, values["relu1.stored"][:SUM_ROWS])
 
 
 def test_every_layer_is_found_with_its_converters(coarse: Bundle, data: Embeddings) -> None:

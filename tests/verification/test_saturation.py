@@ -9,7 +9,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.saturation import Domain, clipped_share, domains, stored_values
+from cimtool.verification.saturation import Domain, clipped_count, domains, stored_values
 from cimtool.verification.stages import encode
 
 from .conftest import MakeBundle, pairs
@@ -59,13 +59,13 @@ def test_a_right_pair_that_saturates_is_a_warning() -> None:
 
 def test_clipped_elements_are_counted() -> None:
     rows = np.float32([[0.25, 9.0, -9.0, 1.0]])
-    assert clipped_share(Quantize(scalar(0.25), -7, 7), rows) == 0.5
+    assert np.divide(*clipped_count(Quantize(scalar(0.25), -7, 7), rows)) == 0.5
     one, two = np.array(2**15), np.array(16)  # divides by two
     values = np.array([[-20, 6, 16, 40]])
     signed = Requant(one, two, -8, 7, scalar(1.0))
     unsigned = Requant(one, two, 0, 7, scalar(1.0))
-    assert clipped_share(signed, values) == 0.75
-    assert clipped_share(unsigned, values) == 0.5  # what ReLU cuts is not clipped
+    assert np.divide(*clipped_count(signed, values)) == 0.75
+    assert np.divide(*clipped_count(unsigned, values)) == 0.5  # what ReLU cuts is not clipped
 
 
 def test_every_stored_value_is_listed(bundle: Bundle, data: Embeddings) -> None:

@@ -12,6 +12,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
+from cimtool.verification import hybrid
 from cimtool.verification.report import json_values
 from cimtool.verification.sensitivity import (
     LeftFloat,
@@ -144,6 +145,22 @@ def test_only_the_first_rows_are_measured(weak: Bundle, data: Embeddings) -> Non
     first = Embeddings(data.text[:16], data.video[:16], np.arange(16))
     assert again == sensitivity(weak.stages, first)
     assert (again.texts, again.videos) == (16, 16)
+
+
+def test_blocks_of_rows_change_no_finding(
+    weak: Bundle, data: Embeddings, found: Sensitivity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hybrid, "block_height", lambda *_: 9)
+    again = sensitivity(weak.stages, data)
+    assert (again.costliest, again.texts, again.videos) == (
+        found.costliest,
+        found.texts,
+        found.videos,
+    )
+    for one, other in zip(again.parts, found.parts, strict=True):
+        assert one.part == other.part
+        assert one.alone_rmse == pytest.approx(other.alone_rmse, rel=1e-6)
+        assert one.left_float_rmse == pytest.approx(other.left_float_rmse, rel=1e-6)
 
 
 def test_the_pairs_that_are_measured() -> None:
