@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import click
@@ -19,19 +20,34 @@ from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
 from cimtool.cli.group import Command
 from cimtool.costs.estimate import Estimate
+from cimtool.deployment.cams import ProgrammedCam
+from cimtool.deployment.programming import ProgrammedBundle
 from cimtool.evaluation.run import Evaluation
+from cimtool.galleries.shards import GalleryShards
 from cimtool.hardware.cam import cam_origins, load_cam
 from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.hardware.target import load_target, target_names
+from cimtool.report.result import Result
+from cimtool.sweeps.results import Sweep
+from cimtool.training.fit import Fit
+from cimtool.training.grid.results import TrainingGrid
+from cimtool.training.hardware.fine_tune import FineTuningRun
+from cimtool.training.projectors import ProjectorRun
+from cimtool.training.teacher_file import Teacher
+from cimtool.tuning.run import Tuned
+from cimtool.verification.compare import BundleComparison
 from cimtool.verification.report import Report, report_schema
 
 SHARED = ("as_json", "debug", "max_memory", "help")
 """Options of every command, which are told once."""
 
-RETURNED = (Bundle, Matcher, Report, Estimate, Evaluation)
-"""Classes of what functions of the library return, whose members readers ask for."""
+RETURNED = (
+    *(Bundle, Matcher, ProgrammedBundle, ProgrammedCam, GalleryShards, Report, BundleComparison),
+    *(Sweep, Tuned, Estimate, Teacher, Fit, ProjectorRun, TrainingGrid, FineTuningRun, Evaluation),
+)
+"""Classes of what functions of the library return."""
 
 
 def filled_in(page: str) -> str:
@@ -152,8 +168,9 @@ def _type(schema: Mapping[str, Any]) -> str:
 def api() -> str:
     """The functions of the library, and the classes of what they return."""
     public = [_documented(name, getattr(cimtool, name), f"cimtool.{name}") for name in cimtool.API]
-    returned = [_documented(one.__name__, one, one.__name__) for one in RETURNED]
-    return "\n\n".join(["## Functions", *public, "## What they return", *returned])
+    returned = [_documented(one.__name__, one, one.__name__) for one in (Result, *RETURNED)]
+    says = f"Each has the members of `{Result.__name__}` too. Sizes in brackets are of arrays."
+    return "\n\n".join(["## Functions", *public, "## What they return", says, *returned])
 
 
 def _documented(name: str, value: Any, heading: str) -> str:
@@ -180,13 +197,19 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def _members(kind: type) -> list[tuple[str, str]]:
-    """Public methods and properties of a class that say what they are, and its fields."""
-    rows = []
+    """The fields of a class with their types, then public methods and properties.
+
+    Members of Result are told of Result alone, and those without a docstring are not public.
+    """
+    told = set() if kind is Result else set(dir(Result))
+    own = fields(kind) if is_dataclass(kind) else ()
+    rows = [(_code(one.name), _code(str(one.type))) for one in own if not one.name.startswith("_")]
+    told.update(one.name for one in own)
     for name, member in inspect.getmembers_static(kind):
-        text = None if name.startswith("_") else inspect.getdoc(member)
-        if text and name in vars(kind):
+        text = None if name.startswith("_") or name in told else inspect.getdoc(member)
+        if text:
             call = "()" if inspect.isfunction(member) else ""
-            rows.append((_code(name + call), _cell(" ".join(text.split()))))
+            rows.append((_code(name + call), _cell(_markdown(" ".join(text.split())))))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
+
+import cimtool
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -81,6 +84,17 @@ def test_every_command_function_target_and_record_is_in_the_reference(site: Path
             for one in re.findall(r"<h[23]>.*?</h[23]>", text)
         }
         assert {heading for heading in headings if heading + "¶" not in shown} == set(), name
+
+
+def test_every_class_that_a_function_returns_has_its_members_in_the_reference() -> None:
+    made = runpy.run_path(str(DOCS / "made_from_code.py"))
+    functions = [one for name in cimtool.API if inspect.isfunction(one := getattr(cimtool, name))]
+    annotations = " ".join(inspect.signature(one).return_annotation for one in functions)
+    classes = set(re.findall(r"\w+", annotations)) - {"dict", "str", "Array", "Mapping"}
+    assert classes == {one.__name__ for one in made["RETURNED"]}
+    page = made["PARTS"]["api"]()
+    for member in ("`drift` | `DriftFindings`", "`best` | The epoch", "`to_markdown()` | The"):
+        assert member in page
 
 
 def test_every_page_is_in_the_contents() -> None:
