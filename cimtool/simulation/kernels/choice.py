@@ -13,13 +13,13 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.hardware.references import AdcReferences
-from cimtool.simulation.kernels import dot, popcount
+from cimtool.simulation.kernels import amx, dot, popcount
 from cimtool.simulation.kernels.fused import Layer, converted_layer, modulo_int32
 
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
 
-KERNELS: dict[str, ModuleType] = {"popcount": popcount, "dot product": dot}
+KERNELS: dict[str, ModuleType] = {"AMX": amx, "popcount": popcount, "dot product": dot}
 """The fused kernels, fastest first: modules with `fits`, `pack` and `run`."""
 
 CHECKED_COLUMNS = 40
