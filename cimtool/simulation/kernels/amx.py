@@ -50,7 +50,7 @@ def allowed() -> bool:
     if platform.system() != "Linux" or not (cpu_has("amx-tile") and cpu_has("amx-int8")):
         return False
     asked = map(ctypes.c_long, (ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA))
-    return ctypes.CDLL(None).syscall(*asked) == 0
+    return bool(ctypes.CDLL(None).syscall(*asked) == 0)
 
 
 ALLOWED = allowed()
