@@ -1,9 +1,8 @@
-/* Tile instructions of AMX-INT8 on a CPU that lacks them: preloaded, for tests.
+/* Tile instructions on a CPU that lacks AMX, those of the simulator's kernels: preloaded, for tests.
 
-   Such an instruction raises SIGILL; the handler decodes it, carries it out on eight tiles that each
-   thread has, and goes on behind it. An instruction that a CPU with AMX would refuse ends the
-   process. Instructions as in Intel's Software Developer's Manual, volume 2, and its chapter
-   "Programming with Intel AMX" in volume 1. */
+   Such an instruction raises SIGILL. The handler decodes it, carries it out on eight tiles that each
+   thread has, and goes on behind it; one that a CPU with AMX would refuse ends the process. They are
+   as in volume 2 of Intel's Software Developer's Manual. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -91,17 +90,19 @@ static int decode(const ucontext_t *context, struct instruction *found) {
 static int configure(const uint8_t *from) {
     struct tile_config wanted;
     memcpy(&wanted, from, sizeof wanted);
-    memset(tiles, 0, sizeof tiles);
-    if (wanted.palette == 0) {
-        memset(&config, 0, sizeof config);
-        return 1;
-    }
     if (wanted.palette != 1 || wanted.start_row)
         return 0;
     for (int i = 0; i < 16; i++)
         if (wanted.bytes[i] > (i < TILES ? BYTES : 0) || wanted.rows[i] > (i < TILES ? ROWS : 0))
             return 0;
+    memset(tiles, 0, sizeof tiles);
     config = wanted;
+    return 1;
+}
+
+static int release(void) {
+    memset(tiles, 0, sizeof tiles);
+    memset(&config, 0, sizeof config);
     return 1;
 }
 
@@ -109,19 +110,26 @@ static int known(int tile) {
     return config.palette && tile < TILES && config.rows[tile] && config.bytes[tile];
 }
 
-static void load(int tile, const uint8_t *from, int64_t stride) {
+static int clear(int tile) {
     memset(tiles[tile], 0, sizeof tiles[tile]);
+    return 1;
+}
+
+static int load(int tile, const uint8_t *from, int64_t stride) {
+    clear(tile);
     for (int row = 0; row < config.rows[tile]; row++)
         memcpy(tiles[tile][row], from + row * stride, config.bytes[tile]);
+    return 1;
 }
 
-static void store(int tile, uint8_t *to, int64_t stride) {
+static int store(int tile, uint8_t *to, int64_t stride) {
     for (int row = 0; row < config.rows[tile]; row++)
         memcpy(to + row * stride, tiles[tile][row], config.bytes[tile]);
+    return 1;
 }
 
-/* sums[m][n] += sum over k of a[m][k] b[k / 4][4 n + k % 4], modulo 2^32. */
-static int multiply(int sums, int a, int b, int a_signed, int b_signed) {
+/* sums[m][n] += sum over k of a[m][k] b[k / 4][4 n + k % 4], modulo 2^32; unsigned a, signed b. */
+static int multiply(int sums, int a, int b) {
     if (!known(sums) || !known(a) || !known(b) || sums == a || sums == b || a == b)
         return 0;
     int rows = config.rows[sums], depth = config.bytes[a], width = config.bytes[sums];
@@ -131,12 +139,9 @@ static int multiply(int sums, int a, int b, int a_signed, int b_signed) {
         uint32_t line[BYTES / 4];
         memcpy(line, tiles[sums][m], sizeof line);
         for (int k = 0; k < depth; k++) {
-            uint8_t left = tiles[a][m][k];
-            int32_t x = a_signed ? (int8_t)left : left;
-            for (int n = 0; n < width / 4; n++) {
-                uint8_t right = tiles[b][k / 4][4 * n + k % 4];
-                line[n] += (uint32_t)(x * (b_signed ? (int8_t)right : right));
-            }
+            const int8_t *cells = (const int8_t *)tiles[b][k / 4];
+            for (int n = 0; n < width / 4; n++)
+                line[n] += (uint32_t)(tiles[a][m][k] * cells[4 * n + k % 4]);
         }
         memset(tiles[sums][m], 0, BYTES);
         memcpy(tiles[sums][m], line, (size_t)width);
@@ -144,31 +149,26 @@ static int multiply(int sums, int a, int b, int a_signed, int b_signed) {
     return 1;
 }
 
-/* Carry an instruction out; 0 for one that is not of AMX-INT8, or that a CPU with it refuses. */
+/* Carry an instruction out; 0 for one that is not known here, or that a CPU with AMX refuses. */
 static int execute(const struct instruction *one) {
-    int unused = one->vvvv == 0, tile = one->reg;
-    if (one->opcode == 0x5E && one->in_register)
-        return multiply(tile, one->rm, one->vvvv, one->prefix >= PF3 ? 1 : 0,
-                        one->prefix == PF2 || one->prefix == P66);
-    if (one->opcode == 0x4B && !one->in_register && unused && known(tile)) {
-        if (one->prefix == PF3)
-            store(tile, one->address, one->stride);
-        else if (one->prefix != NONE)
-            load(tile, one->address, one->stride);
-        return one->prefix != NONE;
-    }
-    if (one->opcode != 0x49 || !unused)
+    int opcode = one->opcode << 8 | one->prefix << 4 | one->in_register, tile = one->reg;
+    if (opcode == (0x5E << 8 | P66 << 4 | 1)) /* TDPBUSD */
+        return multiply(tile, one->rm, one->vvvv);
+    if (one->vvvv)
         return 0;
-    if (one->in_register && one->prefix == PF2 && one->rm == 0 && known(tile)) {
-        memset(tiles[tile], 0, sizeof tiles[tile]);
-        return 1;
+    switch (opcode) {
+    case 0x4B << 8 | PF2 << 4: /* TILELOADD */
+        return known(tile) && load(tile, one->address, one->stride);
+    case 0x4B << 8 | PF3 << 4: /* TILESTORED */
+        return known(tile) && store(tile, one->address, one->stride);
+    case 0x49 << 8 | PF2 << 4 | 1: /* TILEZERO */
+        return known(tile) && one->rm == 0 && clear(tile);
+    case 0x49 << 8 | NONE << 4: /* LDTILECFG */
+        return tile == 0 && configure(one->address);
+    case 0x49 << 8 | NONE << 4 | 1: /* TILERELEASE */
+        return tile == 0 && one->rm == 0 && release();
     }
-    if (one->prefix != NONE || tile != 0)
-        return 0;
-    if (!one->in_register)
-        return configure(one->address);
-    memset(&config, 0, sizeof config);
-    return one->rm == 0;
+    return 0;
 }
 
 static void carry_out(int number, siginfo_t *unused, void *given) {

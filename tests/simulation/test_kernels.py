@@ -24,7 +24,7 @@ from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
-from cimtool.simulation.kernels import choice, conversions, dot, fused, popcount, tiles
+from cimtool.simulation.kernels import amx, choice, conversions, dot, fused, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
@@ -126,6 +126,8 @@ def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Leave the fused kernel of this name alone, whatever it costs; none where there is none."""
     if name == "dot product" and not tiles.DOT_BITS:
         pytest.skip("this CPU has no dot product of bytes")
+    if name == "AMX" and not amx.ALLOWED:
+        pytest.skip("this CPU has no tile registers: test_amx.py emulates them")
     taken = {name: choice.KERNELS[name]} if name in choice.KERNELS else {}
     monkeypatch.setattr(choice, "KERNELS", taken)
     monkeypatch.setattr(popcount, "MOST_PLANES", 99)
