@@ -33,7 +33,7 @@ def with_tiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def done(command: list[str], environment: dict[str, str]) -> str:
-    """What a command prints at last; it must succeed."""
+    """The last line that a command prints; it must succeed."""
     run = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True,
         check=False,

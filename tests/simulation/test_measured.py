@@ -1,4 +1,4 @@
-"""What is faster is measured once for a CPU, and kept."""
+"""Ratios of rates are measured once for a CPU, and kept."""
 
 from __future__ import annotations
 

@@ -118,13 +118,13 @@ def _right(
 
 
 def _measured(kernel: Kernel, other: Kernel, x: IntArray) -> float:
-    """How many times as fast as another a kernel is on a block of rows like x."""
+    """The rate of a kernel over that of another, on a block of rows like x."""
     block = np.resize(x, (ROW_BLOCK, x.shape[1]))
     return ratio(lambda: kernel(block), lambda: other(block))
 
 
 def _class(layer: Layer) -> str:
-    """What the time of a layer's kernels for a column depends on."""
+    """The numbers that decide which of a layer's kernels is the faster."""
     slices, references = layer.epilogue.adc.shape[:2]
     return (
         f"AMX, {layer.bounds[0, 1]} rows, {slices} slices, {len(layer.drive.factors)} cycles,"

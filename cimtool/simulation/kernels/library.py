@@ -107,7 +107,7 @@ def _faster(rows: int, columns: int) -> bool:
 
 
 def _measured(rows: int, columns: int) -> float:
-    """How many times as fast as the own kernel the library is."""
+    """The rate of the library over that of the own kernel."""
     rng = np.random.default_rng(0)
     weight, bias = rng.integers(-127, 128, (rows, columns)), np.zeros(columns, np.int64)
     x = rng.integers(*BYTES, (ROW_BLOCK, rows), np.uint8, endpoint=True)

@@ -18,7 +18,7 @@ from cimtool.base.compiled import side_by_side
 from cimtool.simulation.kernels import dot
 
 KEPT = "measured.json"
-"""The file of what was measured: how many times as fast a kernel is, by the CPU's name and more."""
+"""The file of measured ratios, by the CPU's name and what was measured."""
 
 ROUNDS = 9
 GAIN = 1.1
@@ -62,7 +62,7 @@ def _cache_file() -> Path | None:
 
 @functools.cache
 def _known() -> dict[str, float]:
-    """What earlier processes measured; nothing where the file cannot be read."""
+    """Rates that earlier processes measured; none where the file cannot be read."""
     file = _cache_file()
     try:
         found = {} if file is None else json.loads(file.read_text(encoding="utf-8"))
