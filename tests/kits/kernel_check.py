@@ -1,12 +1,13 @@
 """Kernels on random layers, each under all instruction sets that this CPU has.
 
     python tests/kits/kernel_check.py [--layers N] [--set NAME ...] [--kernel NAME ...]
+    qemu-x86_64 -cpu Haswell python tests/kits/kernel_check.py --here
 
 compares each kernel's integers with those of the readable operation, in a process of its own for
 each instruction set: `NUMBA_CPU_FEATURES` switches those beyond it off for the compiled kernels,
 `OPENBLAS_CORETYPE` for the products of floats. A CPU without AMX has its tile instructions emulated
-in one more process, where there is gcc. Prints a row a set and kernel; status 1 where a value
-differs or a kernel is left out as wrong.
+in one more process, where there is gcc; QEMU emulates the CPU of one process. Prints a row a set
+and kernel; status 1 where a value differs or a kernel is left out as wrong.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=LAYERS)
     for option, choices in (("--set", (*SETS, EMULATED)), ("--kernel", EVERY)):
         parser.add_argument(option, action="append", choices=choices, help="default: all")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help="count in this process, in JSON")
     given = parser.parse_args()
     kernels = given.kernel or EVERY
     if given.here:
