@@ -128,7 +128,7 @@ def _class(layer: Layer) -> str:
     slices, references = layer.epilogue.adc.shape[:2]
     return (
         f"AMX, {layer.bounds[0, 1]} rows, {slices} slices, {len(layer.drive.factors)} cycles,"
-        f" {references} references, {popcount.plane_pairs(layer)} pairs of bits,"
+        f" {references} references, {popcount.plane_pairs(layer)} pairs of bit planes,"
         f" {dot.byte_parts(layer.cells)[1]} bytes"
     )
 
