@@ -52,6 +52,7 @@ LONGEST = (
     "test_action.py",
     "test_extension.py",
     "test_trained_models.py",
+    "simulation/test_amx.py",
     "simulation/test_kernels.py",
     "verification/test_run.py",
     "test_heads.py",

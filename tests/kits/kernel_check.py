@@ -1,11 +1,13 @@
 """Kernels on random layers, each under all instruction sets that this CPU has.
 
-    python tests/kits/kernel_check.py [--layers N] [--set NAME ...]
+    python tests/kits/kernel_check.py [--layers N] [--set NAME ...] [--kernel NAME ...]
+    qemu-x86_64 -cpu Haswell python tests/kits/kernel_check.py --here
 
 compares each kernel's integers with those of the readable operation, in a process of its own for
 each instruction set: `NUMBA_CPU_FEATURES` switches those beyond it off for the compiled kernels,
-`OPENBLAS_CORETYPE` for the products of floats. Prints a row a set and kernel; status 1 where a
-value differs or a kernel is left out as wrong.
+`OPENBLAS_CORETYPE` for the products of floats. A CPU without AMX has its tile instructions emulated
+in one more process, where there is gcc; QEMU emulates the CPU of one process. Prints a row a set
+and kernel; status 1 where a value differs or a kernel is left out as wrong.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from crossbars import at_steps, crossbar_of
@@ -34,22 +39,28 @@ LAYERS, ROWS = 720, 7
 
 Counts = dict[str, dict[str, int]]
 
+NEWER = "avx", "amx", "fma", "f16c", "vaes", "vpclmulqdq", "xop"
+
 SETS = {
     "all": ((), ""),
-    "no VNNI": (("avx512vnni", "avxvnni"), ""),
-    "AVX2": (("avx512", "avxvnni"), "Haswell"),
-    "AVX": (("avx512", "avxvnni", "avx2", "fma"), "Sandybridge"),
-    "SSE4.2": (("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop"), "Nehalem"),
-    "SSE2": (
-        ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sse3", "ssse3", "sse4", "popcnt"),
-        "Nehalem",
-    ),
-}  # fmt: skip
+    "no AMX": (("amx",), ""),
+    "no VNNI": (("amx", "avx512vnni", "avxvnni"), ""),
+    "AVX2": (("amx", "avx512", "avxvnni"), "Haswell"),
+    "AVX": (("amx", "avx512", "avxvnni", "avx2", "fma"), "Sandybridge"),
+    "SSE4.2": (NEWER, "Nehalem"),
+    "SSE2": ((*NEWER, "sse3", "ssse3", "sse4", "popcnt"), "Nehalem"),
+}
 """Features that each set switches off, by their beginnings, and OpenBLAS's name of the rest."""
 
+EMULATED = "emulated AMX"
 
-def environment(name: str) -> dict[str, str]:
-    """The variables that leave an instruction set, none for all of them."""
+EVERY = *choice.KERNELS, "portable"
+
+
+def environment(name: str, folder: Path) -> dict[str, str]:
+    """The variables that leave an instruction set, none for all of them; a folder for a library."""
+    if name == EMULATED:
+        return emulated_amx(folder)
     beginnings, core = SETS[name]
     features = binding.get_host_cpu_features()
     off = [one for one, has in features.items() if has and one.startswith(beginnings)]
@@ -58,6 +69,16 @@ def environment(name: str) -> dict[str, str]:
         kept = [f"{'-' if one in off else '+'}{one}" for one, has in features.items() if has]
         found["NUMBA_CPU_FEATURES"] = ",".join(kept)
     return found | ({"OPENBLAS_CORETYPE": core} if core else {})
+
+
+def emulated_amx(folder: Path) -> dict[str, str]:
+    """The variables of a process in which `amx.c`, compiled into a folder, stands for AMX."""
+    source, library = Path(__file__).with_name("amx.c"), folder / "amx.so"
+    flags = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+    subprocess.run(["gcc", *flags, source, "-o", library], check=True)
+    features = binding.get_host_cpu_features()
+    features["amx-tile"] = features["amx-int8"] = True
+    return {"LD_PRELOAD": str(library), "NUMBA_CPU_FEATURES": features.flatten()}
 
 
 def random_crossbar(rng: np.random.Generator) -> Crossbar:
@@ -100,11 +121,11 @@ def random_layers(count: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
         yield op, drawn(rng, input_limits(hardware), (ROWS, shape[0]))
 
 
-def counted(layers: int) -> Counts:
-    """Layers, values and differing values of each kernel in this process."""
+def counted(layers: int, kernels: Iterable[str]) -> Counts:
+    """Layers, values and differing values of each of the kernels in this process."""
     every = dict(choice.KERNELS)
     popcount.MOST_PLANES = 99
-    found = {name: {"layers": 0, "values": 0, "differing": 0} for name in (*every, "portable")}
+    found = {name: {"layers": 0, "values": 0, "differing": 0} for name in kernels}
     taken: list[str] = []
     for name, module in every.items():
         module.run = _noted(name, module.run, taken)
@@ -133,16 +154,15 @@ def _noted(name: str, run: object, taken: list[str]) -> object:
     return noting
 
 
-def elsewhere(name: str, layers: int) -> Counts:
+def elsewhere(
+    name: str, variables: Mapping[str, str], layers: int, kernels: Iterable[str]
+) -> Counts:
     """The counts of a process with an instruction set; SystemExit where it fails."""
     command = [sys.executable, __file__, "--layers", str(layers), "--here"]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **environment(name)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    for kernel in kernels:
+        command += ["--kernel", kernel]
+    environ = {**os.environ, **variables}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{name}: {done.stderr[-2000:]}")
     found: Counts = json.loads(done.stdout)
@@ -153,24 +173,30 @@ def main() -> int:
     """Count in a process for each set, or in this one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=LAYERS)
-    parser.add_argument("--set", action="append", choices=SETS, help="this set (default: all)")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    for option, choices in (("--set", (*SETS, EMULATED)), ("--kernel", EVERY)):
+        parser.add_argument(option, action="append", choices=choices, help="default: all")
+    parser.add_argument("--here", action="store_true", help="count in this process, in JSON")
     given = parser.parse_args()
+    kernels = given.kernel or EVERY
     if given.here:
-        print(json.dumps(counted(given.layers)))
+        print(json.dumps(counted(given.layers, kernels)))
         return 0
     print("| instructions | kernel | layers | values | differing |\n|---|---|---|---|---|")
     known: Mapping[str, bool] = binding.get_host_cpu_features()
     worst, seen = 0, set()
-    for name in given.set or SETS:
-        variables = environment(name)
-        key = variables.get("NUMBA_CPU_FEATURES", "")
-        if key in seen or not known:
-            continue  # nothing of what it switches off is there
-        seen.add(key)
-        for kernel, counts in elsewhere(name, given.layers).items():
-            worst += counts["differing"]
-            print(f"| {name} | {kernel} |", *(f"{one:,} |" for one in counts.values()), flush=True)
+    with TemporaryDirectory() as folder:
+        for name in given.set or (*SETS, EMULATED):
+            if name == EMULATED and (known.get("amx-int8") or not shutil.which("gcc")):
+                continue
+            variables = environment(name, Path(folder))
+            key = variables.get("NUMBA_CPU_FEATURES", "")
+            if key in seen or not known:
+                continue  # nothing of what it switches off is there
+            seen.add(key)
+            for kernel, counts in elsewhere(name, variables, given.layers, kernels).items():
+                worst += counts["differing"]
+                numbers = " | ".join(f"{one:,}" for one in counts.values())
+                print(f"| {name} | {kernel} | {numbers} |", flush=True)
     return int(worst > 0)
 
 

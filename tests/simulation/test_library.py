@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,39 +91,20 @@ def test_an_unknown_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         library.takes(np.zeros((K, N), int), (0, 255))
 
 
-@pytest.mark.parametrize(("times", "is_taken"), [(1.05, False), (1.2, True)])
-def test_what_was_measured_is_kept_for_the_next_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: float, is_taken: bool
-) -> None:
-    asked: list[tuple[int, int]] = []
+def test_it_is_measured_once_for_extents_of_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
 
-    def measured(rows: int, columns: int) -> float:
-        asked.append((rows, columns))
-        return times
+    def faster(key: str, measure: object) -> bool:
+        asked.append(key)
+        return True
 
     monkeypatch.delenv(library.LOSSLESS, raising=False)
-    monkeypatch.setattr(library, "_measured", measured)
-    monkeypatch.setattr(library, "_cache_file", lambda: tmp_path / library.KEPT)
-    for _ in range(2):
-        library._faster.cache_clear()
-        assert library.takes(np.zeros((K, N), int), (0, 255)) == is_taken
-        assert library.takes(np.zeros((K + 50, N), int), (0, 255)) == is_taken
-    assert asked == [(256, 256)]
-    (kept,) = json.loads((tmp_path / library.KEPT).read_text()).items()
-    assert kept[0].endswith(", 256x256")
-    assert kept[1] == (library.LIBRARY if is_taken else library.OWN)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"other": "own"}'])
-def test_a_spoiled_file_is_measured_anew(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
-) -> None:
-    file = tmp_path / library.KEPT
-    file.write_text(text)
-    monkeypatch.delenv(library.LOSSLESS, raising=False)
-    monkeypatch.setattr(library, "_measured", lambda rows, columns: 2.0)
-    monkeypatch.setattr(library, "_cache_file", lambda: file)
-    assert library.takes(np.zeros((K, N), int), (0, 255))
+    monkeypatch.setattr(library, "faster", faster)
+    for rows in (K, K + 50):
+        assert library.takes(np.zeros((rows, N), int), (0, 255))
+    (key,) = asked
+    assert key.startswith("onnxruntime")
+    assert key.endswith(", 256x256")
 
 
 def test_a_library_whose_sums_saturate_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 
@@ -13,17 +13,24 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.hardware.references import AdcReferences
-from cimtool.simulation.kernels import dot, popcount
-from cimtool.simulation.kernels.fused import Layer, converted_layer, modulo_int32
+from cimtool.simulation.kernels import amx, dot, popcount
+from cimtool.simulation.kernels.fused import (
+    Layer,
+    converted_layer,
+    exact_layer,
+    modulo_int32,
+)
+from cimtool.simulation.kernels.measured import faster, ratio
 
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
 
-KERNELS: dict[str, ModuleType] = {"popcount": popcount, "dot product": dot}
-"""The fused kernels, fastest first: modules with `fits`, `pack` and `run`."""
+KERNELS: dict[str, ModuleType] = {"AMX": amx, "popcount": popcount, "dot product": dot}
+"""The fused kernels: modules with `fits`, `pack` and `run`; fastest first, but for AMX, which is
+measured beside the next."""
 
-CHECKED_COLUMNS = 40
-"""Columns of a layer that a kernel must get right before it is used: more than a tile."""
+CHECKED_ROWS, CHECKED_COLUMNS = 130, 40
+"""Rows and columns of weights that a kernel must get right before it is used: more than a tile."""
 
 ROW_BLOCK = 128
 """Rows that a kernel takes at a time: their digits and totals stay in a core's cache."""
@@ -59,6 +66,16 @@ def fused_cells(
     return choose(layer, small, code.limits(code.bits), reference, kind)
 
 
+def exact_product(
+    weight: IntArray, bias: IntArray, limits: tuple[int, int], kind: Kind = np.int64
+) -> Kernel | None:
+    """`x @ weight + bias`, modulo 2^32, of inputs within limits, by a fused kernel; or None."""
+    few = weight[:CHECKED_ROWS, :CHECKED_COLUMNS]
+    layer = exact_layer(weight, bias, limits)
+    small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)
+    return choose(layer, small, limits, lambda x: x @ few, kind)
+
+
 def choose(
     layer: Layer,
     small: Layer | None,
@@ -74,13 +91,46 @@ def choose(
     if small is None:
         return None
     x = extreme_rows(limits, int(small.bounds[-1, 1]))
-    expected = modulo_int32(reference(x))
+    right = _right(layer, small, x, modulo_int32(reference(x)))
+    taken = next(right, None)
+    if taken is None:
+        return None
+    kernel, part = taken
+    beside = next(right, None) if kernel is amx else None
+    if beside is not None:
+        other, other_part = beside
+        if not faster(_class(small), lambda: _measured(part, other_part, x)):
+            kernel = other
+    return _fused(kernel, layer, kind)
+
+
+def _right(
+    layer: Layer, small: Layer, x: IntArray, expected: Array
+) -> Iterator[tuple[ModuleType, Kernel]]:
+    """The kernels that take a layer, with those of `small`, which give what is expected of `x`."""
     for name, kernel in KERNELS.items():
         if kernel.fits(layer):
-            if np.array_equal(expected, _fused(kernel, small, np.int32)(x)):
-                return _fused(kernel, layer, kind)
-            warn_of(name)
-    return None
+            part = _fused(kernel, small, np.int32)
+            if np.array_equal(expected, part(x)):
+                yield kernel, part
+            else:
+                warn_of(name)
+
+
+def _measured(kernel: Kernel, other: Kernel, x: IntArray) -> float:
+    """The rate of a kernel over that of another, on a block of rows like x."""
+    block = np.resize(x, (ROW_BLOCK, x.shape[1]))
+    return ratio(lambda: kernel(block), lambda: other(block))
+
+
+def _class(layer: Layer) -> str:
+    """The numbers that decide which of a layer's kernels is the faster."""
+    slices, references = layer.epilogue.adc.shape[:2]
+    return (
+        f"AMX, {layer.bounds[0, 1]} rows, {slices} slices, {len(layer.drive.factors)} cycles,"
+        f" {references} references, {popcount.plane_pairs(layer)} pairs of bit planes,"
+        f" {dot.byte_parts(layer.cells)[1]} bytes"
+    )
 
 
 def warn_of(name: str) -> bool:

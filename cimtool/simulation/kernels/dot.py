@@ -57,9 +57,14 @@ class Bytes(NamedTuple):
 
 
 def fits(layer: Layer) -> bool:
-    """True where the CPU has the product, digits are bytes, and cells one or two."""
+    """True where the CPU has the product, of such a layer."""
+    return DOT_BITS > 0 and in_bytes(layer)
+
+
+def in_bytes(layer: Layer) -> bool:
+    """True where digits are bytes, and cells one or two."""
     digits, cells = (hi - lo for lo, hi in (layer.digits, layer.cells))
-    return DOT_BITS > 0 and digits < BYTE and cells < BYTE * (BYTE - 1)
+    return digits < BYTE and cells < BYTE * (BYTE - 1)
 
 
 def pack(layer: Layer) -> Bytes:

@@ -1,26 +1,21 @@
 """The lossless product by ONNX Runtime, on CPUs where its kernels of bytes are the faster ones.
 
-A short measurement at first use says where, for each class of extents. It is kept beside the
-compiled kernels by the CPU's name. The integers are the same.
+A short measurement at first use says where, for each class of extents. The integers are the same.
 """
 
 from __future__ import annotations
 
 import functools
-import json
+import math
 import os
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-from llvmlite import binding
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
-from cimtool.simulation.kernels import dot
-from cimtool.simulation.kernels.choice import ROW_BLOCK, Kernel, extreme_rows, warn_of
-from cimtool.simulation.kernels.fused import exact_layer
+from cimtool.simulation.kernels.choice import ROW_BLOCK, exact_product, extreme_rows, warn_of
+from cimtool.simulation.kernels.measured import faster, ratio
 from cimtool.simulation.kernels.tiles import DOT_BITS
 
 LOSSLESS = "CIMTOOL_LOSSLESS"
@@ -28,18 +23,11 @@ LOSSLESS = "CIMTOOL_LOSSLESS"
 
 OWN, LIBRARY = "own", "onnxruntime"
 
-KEPT = "lossless.json"
-"""The file of choices: a kernel's name by the CPU's, the library's version and the extents."""
-
 BYTES = (0, 255)
 """Inputs of the library's product."""
 
 SMALLEST, LARGEST = 8, 12
 """Extents, as powers of two, below which it is never taken, and those measured at most."""
-
-ROUNDS = 9
-GAIN = 1.1
-"""The library is taken where it is so many times faster: what is near stays as it is."""
 
 
 def takes(weight: IntArray, limits: tuple[int, int]) -> bool:
@@ -114,60 +102,14 @@ def _faster(rows: int, columns: int) -> bool:
     """Tell whether the library is the faster for 2^rows by 2^columns weights; measured once."""
     import onnxruntime
 
-    key = f"{binding.get_host_cpu_name()}, {onnxruntime.__version__}, {1 << rows}x{1 << columns}"
-    file = _cache_file()
-    known = _kept(file)
-    if key not in known:
-        known[key] = LIBRARY if _measured(1 << rows, 1 << columns) >= GAIN else OWN
-        _keep(file, known)
-    return known[key] == LIBRARY
-
-
-def _cache_file() -> Path | None:
-    """The file in the folder that numba keeps this package's kernels in; None without one."""
-    folder = dot.run.stats.cache_path  # type: ignore[attr-defined]
-    return Path(folder) / KEPT if folder else None
-
-
-def _kept(file: Path | None) -> dict[str, str]:
-    """Choices of earlier processes; none where the file cannot be read."""
-    try:
-        found = {} if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _keep(file: Path | None, known: dict[str, str]) -> None:
-    """Keep choices for the next process, where the folder can be written."""
-    if file is None:
-        return
-    beside = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        beside.replace(file)
-    except OSError:
-        pass  # it is measured again
+    key = f"onnxruntime {onnxruntime.__version__}, {1 << rows}x{1 << columns}"
+    return faster(key, lambda: _measured(1 << rows, 1 << columns))
 
 
 def _measured(rows: int, columns: int) -> float:
-    """Time of the own kernel over that of the library, each the best of some rounds."""
+    """The rate of the library over that of the own kernel."""
     rng = np.random.default_rng(0)
     weight, bias = rng.integers(-127, 128, (rows, columns)), np.zeros(columns, np.int64)
     x = rng.integers(*BYTES, (ROW_BLOCK, rows), np.uint8, endpoint=True)
-    layer = exact_layer(weight, bias, BYTES)
-    cells, out = dot.pack(layer), np.empty((ROW_BLOCK, columns), np.int32)
-    kernels: dict[str, Kernel] = {
-        OWN: lambda x: dot.run(
-            x.astype(np.int32), layer.bounds, layer.drive, layer.epilogue, cells, out
-        ),
-        LIBRARY: product(weight, bias, BYTES),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in kernels}
-    for _ in range(1 + ROUNDS):
-        for name, kernel in kernels.items():
-            start = time.thread_time()
-            kernel(x)
-            taken[name].append(time.thread_time() - start)
-    own, library = (min(taken[name][1:]) for name in (OWN, LIBRARY))
-    return own / library
+    own, other = exact_product(weight, bias, BYTES, np.int32), product(weight, bias, BYTES)
+    return math.inf if own is None else ratio(lambda: other(x), lambda: own(x))

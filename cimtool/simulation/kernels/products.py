@@ -6,7 +6,6 @@ within 32 bits; else in floating point, in parts that float32 adds exactly where
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,12 +16,19 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.ir.types import Type
 from cimtool.simulation.kernels import dot, library
-from cimtool.simulation.kernels.choice import Kernel, Kind, choose, extreme_rows, in_blocks, warn_of
+from cimtool.simulation.kernels.choice import (
+    CHECKED_ROWS,
+    Kernel,
+    Kind,
+    exact_product,
+    extreme_rows,
+    in_blocks,
+    warn_of,
+)
 from cimtool.simulation.kernels.fused import (
     INT32,
     exact_drive,
     exact_epilogue,
-    exact_layer,
     modulo_int32,
 )
 from cimtool.simulation.kernels.tiles import DOT_BITS
@@ -32,9 +38,6 @@ MOST_PARTS = 4
 
 WIDE = 1 << 16
 """Inputs and weights of two bytes span less."""
-
-CHECKED = 130, 40
-"""Rows and columns of weights that a kernel must get right: more than a tile each way."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class PairProduct:
 
     def _checked(self) -> bool:
         """True where the byte kernel is right on this CPU about rows like these."""
-        x, y = (extreme_rows(factor.limits, CHECKED[0]) for factor in (self.x, self.y))
+        x, y = (extreme_rows(factor.limits, CHECKED_ROWS) for factor in (self.x, self.y))
         right = np.array_equal(self._by_rows(y, np.int32)(x), modulo_int32(x @ y.T))
         return right or warn_of("dot product")
 
@@ -173,20 +176,13 @@ def _by_bytes(
     """A kernel a part, on bytes; None where weights do not fit, or the CPU cannot."""
     kernels = []
     for part in parts:
-        cells, few = weight[part], weight[part][: CHECKED[0], : CHECKED[1]]
         added = bias if part is parts[0] else np.zeros_like(bias)
-        layer = exact_layer(cells, added, x.limits)
-        small = exact_layer(few, np.zeros(few.shape[1], np.int64), x.limits)
-        reference = functools.partial(_product, weight=few)
-        kernel = choose(layer, small, x.limits, reference, kind if len(parts) == 1 else np.int64)
+        made = kind if len(parts) == 1 else np.int64
+        kernel = exact_product(weight[part], added, x.limits, made)
         if kernel is None:
             return None
         kernels.append(kernel)
     return kernels
-
-
-def _product(x: IntArray, weight: IntArray) -> IntArray:
-    return x @ weight
 
 
 def _by_blas(

@@ -7,12 +7,11 @@ instruction that `DOT_BITS` names. Arithmetic wraps modulo 2^32.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import binding, ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
@@ -24,18 +23,29 @@ WIDTH = LANES * VECTORS
 BIT_ROWS, BYTE_ROWS = 4, 12
 """Rows of a tile: those whose sums, with the operands, fill the registers of AVX-512."""
 
+STORED_ROWS = 8
+"""Rows of a tile of sums that are read from memory: the cycles of a row of inputs, often."""
+
 _I32 = ir.IntType(32)
 _LANES = ir.VectorType(_I32, LANES)
 
 
+def cpu_has(feature: str) -> bool:
+    """True where compiled code may use a feature, by LLVM's name, of this CPU.
+
+    `NUMBA_CPU_FEATURES`, where it is set, names those that there are.
+    """
+    if config.CPU_FEATURES is not None:
+        return f"+{feature}" in config.CPU_FEATURES.split(",")
+    # Code for another CPU by name alone: what that has is not known here.
+    return config.CPU_NAME is None and bool(binding.get_host_cpu_features().get(feature))
+
+
 def dot_bits() -> int:
     """Width in bits of the CPU's dot product of unsigned and signed bytes (VNNI); 0 without one."""
-    if any(name.startswith("NUMBA_CPU") for name in os.environ):
-        return 0  # code is then made for another CPU than this one
-    features = binding.get_host_cpu_features()
-    if features.get("avx512vnni"):
+    if cpu_has("avx512vnni"):
         return 512
-    return 256 if features.get("avxvnni") else 0
+    return 256 if cpu_has("avxvnni") else 0
 
 
 DOT_BITS = dot_bits()
@@ -145,15 +155,24 @@ def store_tile(typing, sums, out, at):  # type: ignore[no-untyped-def]
     return types.void(sums, out, types.int64), emit
 
 
-@intrinsic
-def load_line(typing, values, at):  # type: ignore[no-untyped-def]
-    """The tile of one row that holds the int32 elements at..at+31 of `values`."""
+def _load(rows: int) -> Any:
+    """An operation that makes a tile of the int32 elements of `values` from `at` on."""
 
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = VectorPlaces(context, builder, signature.args)
-        return _tile(builder, arrays.vectors(args, 0, args[1]))
+    @intrinsic
+    def load(typing, values, at):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            arrays = VectorPlaces(context, builder, signature.args)
+            places = (arrays.after(args[1], r * WIDTH) for r in range(rows))
+            parts = [part for place in places for part in arrays.vectors(args, 0, place)]
+            return _tile(builder, parts)
 
-    return Tile(1)(values, types.int64), emit
+        return Tile(rows)(values, types.int64), emit
+
+    return load
+
+
+load_line = _load(1)
+load_tile = _load(STORED_ROWS)
 
 
 def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:

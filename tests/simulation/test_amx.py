@@ -1,0 +1,107 @@
+"""AMX kernels: on a CPU without tile registers a handler of signals stands for them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_tools import c_compiler
+from kernel_check import emulated_amx
+from numba import config
+
+from cimtool.base.arrays import Array
+from cimtool.simulation.kernels import amx, choice, dot, tiles
+from cimtool.simulation.kernels.choice import exact_product
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def with_tiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that has tile registers, its own or emulated ones."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        pytest.skip("tile registers are emulated on Linux, on x86-64")
+    if amx.ALLOWED:
+        return dict(os.environ)
+    c_compiler("gcc")
+    return {**os.environ, **emulated_amx(tmp_path_factory.mktemp("emulated"))}
+
+
+def done(command: list[str], environment: dict[str, str]) -> str:
+    """The last line that a command prints; it must succeed."""
+    run = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    return run.stdout.splitlines()[-1]
+
+
+def test_random_layers_have_the_integers_of_the_reference(with_tiles: dict[str, str]) -> None:
+    counting = ["tests/kits/kernel_check.py", "--here", "--layers", "40", "--kernel", "AMX"]
+    found = done(counting, with_tiles)
+    assert found == '{"AMX": {"layers": 40, "values": 9401, "differing": 0}}'
+
+
+def test_cells_of_dies_and_references_that_are_set(with_tiles: dict[str, str]) -> None:
+    """Tests of all kernels, which skip this one where its registers are emulated."""
+    names = "AMX and (of_a_die or any_step and centred)"
+    # pytest's handler of faults would take the place of the emulation's.
+    alone = ["-p", "no:faulthandler", "-p", "no:cacheprovider"]
+    tests = ["-m", "pytest", "tests/simulation/test_kernels.py", "-k", names, *alone]
+    assert done(tests, with_tiles).startswith("13 passed")
+
+
+def test_features_that_are_switched_off_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,+amx-tile,-amx-int8,+avx512vnni")
+    assert not amx.allowed()
+    assert tiles.dot_bits() == 512
+    monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,-avx512vnni")
+    assert tiles.dot_bits() == 0
+    monkeypatch.setattr(config, "CPU_FEATURES", None)
+    monkeypatch.setattr(config, "CPU_NAME", "znver4")
+    assert tiles.dot_bits() == 0
+
+
+def test_a_system_that_grants_no_tile_registers_is_not_asked_to_use_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "CPU_FEATURES", "+amx-tile,+amx-int8")
+    assert amx.allowed() == amx.ALLOWED
+    monkeypatch.setattr(platform, "system", lambda: "Windows")
+    assert not amx.allowed()
+
+
+@pytest.mark.skipif(not tiles.DOT_BITS, reason="no other kernel of bytes to measure beside")
+@pytest.mark.parametrize("faster", [False, True])
+def test_it_is_taken_where_it_was_measured_to_be_faster(
+    monkeypatch: pytest.MonkeyPatch, faster: bool
+) -> None:
+    taken: list[str] = []
+
+    def noted(name: str):
+        def run(*arguments):
+            taken.append(name)
+            made(*arguments)
+
+        return run
+
+    made = dot.run  # of the same bytes
+    monkeypatch.setattr(amx, "ALLOWED", True)
+    monkeypatch.setattr(amx, "run", noted("AMX"))
+    monkeypatch.setattr(dot, "run", noted("dot product"))
+    monkeypatch.setattr(choice, "faster", lambda key, measure: measure() > 0 and faster)
+    rng = np.random.default_rng(0)
+    weight: Array = rng.integers(-127, 128, (300, 50))
+    kernel = exact_product(weight, np.arange(50), (0, 255))
+    assert kernel is not None
+    assert set(taken) == {"AMX", "dot product"}
+    taken.clear()
+    x = rng.integers(0, 256, (7, 300))
+    np.testing.assert_array_equal(kernel(x), x @ weight + np.arange(50))
+    assert set(taken) == {"AMX" if faster else "dot product"}

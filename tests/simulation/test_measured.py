@@ -1,0 +1,65 @@
+"""Ratios of rates are measured once for a CPU, and kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cimtool.simulation.kernels import measured
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The file of this test alone."""
+    kept = tmp_path / measured.KEPT
+    monkeypatch.setattr(measured, "_cache_file", lambda: kept)
+    measured._known.cache_clear()
+    yield kept
+    measured._known.cache_clear()
+
+
+@pytest.mark.parametrize(("times", "is_faster"), [(1.05, False), (1.2, True)])
+def test_what_was_measured_is_kept_for_the_next_process(
+    file: Path, times: float, is_faster: bool
+) -> None:
+    asked: list[float] = []
+
+    def measure() -> float:
+        asked.append(times)
+        return times
+
+    for _ in range(2):
+        measured._known.cache_clear()
+        assert measured.faster("a kernel, 256 rows", measure) == is_faster
+        assert measured.faster("a kernel, 256 rows", measure) == is_faster
+    assert asked == [times]
+    (kept,) = json.loads(file.read_text()).items()
+    assert kept[0].endswith(", a kernel, 256 rows")
+    assert kept[1] == times
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"other": "own"}'])
+def test_a_spoiled_file_is_measured_anew(file: Path, text: str) -> None:
+    file.write_text(text)
+    assert measured.faster("a kernel", lambda: 2.0)
+
+
+def test_a_folder_that_cannot_be_written_costs_a_measurement(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path
+) -> None:
+    monkeypatch.setattr(measured, "_cache_file", lambda: tmp_path / "none" / measured.KEPT)
+    assert measured.faster("a kernel", lambda: 2.0)
+    assert measured.faster("a kernel", lambda: 0.0)  # this process knows
+
+
+def test_a_ratio_is_that_of_the_work() -> None:
+    def work(steps: int) -> None:
+        stop = time.thread_time() + steps * 1e-3
+        while time.thread_time() < stop:
+            pass
+
+    assert measured.ratio(lambda: work(1), lambda: work(4)) > 2
