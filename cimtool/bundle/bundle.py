@@ -22,6 +22,8 @@ from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import BUNDLE_BESIDE, PARTIAL, require_outside_bundles, sha256, unwritable
+from cimtool.base.files import CONSTANTS as CONSTANTS
+from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
@@ -62,12 +64,10 @@ from cimtool.passes.shortlist import ShortlistBits
 from cimtool.report.result import Result
 
 FORMAT_VERSION = 8
-MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 1 << 22
 """Bytes that a manifest may have."""
 
 PROGRAM = "program.json"
-CONSTANTS = "constants.safetensors"
 STAGES = "stages.json"
 STAGE_CONSTANTS = "stages.safetensors"
 QUERIES = "queries.safetensors"
