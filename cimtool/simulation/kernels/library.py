@@ -18,6 +18,7 @@ from llvmlite import binding
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.folders import read_object
 from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.choice import ROW_BLOCK, Kernel, extreme_rows, warn_of
 from cimtool.simulation.kernels.fused import exact_layer
@@ -131,11 +132,7 @@ def _cache_file() -> Path | None:
 
 def _kept(file: Path | None) -> dict[str, str]:
     """Choices of earlier processes; none where the file cannot be read."""
-    try:
-        found = {} if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return {} if file is None else read_object(file) or {}
 
 
 def _keep(file: Path | None, known: dict[str, str]) -> None:
