@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import map_rows
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
@@ -133,9 +133,9 @@ def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray
 def check_sigmoid(a: float, b: float) -> None:
     """Raise CimError unless a is above 0, and both are finite."""
     if not 0 < a < math.inf:
-        raise CimError(f"a is {a}; expected a finite number above 0")
+        raise ArgumentError("{a} is {}; expected a finite number above 0", a)
     if not math.isfinite(b):
-        raise CimError(f"b is {b}; expected a finite number")
+        raise ArgumentError("{b} is {}; expected a finite number", b)
 
 
 def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
