@@ -54,7 +54,10 @@ def require_file(path: Path) -> None:
     Nor may it have more than LARGEST_HOLES bytes of holes.
     """
     with reading(path):
-        found = path.stat()
+        try:
+            found = path.stat()
+        except ValueError:
+            raise CimError(f"{path}: is no name of a file") from None
         if stat.S_ISDIR(found.st_mode):
             raise CimError(f"{path}: is a folder; expected a file")
         # Files of the kernel look ordinary, and reading one may wait for ever.
@@ -160,19 +163,24 @@ def require_kept(place: Path, argument: str | None = None) -> None:
                 place,
                 Argument(name),
             )
-    folder = place.absolute().parent.resolve()
+    folder = without_links(place.absolute().parent)
     if place.name not in BUNDLE_BESIDE or not _is_bundle(folder):
         require_outside_bundles(folder / place.name)
 
 
 def require_outside_bundles(place: Path) -> None:
     """Raise CimError where a folder above `place` is a bundle: it holds its own files alone."""
-    for folder in place.absolute().parent.resolve().joinpath(place.name).parents:
+    for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
                 f"{place}: is in the bundle {folder.name}, which is refused with files of others "
                 "in it; expected another place"
             )
+
+
+def without_links(place: Path) -> Path:
+    """The path of a place with no links in it but those that run in a circle."""
+    return Path(os.path.realpath(place))
 
 
 MANIFEST, CONSTANTS = "manifest.json", "constants.safetensors"
