@@ -23,6 +23,9 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, 
 _BLOCK = 1 << 17
 _AT_ONCE = 1 << 9
 
+# The largest a (s_t + s_v) that the quadrature is tried on: it takes some milliseconds there.
+_WIDEST = 1e9
+
 # Dimensions of the videos that a block's texts meet before the next: 512 KB, in a core's cache.
 _NEAR = 1 << 15
 
@@ -114,9 +117,12 @@ def _of_rows(
         ends = pairs.start, pairs.stop
         log_probabilities(mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), log_p, log_1mp)
 
-    if log_p.size:
+    with np.errstate(over="ignore"):
+        widest = a * (s_t.max(-1, initial=0)[rows[1]] + s_v.max(-1, initial=0)[rows[3]])
+    lost = np.flatnonzero(widest > _WIDEST)
+    if log_p.size and not lost.size:
         map_rows(some, log_p.size, _AT_ONCE)
-    lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))
+        lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))
     if lost.size:
         pair = int(lost[0])
         raise OutOfReach(
