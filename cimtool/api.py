@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.extras import needing
-from cimtool.base.files import REPORT_FILES, check_output, inputs_kept, require_kept
+from cimtool.base.files import REPORT_FILES, check_output, keeping_inputs, require_kept
 from cimtool.base.progress import Say, silent
 from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from cimtool.verification.report import Report
 
 
+@keeping_inputs
 def verify(
     bundle: File,
     data: EmbeddingsLike,
@@ -101,9 +102,8 @@ def verify(
     earlier = earlier_of(baseline, tolerance, folder)
     if junit is not None:
         check_output(Path(junit), ".xml")
-    with inputs_kept({"data": data, "qrels": qrels, "baseline": baseline}):
-        for name in REPORT_FILES:
-            require_kept(folder / name)
+    for name in REPORT_FILES:
+        require_kept(folder / name)
     return verify_bundle(
         opened,
         read_data(judged_data(data, qrels, opened.model.modalities), opened.model),
@@ -164,6 +164,7 @@ def cost(
     return open_bundle(bundle).estimate(samples, gallery, operating_point, file)
 
 
+@keeping_inputs
 def evaluate(
     data: EmbeddingsLike,
     *what: Projectors | ModelSource,
@@ -200,15 +201,15 @@ def evaluate(
     sources = sources_of(what, {"poly": poly, **model})
     head, folder = model.get("head"), None if trec is None else Path(trec)
     if folder is not None:
-        with inputs_kept({"data": data, "qrels": qrels}):
-            for name in QRELS:
-                require_kept(folder / name)
+        for name in QRELS:
+            require_kept(folder / name)
     subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
     judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
     choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
     return evaluate_pairs(judged, choices)
 
 
+@keeping_inputs
 def train(
     data: EmbeddingsLike,
     output: File,
@@ -234,8 +235,7 @@ def train(
         from cimtool.training.projectors import train_projectors
 
     _refuse_strange("train", chosen)
-    with inputs_kept({"data": data, "validation": validation, **chosen}):
-        return train_projectors(data, Path(output), validation, resume, chosen, say)
+    return train_projectors(data, Path(output), validation, resume, chosen, say)
 
 
 def _refuse_strange(function: str, chosen: TrainingOptions) -> None:
@@ -246,6 +246,7 @@ def _refuse_strange(function: str, chosen: TrainingOptions) -> None:
         raise TypeError(f"{function}() got an unexpected keyword argument {min(strange)!r}")
 
 
+@keeping_inputs
 def train_grid(
     data: EmbeddingsLike,
     output: File,
@@ -273,6 +274,7 @@ def train_grid(
     return train_points(data, Path(output), validation, grid, chosen, say)
 
 
+@keeping_inputs
 def fine_tune(
     projectors: File,
     poly: File | None = None,

@@ -310,6 +310,52 @@ def test_no_name_is_taken_apart() -> None:
     assert not [one for one in READERS if not any(fnmatch(file, one) for file in found)]
 
 
+# Where a file's content is taken in or made values of; bytes of a file of others are bounded there.
+CONTENT_READERS = {
+    "cimtool/base/untrusted.py": "files of others, to so many bytes; directories of archives",
+    "cimtool/base/files.py": "checksums and holes of ordinary files",
+    "cimtool/base/json_files.py": "texts of bounded files",
+    "cimtool/base/toml_files.py": "texts of bounded files",
+    "cimtool/base/csv_files.py": "ordinary files, block by block, lines bounded",
+    "cimtool/base/compiled.py": "sources of this package",
+    "cimtool/bundle/arrays_file.py": "arrays of bundles and galleries, headers bounded",
+    "cimtool/deployment/programming.py": "files of a bundle whose checksums hold",
+    "cimtool/emit/own_files.py": "texts of bounded files",
+    "cimtool/emit/runtime.py": "texts of bounded files",
+    "cimtool/loading/checkpoint.py": "checkpoints, by the Budget of their file",
+    "cimtool/loading/npy.py": "arrays, by the Budget of their file",
+    "cimtool/loading/onnx_*.py": "texts of bounded files, and what torch exports in memory",
+    "cimtool/training/demo_sources.py": "sources that are installed here, and its own process",
+}
+TAKES_IN = {
+    *("json.load", "json.loads", "tomllib.load", "tomllib.loads", "pickle.load", "pickle.loads"),
+    *("np.load", "np.loadtxt", "np.genfromtxt", "np.fromfile", "np.memmap", "torch.load"),
+    *("zipfile.ZipFile", "tarfile.open", "open", "io.open", "tokenize.open"),
+    *("safe_open", "deserialize", "load_file", "onnx.load", "onnx.load_model"),
+    *("onnx.load_from_string", "onnx.load_model_from_string"),
+}
+OPENS = {"read_text", "read_bytes", "open"}
+
+
+def takes_in(file: str) -> list[str]:
+    """The calls of a module that take in a file's content; resources of the package are none."""
+    found = []
+    for call in (node for node in ast.walk(tree(ROOT / file)) if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func)
+        by_path = name.rpartition(".")[2] in OPENS and not re.search(r"\bfiles\(", name)
+        writes = any(ast.unparse(one).strip("'")[:1] in ("w", "x", "a") for one in call.args[:1])
+        if name in TAKES_IN or (by_path and not writes and not name.startswith("os.")):
+            found.append(name)
+    return found
+
+
+def test_files_are_read_by_those_that_bound_what_they_read() -> None:
+    found = {file: calls for file in MODULES if (calls := takes_in(file))}
+    readers = CONTENT_READERS
+    assert not {f: c for f, c in found.items() if not any(fnmatch(f, one) for one in readers)}
+    assert not [one for one in readers if not any(fnmatch(file, one) for file in found)]
+
+
 QUESTION = re.compile(r"(What|Whether|How|Which|Where|Who|When|Why)\b")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,7 @@ BLOCK = 1 << 22
 """Bytes of a file that are held as text at a time."""
 
 LONGEST_LINE = 1 << 12
+NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 MOST_COLUMNS = 64
 
 
@@ -43,7 +45,12 @@ class CsvColumn:
 
     def number(self, text: str) -> float:
         """The number of a field; ValueError where it is none of the column's."""
-        value = float(text) if self.words is None else self.words.get(text.strip(), np.nan)
+        if self.words is not None:
+            value = self.words.get(text.strip(" \t"), np.nan)
+        elif NUMBER.fullmatch(text) is None:  # Python takes 1_0, and strips a carriage return
+            raise ValueError(text)
+        else:
+            value = float(text)
         if self.wrong(np.array(value)):
             raise ValueError(text)
         return value
@@ -184,7 +191,7 @@ def _first_error(
                 if name in columns:
                     columns[name].number(text)
             except ValueError:
-                shown = text.strip()[:40] or "empty"
+                shown = text.strip(" \t")[:40] or "empty"
                 said = f"{file}: line {number}: {name} is {shown}; expected "
                 return CimError(said + columns[name].expected)
     return CimError(f"{file}: lines {first} to {first + len(lines) - 1} are no numbers")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import inspect
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import is_dataclass
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PARTIAL = ".partial-"
 """Beginning of the name of a folder that holds files until all of them are written."""
@@ -48,7 +54,10 @@ def require_file(path: Path) -> None:
     Nor may it have more than LARGEST_HOLES bytes of holes.
     """
     with reading(path):
-        found = path.stat()
+        try:
+            found = path.stat()
+        except ValueError:
+            raise CimError(f"{path}: is no name of a file") from None
         if stat.S_ISDIR(found.st_mode):
             raise CimError(f"{path}: is a folder; expected a file")
         # Files of the kernel look ordinary, and reading one may wait for ever.
@@ -95,54 +104,73 @@ def check_output(file: Path, *suffixes: str) -> None:
         raise CimError(f"{file}: cannot be written ({place} is read-only)")
 
 
-def check_not_input(output: Path, argument: str = "output", /, **inputs: object) -> None:
-    """Raise ArgumentError where the file of an argument is one that `inputs` name, by any path."""
-    # A folder on the way that is made later turns new/../x into x.
-    places = [place for place in (output, Path(os.path.normpath(output))) if place.is_file()]
-    for name, given in inputs.items():
-        files = [text for text in _texts(given) if os.path.isfile(text)]
-        if any(os.path.samefile(text, place) for text in files for place in places):
-            raise ArgumentError(
-                "{} {}: is the file of {}, which would be lost; expected another one",
-                Argument(argument),
-                output,
-                Argument(name),
-            )
-
+WRITTEN = ("output", "junit", "report", "trec")
+"""Arguments, of functions and of commands, that name a file or a folder to write."""
 
 _GIVEN: ContextVar[Mapping[str, object]] = ContextVar("_GIVEN", default={})  # noqa: B039
 
 
 @contextmanager
-def inputs_kept(inputs: Mapping[str, object]) -> Iterator[None]:
-    """Let nothing that is written inside take the place of a file that these arguments name."""
-    token = _GIVEN.set({**inputs, **_GIVEN.get()})
+def inputs_kept(arguments: Mapping[str, object]) -> Iterator[None]:
+    """Let nothing that is written inside take the place of a file that these arguments name.
+
+    Those of WRITTEN name what is written: CimError at once as `require_kept` raises it.
+    """
+    outer = _GIVEN.get()
+    given = {name: one for name, one in arguments.items() if name not in WRITTEN}
+    token = _GIVEN.set({**outer, **given, **outer})  # a command's names before the library's
     try:
+        for name in WRITTEN:
+            if isinstance(place := arguments.get(name), str | Path):
+                require_kept(Path(place), name)
         yield
     finally:
         _GIVEN.reset(token)
 
 
-def require_kept(place: Path) -> None:
-    """Raise CimError where a file that is written to `place` replaces an input of the command.
+def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function write over none of the files that its own arguments name."""
+    signature = inspect.signature(function)
 
-    So too where it would lie in the folder of a bundle, which it makes unusable.
+    @wraps(function)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python's own sentence names the function
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                given |= given.pop(name, {})
+        with inputs_kept(given):
+            return function(*args, **kwargs)
+
+    return kept
+
+
+def require_kept(place: Path, argument: str | None = None) -> None:
+    """Raise CimError where a file that is written to `place` replaces an input, by any path.
+
+    So too where it would lie in the folder of a bundle, which it makes unusable. The sentence names
+    the `argument` that is the place.
     """
-    for name, given in _GIVEN.get().items():
-        if place.is_file() and any(os.path.samefile(p, place) for p in _files(given)):
+    # A folder on the way that is made later turns new/../x into x.
+    places = [one for one in (place, Path(os.path.normpath(place))) if os.path.isfile(one)]
+    for name, given in _GIVEN.get().items() if places else ():
+        if any(os.path.samefile(p, one) for p in _files(given) for one in places):
             raise ArgumentError(
-                "{}: is the file of {}, which would be lost; expected another one",
+                "{}{}: is the file of {}, which would be lost; expected another one",
+                "" if argument is None else ArgumentError("{} ", Argument(argument)),
                 place,
                 Argument(name),
             )
-    folder = place.absolute().parent.resolve()
+    folder = without_links(place.absolute().parent)
     if place.name not in BUNDLE_BESIDE or not _is_bundle(folder):
         require_outside_bundles(folder / place.name)
 
 
 def require_outside_bundles(place: Path) -> None:
     """Raise CimError where a folder above `place` is a bundle: it holds its own files alone."""
-    for folder in place.absolute().parent.resolve().joinpath(place.name).parents:
+    for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
                 f"{place}: is in the bundle {folder.name}, which is refused with files of others "
@@ -150,8 +178,17 @@ def require_outside_bundles(place: Path) -> None:
             )
 
 
+def without_links(place: Path) -> Path:
+    """The path of a place with no links in it but those that run in a circle."""
+    return Path(os.path.realpath(place))
+
+
+MANIFEST, CONSTANTS = "manifest.json", "constants.safetensors"
+"""The files that make a folder a bundle."""
+
+
 def _is_bundle(folder: Path) -> bool:
-    return (folder / "manifest.json").is_file() and (folder / "constants.safetensors").is_file()
+    return (folder / MANIFEST).is_file() and (folder / CONSTANTS).is_file()
 
 
 REPORT_FILES = ("report.json", "report.md", "report.html")
@@ -175,6 +212,8 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, tuple | list):
         for one in value:
             yield from _texts(one)
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
     elif is_dataclass(value):
         for one in vars(value).values():
             yield from _texts(one)

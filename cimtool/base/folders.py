@@ -83,7 +83,7 @@ class KindOfWork:
                 stream.seek(0)
                 raise CimError(
                     f"{path}: another {self.noun} is at work there (process "
-                    f"{stream.read().strip()}); expected it to end first, or a new folder"
+                    f"{stream.read(20).strip()}); expected it to end first, or a new folder"
                 ) from None
             stream.truncate(0)
             stream.write(f"{os.getpid()}\n")

@@ -73,14 +73,14 @@ def read_arrays(file: Path, *forms: Mapping[str, StoredArray]) -> dict[str, Arra
 
 
 @contextmanager
-def opened_arrays(file: Path) -> Iterator[Any]:
-    """A file of safetensors, mapped; CimError for what is none."""
+def opened_arrays(file: Path, again: str = "compile") -> Iterator[Any]:
+    """A file of safetensors, mapped; CimError, which says what to do `again`, for what is none."""
     require_small_header(file)
     try:
         with safe_open(file, "numpy") as held:
             yield held
     except SafetensorError as error:
-        raise CimError(f"{file}: is no safetensors file ({error}); compile again") from error
+        raise CimError(f"{file}: is no safetensors file ({error}); {again} again") from error
 
 
 def check_stored(file: Path, slices: Mapping[str, Any], form: Mapping[str, StoredArray]) -> None:

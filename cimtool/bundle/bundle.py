@@ -21,7 +21,16 @@ from safetensors.numpy import save
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
-from cimtool.base.files import BUNDLE_BESIDE, PARTIAL, require_outside_bundles, sha256, unwritable
+from cimtool.base.files import (
+    BUNDLE_BESIDE,
+    PARTIAL,
+    require_outside_bundles,
+    sha256,
+    unwritable,
+    without_links,
+)
+from cimtool.base.files import CONSTANTS as CONSTANTS
+from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
 from cimtool.base.plugins import check_plugins, origins_of
@@ -62,12 +71,10 @@ from cimtool.passes.shortlist import ShortlistBits
 from cimtool.report.result import Result
 
 FORMAT_VERSION = 8
-MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 1 << 22
 """Bytes that a manifest may have."""
 
 PROGRAM = "program.json"
-CONSTANTS = "constants.safetensors"
 STAGES = "stages.json"
 STAGE_CONSTANTS = "stages.safetensors"
 QUERIES = "queries.safetensors"
@@ -480,9 +487,9 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 def check_inputs_apart(folder: Path, inputs: Iterable[str]) -> None:
     """Raise CimError where a file that a bundle is made of lies where it goes, or would be lost."""
-    places = [place.resolve() for place in (folder, previous_of(folder))]
+    places = [without_links(place) for place in (folder, previous_of(folder))]
     for text in inputs:
-        if Path(text).is_file() and Path(text).resolve().parent in places:
+        if Path(text).is_file() and without_links(Path(text)).parent in places:
             raise CimError(
                 f"{text}: is in {Path(text).parent}, which is replaced; expected an input elsewhere"
             )

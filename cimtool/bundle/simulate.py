@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.files import check_not_input, check_output, require_kept, unwritable
+from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
@@ -34,6 +34,7 @@ from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 
 
+@keeping_inputs
 def simulate(
     bundle: File,
     inputs: EmbeddingsLike,
@@ -60,7 +61,6 @@ def simulate(
     """
     if output is not None:
         check_output(Path(output), ".npz")
-        check_not_input(Path(output), inputs=inputs)
     check_one_source(noise, chip)
     matcher = load(bundle, device)
     if noise is not None:

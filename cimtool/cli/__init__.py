@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from cimtool import __version__
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import as_plugin_fault, broken_plugins
 from cimtool.cli.group import LazyGroup, Refusal
-from cimtool.cli.output import printable
+from cimtool.cli.output import printable, shown
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
@@ -44,9 +43,6 @@ COMMANDS = {
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
-
-LONG_WORD = re.compile(r"[^\s/]{256,}")
-"""A value that an error shows the beginning of alone; a name of a file is not as long."""
 
 COMPLETE = "_CIMTOOL_COMPLETE"
 """The variable in which a shell asks for its completion script, or for completions of a line."""
@@ -102,8 +98,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _complain(sentence: str, status: int) -> int:
     # A name of the user's may hold a line break; the sentence is one line all the same.
-    shown = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", " ".join(sentence.splitlines()))
-    click.echo(f"cimtool: error: {printable(shown)}", err=True)
+    line = " ".join(sentence.splitlines())
+    click.echo(f"cimtool: error: {printable(shown(line))}", err=True)
     return status
 
 

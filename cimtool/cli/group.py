@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from cimtool.base.errors import CimError
 from cimtool.base.extras import needing
-from cimtool.base.files import check_not_input, inputs_kept, require_outside_bundles
+from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
@@ -91,16 +91,11 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
-WRITTEN = ("output", "junit", "report", "trec")
-"""Arguments that name a file or a folder to write."""
-
-
 class Command(click.Command):
     """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
-    Its function gets an `Output` by `click.pass_obj`. A file that an argument of WRITTEN names and
-    that is also one of its inputs is refused. `groups` are titles of its help, each with the names
-    of its options.
+    Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
+    refused. `groups` are titles of its help, each with the names of its options.
     """
 
     def __init__(
@@ -146,11 +141,8 @@ class Command(click.Command):
         debug = ctx.params.pop("debug")
         limit = ctx.params.pop("max_memory")
         try:
-            for argument in WRITTEN:
-                self._check_output(ctx, argument)
-            given = {name: one for name, one in ctx.params.items() if name not in WRITTEN}
             with (
-                inputs_kept(given),
+                inputs_kept(ctx.params),
                 data_noted() as notes,
                 memory_limited(limit),
                 _warnings_in(notes, debug),
@@ -163,14 +155,6 @@ class Command(click.Command):
             if isinstance(error, CimError):
                 raise Refusal(error, self.option) from error
             raise
-
-    def _check_output(self, ctx: click.Context, argument: str) -> None:
-        """Raise CimError where the file of `argument` is an input too, by whatever name."""
-        others = dict(ctx.params)
-        output = others.pop(argument, None)
-        if isinstance(output, Path):
-            require_outside_bundles(output)
-            check_not_input(output, argument, **others)
 
     def option(self, argument: str) -> str:
         """The option that gives an argument of the library, of this command or by its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -17,6 +18,11 @@ import click
 from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, silent
 from cimtool.loading.data_notes import DataNotes
+
+LONG_WORD = re.compile(r"[^\s/─]{256,}|[^\s─]{1024,}")
+"""A name or value, or a path, of which the ends alone are printed; rules of tables are neither."""
+
+LONGEST_LINE = 2000
 
 PIPE_WIDTH = 100
 """Columns of a table that goes to a file or a pipe."""
@@ -54,7 +60,23 @@ class Output:
         own = list(values.get("notes", ()))
         if left := [note for note in self.of_data.sentences if note not in own]:
             values, text = {**values, "notes": [*own, *left]}, "\n".join([text, "", *left])
-        click.echo(json_text(values) if self.as_json else printable(text))
+        click.echo(json_text(values) if self.as_json else printable(shown(text)))
+
+
+def shown(text: str) -> str:
+    """A text for a person: words and lines that no one reads to their end are cut to their ends."""
+    lines = (LONG_WORD.sub(_cut, line) for line in text.split("\n"))
+    return "\n".join(
+        line if len(line) <= LONGEST_LINE else _ends(line, 1500, 300) for line in lines
+    )
+
+
+def _cut(word: re.Match[str]) -> str:
+    return _ends(word[0], 60, 60 if "/" in word[0] else 0)
+
+
+def _ends(text: str, first: int, last: int) -> str:
+    return f"{text[:first]}...{text[len(text) - last :]}"
 
 
 def printable(text: str) -> str:

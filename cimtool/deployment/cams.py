@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import ArgumentError
+from cimtool.base.files import keeping_inputs
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
@@ -69,6 +70,7 @@ class ProgrammedCam(Result):
         }
 
 
+@keeping_inputs
 def program_cam(
     bundle: File,
     gallery: EmbeddingsLike,

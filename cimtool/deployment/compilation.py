@@ -12,7 +12,7 @@ from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import sha256
+from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -122,6 +122,7 @@ class Compilation(Result):
         )
 
 
+@keeping_inputs
 def compile(
     projectors: Projectors,
     poly: File | Polynomial | None = None,

@@ -17,6 +17,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
+from cimtool.base.files import keeping_inputs
 from cimtool.base.folders import alone_with
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
@@ -111,6 +112,7 @@ def _rows(features: Features) -> int:
     return len(next(iter(features.values())))
 
 
+@keeping_inputs
 def change_gallery(
     bundle: File,
     *,

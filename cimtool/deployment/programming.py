@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import sha256
+from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import (
@@ -119,6 +119,7 @@ class ProgrammedBundle(Result):
         }
 
 
+@keeping_inputs
 def program(
     bundle: File,
     gallery: EmbeddingsLike,

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.files import check_room, replace_files, replace_texts, sha256
+from cimtool.base.files import check_room, keeping_inputs, replace_files, replace_texts, sha256
 from cimtool.base.folders import KindOfWork
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.matcher import open_bundle
@@ -43,6 +43,7 @@ GALLERY = KindOfWork(
 )
 
 
+@keeping_inputs
 def encode(
     bundle: File,
     gallery: File,

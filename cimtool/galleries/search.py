@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import check_not_input, check_output
+from cimtool.base.files import check_output, keeping_inputs
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
@@ -98,6 +98,7 @@ class ShardSearch:
         return BestItems(np.concatenate(items) + first, np.concatenate(scores))
 
 
+@keeping_inputs
 def search(
     bundle: File,
     gallery: File,
@@ -118,7 +119,6 @@ def search(
     """
     if output is not None:
         check_output(Path(output), ".npz")
-        check_not_input(Path(output), queries=queries)
     opened = open_bundle(bundle)
     if opened.gallery is not None:
         raise CimError(

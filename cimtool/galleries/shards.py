@@ -114,7 +114,7 @@ class Shard:
             name: StoredArray((TYPE_NAMES[one.dtype],), one.shape(self.items))
             for name, one in stored_features(program).items()
         }
-        with opened_arrays(self.file) as held:
+        with opened_arrays(self.file, AGAIN) as held:
             if missing := sorted(form.keys() - set(held.keys())):
                 raise CimError(f"{self.file}: has no {missing[0]}; {AGAIN} again")
             mapped = {name: held.get_slice(name) for name in form}

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import CimError, invalid_at, naming
+from cimtool.base.files import without_links
 from cimtool.base.named import nearest
 from cimtool.base.plugins import known_files, targets_folder
 from cimtool.base.toml_files import (
@@ -276,7 +277,7 @@ def _of_words(where: str) -> CimError:
 
 def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
     """Load one file over its base, return it with its values; `above` are the files based on it."""
-    if file.resolve() in above:
+    if without_links(file) in above:
         names = [path.name for path in (*above, file)]
         raise CimError(f"{above[-1]}: base comes back to itself: {' -> '.join(names)}")
     own = read_toml(file)
@@ -285,7 +286,7 @@ def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
     base = own.get("base")
     if isinstance(base, str):
         base_file = _target_file(base, file.parent, f"{file}: base")
-        base_target, inherited = _load(base_file, (*above, file.resolve()))
+        base_target, inherited = _load(base_file, (*above, without_links(file)))
         # A derived design is another design: it never goes by its base's name.
         below = {key: inherited[key] for key in inherited if key not in ("name", "title")}
         return _derived(base_target, below, own, str(file))

@@ -132,6 +132,16 @@ def read_torch(path: Path) -> Any:
     Raises CimError where the file is broken, holds a class or function instead of numbers, or
     unfolds to more than its Budget.
     """
+    return _torch_content(path)[1]
+
+
+def load_torch(path: Path) -> Any:
+    """The value that `torch.load` gives of a file, with tensors; CimError as `read_torch`."""
+    return _torch_content(path)[0]
+
+
+def _torch_content(path: Path) -> tuple[Any, Any]:
+    """The value in a file of torch, and the same in plain values, by which it is checked."""
     budget = Budget.of(path)
     with needing(f"{path}: what torch.save wrote", "weights as .safetensors or .onnx"):
         import torch
@@ -142,7 +152,7 @@ def read_torch(path: Path) -> Any:
                 value = torch.load(stream, map_location="cpu", weights_only=True)
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
-    return _Plain(str(path), budget, torch.Tensor).of(value, "")
+    return value, _Plain(str(path), budget, torch.Tensor).of(value, "")
 
 
 def _check_archive(path: Path, stream: io.BufferedReader) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import map_rows
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
@@ -22,6 +22,9 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, 
 # Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
 _BLOCK = 1 << 17
 _AT_ONCE = 1 << 9
+
+# The largest a (s_t + s_v) that the quadrature is tried on: it takes some milliseconds there.
+_WIDEST = 1e9
 
 # Dimensions of the videos that a block's texts meet before the next: 512 KB, in a core's cache.
 _NEAR = 1 << 15
@@ -114,9 +117,12 @@ def _of_rows(
         ends = pairs.start, pairs.stop
         log_probabilities(mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), log_p, log_1mp)
 
-    if log_p.size:
+    with np.errstate(over="ignore"):
+        widest = a * (s_t.max(-1, initial=0)[rows[1]] + s_v.max(-1, initial=0)[rows[3]])
+    lost = np.flatnonzero(widest > _WIDEST)
+    if log_p.size and not lost.size:
         map_rows(some, log_p.size, _AT_ONCE)
-    lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))
+        lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))
     if lost.size:
         pair = int(lost[0])
         raise OutOfReach(
@@ -133,9 +139,9 @@ def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray
 def check_sigmoid(a: float, b: float) -> None:
     """Raise CimError unless a is above 0, and both are finite."""
     if not 0 < a < math.inf:
-        raise CimError(f"a is {a}; expected a finite number above 0")
+        raise ArgumentError("{a} is {}; expected a finite number above 0", a)
     if not math.isfinite(b):
-        raise CimError(f"b is {b}; expected a finite number")
+        raise ArgumentError("{b} is {}; expected a finite number", b)
 
 
 def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:

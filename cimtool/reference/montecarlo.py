@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
 Modality = Literal["text", "video"]
@@ -77,7 +77,7 @@ def monte_carlo(
     """
     check_samples(samples)
     if not 0 <= seed < 2**64:
-        raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
+        raise ArgumentError("{seed} is {}; expected 0 to 2^64 - 1", seed)
     rows_t, rows_v = np.arange(len(text)), np.arange(len(video))
     text, video = centred(text, video)
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))

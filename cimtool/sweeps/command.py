@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cimtool.base.files import without_links
 from cimtool.base.toml_files import dotted, read_toml
 from cimtool.hardware.keys import flag
 from cimtool.loading.embeddings import File
@@ -82,7 +83,7 @@ def compile_words(
 
 def _base(target: str) -> str:
     """A target as another file names it as its base: a path from anywhere, a name as it is."""
-    return str(Path(target).resolve()) if target.endswith(".toml") or "/" in target else target
+    return str(without_links(Path(target))) if target.endswith(".toml") or "/" in target else target
 
 
 def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,10 +101,7 @@ class SweepFolder:
 
     def references(self, name: str, truth: Truth) -> SweepReferences | None:
         """The references that an earlier run kept; None where there are none."""
-        file = self.path / REFERENCES
-        if not file.is_file():
-            return None
-        return SweepReferences.from_bytes(name, truth, file.read_bytes())
+        return SweepReferences.of_file(name, truth, self.path / REFERENCES)
 
     def keep_references(self, references: SweepReferences) -> None:
         """Write the references, all or nothing."""

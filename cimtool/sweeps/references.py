@@ -7,13 +7,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.json_files import parse_json
 from cimtool.base.progress import Say
+from cimtool.bundle.arrays_file import read_arrays
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
@@ -165,15 +168,15 @@ class SweepReferences:
         return content
 
     @classmethod
-    def from_bytes(cls, name: str, truth: Truth, content: bytes) -> SweepReferences | None:
+    def of_file(cls, name: str, truth: Truth, file: Path) -> SweepReferences | None:
         """Read what `to_bytes` returned; None where it is something else, or was changed."""
         try:
-            arrays = load(content)
+            arrays = read_arrays(file)
             if not np.array_equal(arrays.pop(SEAL), _seal(arrays)):
                 return None
             heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
             floats = dict(zip(heads, arrays.pop("floats"), strict=True))
-            said = json.loads(bytes(arrays.pop("faults")))
+            said = parse_json(bytes(arrays.pop("faults")))
             faults = {digest: tuple(texts) for digest, texts in said.items()}
             own = [
                 {
@@ -185,7 +188,7 @@ class SweepReferences:
             ]
             raw = Queries(*own) if any(own) else None
             return cls(name, truth, floats=floats, faults=faults, raw=raw, **arrays)
-        except (SafetensorError, TypeError, KeyError, ValueError):
+        except (CimError, TypeError, KeyError, ValueError):
             return None
 
 

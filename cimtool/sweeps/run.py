@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack, get_args
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed
-from cimtool.base.files import replace_files, text_bytes
+from cimtool.base.files import keeping_inputs, replace_files, text_bytes
 from cimtool.base.grids import Grid, GridKey
 from cimtool.base.named import nearest
 from cimtool.base.progress import Countdown, Say, silent
@@ -50,6 +50,7 @@ class PointsFailed(CheckFailed):
         self.sweep = sweep
 
 
+@keeping_inputs
 def sweep(
     projectors: Projectors,
     poly: File | Polynomial | None = None,

@@ -20,6 +20,7 @@ from cimtool.training.items import Items
 from cimtool.training.options import check_seed
 from cimtool.training.ridge import (
     ALPHA,
+    check_alpha,
     check_degree,
     check_labels,
     condition,
@@ -108,6 +109,7 @@ def fit_teacher(
     the teacher's file.
     """
     _check_options(scale_ed, scale_vd, seed, tolerance)
+    check_alpha(alpha)
     asked = isinstance(degree, int)
     degrees = [degree] if isinstance(degree, int) else list(degree)
     _check_degrees(degrees)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import ArgumentError
-from cimtool.base.files import check_not_input, check_output, replace_files, replace_texts
+from cimtool.base.files import check_output, keeping_inputs, replace_files, replace_texts
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
@@ -52,6 +52,7 @@ def report_names(poly: Path) -> tuple[str, str]:
     return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
 
 
+@keeping_inputs
 def fit(
     teacher: File | Teacher,
     *,
@@ -85,7 +86,6 @@ def fit(
     """
     if output is not None:
         check_output(Path(output), *SUFFIXES)
-        check_not_input(Path(output), teacher=teacher, projectors=projectors, data=data)
     if pt_keys is not None:
         _check_keys(pt_keys, output)
     if (projectors is None) != (data is None):

@@ -115,11 +115,16 @@ def check_degree(degree: int) -> None:
         raise ArgumentError("{degree} is {}; expected 1 to {}", degree, MAX_DEGREE)
 
 
+def check_alpha(alpha: float) -> None:
+    """Raise CimError, which names the argument, for a weight that no penalty has."""
+    if not 0 <= alpha < math.inf:
+        raise ArgumentError("{alpha} is {}; expected a finite number, 0 or more", alpha)
+
+
 def check_labels(labels: Labels, degree: int, alpha: float) -> None:
     """Raise CimError where `fit_logit` cannot fit these labels."""
     check_degree(degree)
-    if not 0 <= alpha < math.inf:
-        raise CimError(f"alpha is {alpha}; expected a finite number, 0 or more")
+    check_alpha(alpha)
     count = len(exponents(degree)) + 1  # with the constant
     if len(labels) < count:
         raise CimError(

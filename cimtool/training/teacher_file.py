@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.files import check_not_input, check_output, replace_files
+from cimtool.base.files import check_output, keeping_inputs, replace_files
 from cimtool.base.named import require_one, unknown
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
@@ -144,6 +144,7 @@ def sigmoid_of(items: Items, given: Mapping[str, Any], say: Say = silent) -> Tea
     return sigmoid
 
 
+@keeping_inputs
 def teacher(
     projectors: Projectors | None = None,
     data: EmbeddingsLike | None = None,
@@ -181,7 +182,6 @@ def teacher(
     check_pairs(pairs, matched, seed)
     if output is not None:
         check_output(Path(output), ".npz")
-        check_not_input(Path(output), projectors=projectors, data=data, gaussians=gaussians)
     if projectors is not None and data is not None:
         items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
     elif layer_map is not None:

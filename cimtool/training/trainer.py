@@ -22,7 +22,7 @@ from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.base.progress import Countdown, Say
 from cimtool.base.typed_fields import made_of
-from cimtool.loading.checkpoint import BROKEN
+from cimtool.loading.checkpoint import BROKEN, load_torch
 from cimtool.report.result import Result
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
@@ -114,13 +114,13 @@ def _epoch_of(file: Path, settings: Mapping[str, Any]) -> int | None:
     try:
         content = _content(file)
         epoch = content["epoch"] if content["config"] == config(settings) else None
-    except (OSError, *BROKEN):
+    except (CimError, *BROKEN):
         return None
     return epoch if isinstance(epoch, int) else None
 
 
 def _content(file: Path) -> Mapping[str, Any]:
-    content = torch.load(file, map_location="cpu", weights_only=True)
+    content = load_torch(file)
     if not isinstance(content, Mapping):
         raise TypeError(content)
     return content

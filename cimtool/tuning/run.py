@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import check_not_input, check_output, replace_texts
+from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
@@ -134,6 +134,7 @@ class Tuned(Result):
         return said | values | {"starts": [vars(one) for one in self.starts], "steps": steps}
 
 
+@keeping_inputs
 def tune(
     projectors: Projectors,
     poly: File | Polynomial | None = None,
@@ -179,7 +180,6 @@ def tune(
     name = f"{model.name}@{on}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
-    check_not_input(file, settings=settings, target=target, layer_map=source.layer_map)
     known = references([model], evaluated, say)
     remarks = Remarks.of({model.head.surrogate: model}, evaluated, known)
     _require_reference(budget, remarks)

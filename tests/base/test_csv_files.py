@@ -65,3 +65,15 @@ def test_a_first_line_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"1" * 100_000)
     with pytest.raises(CimError, match=r"a\.csv: line 1: is longer than 4096 bytes$"):
         header_of(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("line", ["1{},0.5,on", "1,0{}.5,on", "{}1,0.5,on", "1,0.5,o{}n"])
+def test_the_line_of_a_strange_character_is_named(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    for strange in "".join(map(chr, {*range(1, 33)} - {9, 10})) + "\"#_'":
+        lines = [LINES[0], line.format(strange), *LINES[1:]]
+        if strange.isspace() and strange != "\r" and line in ("1{},0.5,on", "{}1,0.5,on"):
+            continue  # white space around a number
+        with pytest.raises(CimError) as caught:
+            table(file, lines)
+        assert str(caught.value).startswith(f"{file}: line 3: "), strange

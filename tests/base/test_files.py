@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import check_output, check_room, replace_files
+from cimtool.base.files import check_output, check_room, replace_files, replace_texts, sha256
+from cimtool.bundle.bundle import check_inputs_apart
+from cimtool.hardware.target import load_target
 
 
 def test_a_file_in_folders_that_are_still_to_be_made_is_fine(tmp_path: Path) -> None:
@@ -52,3 +54,28 @@ def test_a_disk_must_have_room(tmp_path: Path) -> None:
     check_room(place, 1)
     with pytest.raises(CimError, match=r"folder: takes 1,000,000,000,000,000,000 bytes or more"):
         check_room(place, 10**18)
+
+
+def test_a_text_with_a_zero_byte_is_no_name() -> None:
+    with pytest.raises(CimError, match="is no name of a file"):
+        sha256(Path("a\0b"))
+
+
+def test_a_folder_that_is_a_link_to_itself_cannot_be_written(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for place in (loop, loop / "report"):
+        with pytest.raises(CimError, match="the report cannot be written"):
+            replace_texts(place, {"report.md": ""}, "the report")
+
+
+def test_links_in_a_circle_are_one_sentence_where_a_target_or_a_bundle_should_be(
+    tmp_path: Path,
+) -> None:
+    loop = tmp_path / "loop.toml"
+    loop.symlink_to(loop)
+    with pytest.raises(CimError, match=r"loop\.toml: cannot be read: Too many levels of symbolic"):
+        load_target(str(loop))
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"")
+    check_inputs_apart(loop / "bundle", [str(file)])

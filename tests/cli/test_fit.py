@@ -139,7 +139,7 @@ def test_teachers_that_cannot_be_fitted(
         (("--data", "d.npz"), "--data is what --projectors are run on; expected both or neither"),
         (("--target", "ideal"), "--target prices the items of --data; expected them with it"),
         (("--pt-keys", "d"), '"d" is not one of coeff, c'),
-        (("--alpha", -1), "t.npz: alpha is -1.0; expected a finite number, 0 or more"),
+        (("--alpha", -1), "--alpha is -1.0; expected a finite number, 0 or more"),
         (("--scale-ed", 0), "--scale-ed is 0; expected a number from 1e-30 to 1e+30"),
         (("--scale-ed", 1e200), "--scale-ed is 1e+200; expected a number from 1e-30 to 1e+30"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a number from 1e-30 to 1e+30"),

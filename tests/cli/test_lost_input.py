@@ -94,29 +94,66 @@ def test_an_earlier_output_is_replaced(
 def test_functions_of_the_library_refuse_as_their_commands_do(
     small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    npz, json, toml = (tmp_path / f"a.{suffix}" for suffix in ("npz", "json", "toml"))
-    for file in (npz, json, toml):
+    npz, json, toml, xml = (tmp_path / f"a.{suffix}" for suffix in ("npz", "json", "toml", "xml"))
+    for file in (npz, json, toml, xml):
         file.write_bytes(small_trunk.eval.read_bytes())
     before = npz.read_bytes()
     toml.write_text("weight_bits = 8\n")
-    trunk = small_trunk.projectors
+    trunk, poly = small_trunk.projectors, small_trunk.poly
     rows = {"calibration": small_trunk.calibration, "data": small_trunk.eval}
+    compiled = {"calibration": npz, "target": "ideal"}
+    grid = {"weight_bits": [8]}
     calls: dict[str, Callable[[], object]] = {
         "inputs": lambda: api.simulate(small_bundle, npz, output=npz),
         "queries": lambda: api.search(small_bundle, tmp_path, (npz, npz), top=1, output=npz),
         "data": lambda: api.teacher(trunk, npz, output=npz),
-        "gaussians": lambda: api.teacher(gaussians=npz, output=npz),
+        "gaussians": lambda: api.teacher(gaussians={"text": npz}, output=npz),
         "teacher": lambda: api.fit(json, output=json),
         "settings": lambda: api.tune(
-            trunk, small_trunk.poly, **rows, target="ideal", budget={"logit_rmse": 1.0},
+            trunk, poly, **rows, target="ideal", budget={"logit_rmse": 1.0},
             settings=toml, output=toml,
         ),
+        "calibration": lambda: api.compile(trunk, poly, **compiled, output=npz),
+        "projectors": lambda: api.compile((json, npz), poly, **compiled, output=json),
+        "poly": lambda: api.sweep(trunk, npz, **rows, target="ideal", grid=grid, output=npz),
+        "layer_map": lambda: api.sweep(
+            trunk, poly, **rows, target="ideal", grid=grid, output=toml, layer_map=toml
+        ),
+        "gallery": lambda: api.program(small_bundle, npz, output=npz),
+        "add": lambda: api.change_gallery(small_bundle, add=npz, output=npz),
+        "validation": lambda: api.train(rows["data"], npz, validation=npz),
+        "start": lambda: api.train_grid(rows["data"], npz, grid={"seed": [1]}, start=npz),
+        "target": lambda: api.fine_tune(
+            trunk, poly, **rows, target=str(toml), output=toml
+        ),
+        "qrels": lambda: api.verify(small_bundle, rows["data"], qrels=xml, junit=xml),
+        "what": lambda: api.evaluate(rows["data"], npz, trec=npz),
     }  # fmt: skip
     for name, call in calls.items():
-        with pytest.raises(CimError, match=f"^output .*: is the file of {name}, which would be"):
+        with pytest.raises(CimError, match=rf"^\w+ .*: is the file of {name}, which would be"):
             call()
+    with pytest.raises(CimError, match="is the file of gallery"):
+        api.encode(small_bundle, npz, output=npz)
     assert npz.read_bytes() == json.read_bytes() == before
     assert toml.read_text() == "weight_bits = 8\n"
+
+
+def test_what_functions_write_into_a_folder_replaces_none_of_their_inputs(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    qrels, runs = tmp_path / "report.md", tmp_path / "text_to_video.qrels"
+    for file in (qrels, runs):
+        file.write_text("0 0 0 1\n")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: api.verify(small_bundle, small_trunk.eval, qrels=qrels, report=tmp_path),
+        lambda: api.evaluate(small_trunk.eval, qrels=runs, trec=tmp_path),
+    )
+    for call in calls:
+        with pytest.raises(CimError, match="is the file of qrels, which would be lost"):
+            call()
+    with pytest.raises(CimError, match="is in the bundle small@isaac"):
+        api.encode(small_bundle, small_trunk.eval, output=small_bundle / "gallery")
+    assert qrels.read_text() == runs.read_text() == "0 0 0 1\n"
 
 
 def test_judgements_are_not_replaced_by_those_that_are_written(

@@ -328,3 +328,18 @@ def test_names_in_files_do_not_steer_the_terminal(tmp_path: Path) -> None:
     broken = tmp_path / "x\x1b[2J.toml"
     broken.write_text("=")
     assert r"x\x1b[2J.toml: not valid TOML" in only_sentence(cimtool_run("inspect", broken))
+
+
+def test_names_that_no_one_reads_to_their_end_are_cut(tmp_path: Path) -> None:
+    long, many = "n" * 4000, "a b " * 1000
+    (tmp_path / "s.toml").write_text(f'"{long}" = "{long[:90]}"\nx = "{many}"\n')
+    (tmp_path / "t.toml").write_text("".join(f"key{i} = 1\n" for i in range(5)))
+    done = cimtool_run("inspect", tmp_path / "s.toml")
+    assert (done.returncode, f"  {'n' * 60}... {'n' * 90}\n" in done.stdout) == (0, True)
+    assert max(map(len, done.stdout.splitlines())) < 2000
+    for name in (many, "a/" * 3000, f"{long}.toml"):
+        said = only_sentence(cimtool_run("targets", "show", name))
+        assert len(said) < 2500
+        assert "..." in said
+    whole = cimtool_run("inspect", tmp_path / "s.toml", "--json")
+    assert json.loads(whole.stdout)[long] == "n" * 90

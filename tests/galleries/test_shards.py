@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.galleries.shards import describe_gallery
+from cimtool.galleries.shards import INDEX, describe_gallery
 from cimtool.loading.inspect import format_facts
 from cimtool.training.demo_data import DemoFiles
 
@@ -31,3 +33,17 @@ def test_a_gallery_is_described_and_every_shard_verified(folder: Path) -> None:
     files[1].write_bytes(content)
     with pytest.raises(CimError, match=f"^{files[1]}: is not the shard that was written"):
         describe_gallery(folder)
+
+
+def test_the_remedy_of_a_broken_shard_is_to_encode_again(
+    folder: Path, small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    broken, index = (
+        sorted(folder.glob("*.safetensors"))[0],
+        json.loads((folder / INDEX).read_text()),
+    )
+    broken.write_bytes(b"nothing")
+    index["shards"][0] = hashlib.sha256(b"nothing").hexdigest()
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(CimError, match=r"is no safetensors file .*; run `cimtool encode` again$"):
+        api.search(small_bundle, folder, small_trunk.eval, top=1)

@@ -298,6 +298,7 @@ def test_no_pairs(n, m):
         ({"s_v": [1.0]}, r"have shapes \[2\], \[2\], \[2\], \[1\]; expected \[..., d\] with one d"),
         ({"mu_t": 1.0}, r"have shapes \[\], \[2\]"),
         ({"mu_t": np.ones((2, 2)), "s_v": np.ones((3, 2))}, r"have shapes \[2, 2\]"),
+        ({"a": 1e29}, r"out of reach: its a \* max\(s\) is \d+e\+2\d and its"),
         ({"mu_t": [1e200, 0.0]}, r"out of reach: its a \* max\(s\) is 0.2 and its .* is inf"),
     ],
 )

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from cimtool import api
 from cimtool.base.errors import CimError
@@ -59,8 +61,8 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     data, program = embeddings_in(files.eval), compiled.stages[-1].program
     scores, head = Simulator(program).scores(data.text, data.video), compiled.model.head
     means = real_means(program, encode(Simulator(program), data))
-    content = (folder_of(swept) / REFERENCES).read_bytes()
-    references = SweepReferences.from_bytes(swept.reference, data.truth, content)
+    file = folder_of(swept) / REFERENCES
+    references = SweepReferences.of_file(swept.reference, data.truth, file)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
     assert swept.outcomes[1].metrics == references.metrics(
@@ -91,12 +93,15 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
         output=tmp_path / "made", score_mapping="in-memory", adc_bits=3,
     )  # fmt: skip
     programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
-    content = (tmp_path / "s" / REFERENCES).read_bytes()
+    file, changed = (tmp_path / "s" / name for name in (REFERENCES, "changed.safetensors"))
     data = embeddings_in(files.eval)
-    references = SweepReferences.from_bytes("exact", data.truth, content)
+    references = SweepReferences.of_file("exact", data.truth, file)
     assert references is not None
-    changed = content[:-1] + bytes([content[-1] ^ 1])
-    assert SweepReferences.from_bytes("exact", data.truth, changed) is None
+    content = file.read_bytes()
+    changed.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert SweepReferences.of_file("exact", data.truth, changed) is None
+    save_file({"floats": torch.zeros(2, dtype=torch.float8_e4m3fn)}, changed)
+    assert SweepReferences.of_file("exact", data.truth, changed) is None
     scores, head = api.simulate(programmed.folder, files.eval)["scores"], programmed.model.head
     means = real_means(programmed.program, encode(Simulator(programmed.program), data))
     assert memory.metrics == references.metrics(references.measured(scores, *means, head))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,6 +249,17 @@ def test_another_model_is_not_overwritten(tmp_path: Path, change: dict[str, Any]
 def test_a_file_that_no_run_wrote(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "last.pth")
     with pytest.raises(CimError, match=r"last.pth: is not what a run wrote; expected another"):
+        train(tmp_path)
+
+
+def test_a_run_is_read_as_checkpoints_of_others_are(tmp_path: Path) -> None:
+    last = tmp_path / "last.pth"
+    torch.save({"resume": {"state": torch.zeros(1).expand(1 << 40)}}, last)
+    with pytest.raises(CimError, match=r"resume.state takes 8,796,093,022,208 bytes of memory"):
+        train(tmp_path)
+    last.unlink()
+    os.mkfifo(last)
+    with pytest.raises(CimError, match=r"last.pth: is a device, a pipe or a socket; expected"):
         train(tmp_path)
 
 

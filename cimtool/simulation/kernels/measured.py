@@ -15,6 +15,7 @@ from pathlib import Path
 from llvmlite import binding
 
 from cimtool.base.compiled import side_by_side
+from cimtool.base.folders import read_object
 from cimtool.simulation.kernels import dot
 
 KEPT = "measured.json"
@@ -64,11 +65,8 @@ def _cache_file() -> Path | None:
 def _known() -> dict[str, float]:
     """Rates that earlier processes measured; none where the file cannot be read."""
     file = _cache_file()
-    try:
-        found = {} if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    numbers = isinstance(found, dict) and all(isinstance(one, float) for one in found.values())
+    found = {} if file is None else read_object(file) or {}
+    numbers = all(isinstance(one, float) for one in found.values())
     return found if numbers else {}
 
 

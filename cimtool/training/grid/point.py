@@ -15,6 +15,7 @@ import torch
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.base.typed_fields import fits, made_of
+from cimtool.loading.checkpoint import load_torch
 from cimtool.reference.metrics import settle
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth, retrieved
@@ -165,6 +166,6 @@ def train_point(job: TrainingJob, folder: Path, say: Say) -> tuple[TrainedPoint,
 
 
 def _restore(towers: TwoTower, file: Path) -> None:
-    content = torch.load(file, map_location="cpu", weights_only=True)
+    content = load_torch(file)
     for name in ("text_proj", "video_proj"):
         getattr(towers, name).load_state_dict(content[name])
