@@ -14,7 +14,7 @@ from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.onnx_graph import OnnxGraph, read_onnx_graph
+from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, read_score
@@ -169,15 +169,19 @@ def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
     lacks something.
     """
     graphs = read_onnx_graph(text), read_onnx_graph(video)
-    return model_of_graphs(f"{text.stem}-{video.stem}", graphs, wanted)
+    towers = translate(graphs[0]), translate(graphs[1])
+    return model_of_towers(f"{text.stem}-{video.stem}", towers, (str(text), str(video)), wanted)
 
 
-def model_of_graphs(name: str, graphs: tuple[OnnxGraph, OnnxGraph], wanted: ScoreOptions) -> Model:
-    """The model of two ONNX graphs, the text's first, under a name; CimError as of files."""
-    text, video = graphs
-    towers = translate(text), translate(video)
-    _require_one_space(towers, (text.file, video.file))
-    return _model(name, towers, Checkpoint(f"{text.file}, {video.file}", {}), wanted, (1.0, 1.0))
+def model_of_towers(
+    name: str, towers: tuple[Graph, Graph], places: tuple[str, str], wanted: ScoreOptions
+) -> Model:
+    """The model of two projectors read as ONNX, the text's first, which stand at `places`.
+
+    Raises CimError as `build_onnx_model` does.
+    """
+    _require_one_space(towers, places)
+    return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))
 
 
 def _model(

@@ -16,11 +16,9 @@ from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
-from cimtool.loading.model import Model, build_model, model_of_graphs, read_towers
+from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
 from cimtool.loading.module_calls import called, choices, floats
 from cimtool.loading.onnx_export import export_module, first_line
-from cimtool.loading.onnx_graph import OnnxGraph
-from cimtool.loading.onnx_rules import translate
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
@@ -63,11 +61,12 @@ def model_from_modules(
     checkpoint = Checkpoint(name, state)
     places = {modality: f"{name}: the {modality} module" for modality in MODALITIES}
     if layer_map is NO_MAP:
-        graphs = [
+        text_tower, video_tower = (
             export_module(module, places[modality], width)
             for (modality, module), width in zip(modules.items(), widths, strict=True)
-        ]
-        layout, same = _layout_of(checkpoint, graphs, widths)
+        )
+        towers = text_tower, video_tower
+        layout, same = _layout_of(checkpoint, towers, widths)
     else:
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
@@ -76,7 +75,7 @@ def model_from_modules(
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
-        model = model_of_graphs(name, (graphs[0], graphs[1]), score)
+        model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             note = _raw_note(name, layout) if same else _other_note(name, layout)
             model = replace(model, warnings=(note,))
@@ -97,14 +96,14 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
 
 
 def _layout_of(
-    checkpoint: Checkpoint, graphs: Sequence[OnnxGraph], widths: tuple[int | None, int | None]
+    checkpoint: Checkpoint, exported: Sequence[Graph], widths: tuple[int | None, int | None]
 ) -> tuple[type[Layout] | None, bool]:
     """The layout that reads modules' weights, and whether that is the same as was exported."""
     try:
         layout, towers = read_towers(checkpoint, NO_MAP, lambda _: widths)
     except CimError:
         return None, False
-    return layout, all(_same(*pair) for pair in zip(towers, map(translate, graphs), strict=True))
+    return layout, all(map(_same, towers, exported))
 
 
 def _same(tower: Graph, other: Graph) -> bool:

@@ -33,6 +33,9 @@ from cimtool.loading.onnx_views import Rows
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
 
+UNPADDED = (b"NOTSET", b"VALID")
+"""Values of `auto_pad` with which a pool adds no places."""
+
 NormRule = Callable[[Translation], Translated]
 
 
@@ -225,6 +228,7 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
     size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
     if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
         t.fail(f"is of windows {list(kernel)} of {view.text}; expected one over all places")
+    _require_unpadded(t, size)
     if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
         t.fail(f"is over {view.text}; expected items, channels and places")
     if largest_of_all:
@@ -233,6 +237,17 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
         return _reduced_view(t, rows, name, behind)
     rows, sums = _sums(t, behind)
     return t.add(plus(1 / t.width(rows.name)), sums.name)
+
+
+def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
+    """Raise CimError for a pool whose `auto_pad` makes more windows than one over all places."""
+    padding = t.node.attributes.get("auto_pad", UNPADDED[0])
+    steps = t.node.attributes.get("strides", [1] * len(size))
+    if padding not in UNPADDED and any(step < n for step, n in zip(steps, size, strict=True)):
+        t.fail(
+            f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {list(steps)}, which "
+            "makes several windows; expected one window over all places (ReduceMean, ReduceMax)"
+        )
 
 
 def reduce_mean(t: Translation) -> Translated:

@@ -5,7 +5,7 @@ The operators' definitions: https://onnx.ai/onnx/operators/.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -18,7 +18,7 @@ from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_fixed import FixedBuilder
-from cimtool.loading.onnx_graph import OnnxGraph
+from cimtool.loading.onnx_graph import Branch, OnnxGraph, OnnxNode
 from cimtool.loading.onnx_masks import MASKS, summed
 from cimtool.loading.onnx_norms import (
     NORM_RULES,
@@ -81,8 +81,36 @@ def translate(graph: OnnxGraph) -> Graph:
     builder = FixedBuilder(graph.width)
     folder = ConstantFolder(sum(array.size for array in graph.constants.values()), graph.opset)
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
-    for node in graph.nodes:
+    _translate_nodes(graph, graph.nodes, values, builder, folder)
+    outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
+    widths = [builder.extent(name) for name in outputs]
+    if len(set(widths)) > 1:
+        raise CimError(
+            f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
+            "expected the same for both"
+        )
+    tower = builder.tower(*outputs)
+    require_one_quantizer(tower, graph.file)
+    return tower
+
+
+def _translate_nodes(
+    graph: OnnxGraph,
+    nodes: Sequence[OnnxNode],
+    values: dict[str, Translated],
+    builder: FixedBuilder,
+    folder: ConstantFolder,
+) -> None:
+    """Add what nodes make to the values."""
+    for node in nodes:
         t = Translation(graph, node, values, builder)
+        if node.kind == "If" and not node.domain:
+            branch = _chosen_branch(t)
+            inner = {**values, **branch.constants}
+            _translate_nodes(graph, branch.nodes, inner, builder, folder)
+            pairs = zip(node.outputs, branch.outputs, strict=True)
+            values.update({own: inner[made] for own, made in pairs if made in inner})
+            continue
         given = [values[name] for name in node.inputs if name in values]
         constants = [value for value in given if isinstance(value, np.ndarray)]
         foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
@@ -106,16 +134,16 @@ def translate(graph: OnnxGraph) -> Graph:
         made = _past_a_mask(with_numbers_of_norms(t), rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
         t.require_work()
-    outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
-    widths = [builder.extent(name) for name in outputs]
-    if len(set(widths)) > 1:
-        raise CimError(
-            f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
-            "expected the same for both"
-        )
-    tower = builder.tower(*outputs)
-    require_one_quantizer(tower, graph.file)
-    return tower
+
+
+def _chosen_branch(t: Translation) -> Branch:
+    """The way that a condition which is known takes, as one of extents is."""
+    condition = t.value(0)
+    if not isinstance(condition, np.ndarray) or condition.size != 1:
+        t.fail(unsupported(t.node.kind, "", ()))
+    way = "then_branch" if condition.item() else "else_branch"
+    chosen: Branch = t.node.attributes[way]
+    return chosen
 
 
 def _past_a_mask(t: Translation, rule: TranslationRule) -> Translated | tuple[Translated, ...]:

@@ -28,6 +28,9 @@ SpreadRule = Callable[[Translation], Translated]
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
 
+COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
+"""Operators of integers whose result depends on how many items there are."""
+
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
@@ -43,10 +46,12 @@ def over_items(t: Translation) -> bool:
 def require_uncounted(t: Translation) -> None:
     """Raise CimError where the number of items, of a file for any, becomes a number of the model.
 
-    It does by `Range`, or where `Cast` makes it real: as an extent it stays an integer.
+    It does by `Range`, where `Cast` makes it real, and where a choice is made by its size: as an
+    extent it stays an integer.
     """
     kind, to = t.node.kind, t.node.attributes.get("to")
-    if t.graph.rows is not None or not (kind == "Range" or (kind == "Cast" and to in REAL_TYPES)):
+    counting = kind in COUNTING or (kind == "Cast" and to in REAL_TYPES)
+    if t.graph.rows is not None or not counting:
         return
     given = (t.values.get(name) for name in t.node.inputs)
     whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]

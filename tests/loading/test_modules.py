@@ -161,7 +161,7 @@ def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
     [
         (
             Held(body(nn.SiLU()), torch.sin),
-            r"model: the text module: /module/Sin \(Sin\): has periods, which .*; expected ",
+            r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
         ),
         (
             Held(body(nn.SiLU()), lambda h: (h, h, h)),
@@ -195,6 +195,20 @@ def test_an_operator_of_the_newer_exporter_alone(monkeypatch: pytest.MonkeyPatch
         pytest.skip("there is no onnxscript")
     model = model_from_modules(module, module, COSINE)
     assert "rms_norm" in {node.op.name for node in model.towers[0].nodes}
+
+
+def to_prototypes(h: Tensor) -> Tensor:
+    prototypes = torch.linspace(-1, 1, 20).cos().reshape(1, 4, 5)
+    return nn.functional.cosine_similarity(h[:, None], prototypes, dim=-1)
+
+
+def test_a_graph_that_is_refused_is_written_by_the_newer_exporter() -> None:
+    """The older one multiplies norms by those of constants."""
+    module = Held(body(nn.SiLU()), to_prototypes)
+    if importlib.util.find_spec("onnxscript") is None:
+        pytest.skip("there is no onnxscript")
+    model = model_from_modules(module, module, COSINE)
+    assert model.layout == "onnx"
 
 
 def test_exporters_write_nothing_to_standard_output(

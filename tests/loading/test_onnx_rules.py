@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
@@ -490,6 +490,29 @@ NEWER = {
     "mish": 18,
 }
 """Operator sets of chains that the default one lacks an operator of."""
+
+
+def way(name: str, *nodes: NodeProto) -> GraphProto:
+    """One way of an `If`, with an output of this name."""
+    out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph(nodes, name, [], [out])
+
+
+UNDER_ONE = [
+    linear(), node("Unsqueeze", ["h0", "one"], ["row_of"]), node("Shape", ["row_of"], ["sizes"]),
+    node("Gather", ["sizes", "one"], ["size"], axis=0), node("Equal", ["size", "one"], ["is_one"]),
+]  # fmt: skip
+"""Rows [n, 1, 5], and whether their second axis is of extent 1, as a squeeze of torch asks."""
+
+SQUEEZED = way("in_one", node("Squeeze", ["row_of", "one"], ["in_one"]))
+KEPT = way("as_it_was", node("Identity", ["row_of"], ["as_it_was"]))
+CHAINS["a squeeze of an extent that is 1"] = [
+    *UNDER_ONE, node("If", ["is_one"], ["h"], then_branch=SQUEEZED, else_branch=KEPT),
+]  # fmt: skip
+CHAINS["a squeeze of an extent that is not"] = [
+    *UNDER_ONE, node("Not", ["is_one"], ["other"]),
+    node("If", ["other"], ["h"], then_branch=KEPT, else_branch=SQUEEZED),
+]  # fmt: skip
 
 HEADS = [node("MatMul", ["h", "Wm"], ["mu"]), node("MatMul", ["h", "Wl"], ["logvar"])]
 
@@ -1056,6 +1079,42 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     "values of other items": (
         [linear(), node("Concat", ["h0", "x"], ["h"], "c", axis=0)],
         r"c \(Concat\): joins \[n, 5\] along axis 0; expected one of each item's numbers",
+    ),
+    "a branch by a value": (
+        [*UNDER_ONE, node("If", ["h0"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT)],
+        r"i \(If\): is a branch or a loop, .*dynamo=True",
+    ),
+    "a branch by how many items there are": (
+        [
+            *UNDER_ONE,
+            node("Gather", ["sizes", "first_place"], ["items"], axis=0),
+            node("Greater", ["items", "one_place"], ["many_items"], "more"),
+            node("If", ["many_items"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"more \(Greater\): computes with the number of items",
+    ),
+    "a branch with what is refused": (
+        [
+            *UNDER_ONE,
+            node(
+                *("If", ["is_one"], ["h"], "i"),
+                then_branch=way("s", node("Sin", ["h0"], ["s"], "act")),
+                else_branch=KEPT,
+            ),
+        ],
+        r"act \(Sin\): has periods",
+    ),
+    "a pool that pads": (
+        [
+            *TOKENS,
+            node("Transpose", ["t"], ["turned"], perm=[0, 2, 1]),
+            node(
+                *("AveragePool", ["turned"], ["p"], "p"),
+                **{"kernel_shape": [HIDDEN], "auto_pad": "SAME_UPPER"},
+            ),
+            node("Flatten", ["p"], ["h"]),
+        ],
+        r"p \(AveragePool\): auto_pad is SAME_UPPER.*; expected one window over all places",
     ),
     "windows of a pool": (
         [*TOKENS, node("MaxPool", ["t"], ["h"], "p", kernel_shape=[1])],
