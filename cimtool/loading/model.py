@@ -17,6 +17,7 @@ from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
+from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
@@ -222,11 +223,16 @@ def _read(
     checkpoint: Checkpoint, layer_map: LayerMap, widths: ReadWidths
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
     text, video = find_weights(checkpoint, layer_map)
-    layout = recognise(text, video)
-    if layout.reads_tokens:
-        of_text, of_video = widths(modalities_of(checkpoint))
-        text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
-    towers = layout.tower(text), layout.tower(video)
+    try:
+        layout = recognise(text, video)
+        if layout.reads_tokens:
+            of_text, of_video = widths(modalities_of(checkpoint))
+            text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
+        towers = layout.tower(text), layout.tower(video)
+    except CimError:
+        for weights in (text, video):
+            require_weights(weights.keys, weights.file)
+        raise
     _require_one_space(towers, (f"{text.file}: {text.prefix}", video.prefix))
     return layout, (text, video), towers
 
