@@ -89,10 +89,13 @@ def model_from_modules(
 
 
 def _module(given: nn.Module | ExportedProgram) -> nn.Module:
-    """The module, or that of an exported program."""
+    """The module, that of an exported program, or the one that torch.compile wraps."""
     from torch.export import ExportedProgram
 
-    return given.module() if isinstance(given, ExportedProgram) else given
+    if isinstance(given, ExportedProgram):
+        return given.module()
+    original: nn.Module = getattr(given, "_orig_mod", given)
+    return original
 
 
 def _layout_of(

@@ -415,11 +415,16 @@ NORM_READERS = frozenset(
 """The operators whose rules take norms as divisors to be; others read their numbers."""
 
 
-def with_numbers_of_norms(t: Translation) -> Translation:
+def past_norms(t: Translation) -> Translation:
     """A node that reads numbers in the place of row norms, unless its rule takes norms."""
+    return t if not t.node.domain and t.node.kind in NORM_READERS else with_numbers_of_norms(t)
+
+
+def with_numbers_of_norms(t: Translation) -> Translation:
+    """A node that reads numbers in the place of row norms."""
     given = {name: t.values.get(name) for name in t.node.inputs}
     norms = {name: one for name, one in given.items() if isinstance(one, Norms)}
-    if not norms or (not t.node.domain and t.node.kind in NORM_READERS):
+    if not norms:
         return t
     return replace(t, values={**t.values, **{k: _numbers(t, one) for k, one in norms.items()}})
 

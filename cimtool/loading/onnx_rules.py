@@ -11,6 +11,7 @@ from functools import partial, reduce
 
 import numpy as np
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, plus, scalar
 from cimtool.ir.program import Graph
@@ -25,6 +26,7 @@ from cimtool.loading.onnx_norms import (
     divided,
     is_number,
     limited,
+    past_norms,
     raised,
     scaled,
     shifted,
@@ -123,7 +125,7 @@ def _translate_nodes(
             (array,) = folder.fold(node, arrays, t.where)
             values[node.outputs[0]] = for_items(t, array)
             continue
-        if node.kind in OF_TWO_VALUES:
+        if node.kind in (*OF_TWO_VALUES, "Max", "Min"):
             t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
@@ -131,7 +133,7 @@ def _translate_nodes(
             t.fail(unsupported(node.kind, node.domain, supported))
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
-        made = _past_a_mask(with_numbers_of_norms(t), rule)
+        made = _past_a_mask(past_norms(t), rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
         t.require_work()
 
@@ -184,7 +186,7 @@ def batch_normalization(t: Translation) -> Translated:
         t.fail(f"has {count} outputs, as in training; expected a model exported for inference")
     view = t.view()
     width, behind = view.extents[1] if len(view.axes) > 1 else 0, len(view.axes) - 2
-    parameters = [t.weights(i) for i in (1, 2, 3, 4)]
+    parameters = [_of_channels(t, i, view) for i in (1, 2, 3, 4)]
     for i, array in enumerate(parameters, start=1):
         if array.shape != (width,):
             t.fail(f"{t.input(i)} has shape {list(array.shape)}; expected [{width}]")
@@ -194,12 +196,37 @@ def batch_normalization(t: Translation) -> Translated:
     eps = t.number("epsilon", 1e-5, least=0.0)
     if not var.min() + eps > 0:
         t.fail(f"{t.input(4)} holds 0 and epsilon is 0; expected a sum above 0 to divide by")
-    x, spread = t.spread(view, *(array.reshape(-1, *[1] * behind) for array in parameters))
+    apart = _items_apart(view)
+    x, spread = t.spread(apart, *(array.reshape(-1, *[1] * behind) for array in parameters))
     gamma, beta, mean, var = (np.array(np.broadcast_to(array, t.width(x))) for array in spread)
     op = BatchNorm(gamma, beta, mean, var, eps)
     t.require_storable("gamma / sqrt(variance + epsilon)", op.factor)
     t.require_storable("its offset", op.beta - op.mean * op.factor)
-    return t.add(op, x)
+    made = t.add(op, x)
+    if apart is view:
+        return made
+    return replace(made, axes=(made.axes[0], made.axes[1] + made.axes[2], *made.axes[3:]))
+
+
+def _items_apart(view: Rows) -> Rows:
+    """A view whose items are joined with the channels behind them, with these in two axes."""
+    axis = view.axes[1]
+    return view if axis[:1] != (ITEMS,) else view.with_axis(1, (ITEMS,), axis[1:])
+
+
+def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
+    """A constant of a batch norm, one number a channel.
+
+    Where items are channels, as exporters write an instance norm with running statistics, those of
+    each item, which are the same.
+    """
+    value = t.value(index)
+    numbers = t.builder.numbers(value) if isinstance(value, Rows) else None
+    if numbers is not None:
+        return numbers
+    array = t.weights(index)
+    over = array.reshape(1, -1, *[1] * (len(view.axes) - 2))
+    return t.of_items(over, view).reshape(-1) if array.ndim == 1 else array
 
 
 def clip(t: Translation) -> Translated:
@@ -307,6 +334,8 @@ def multiply(t: Translation) -> Translated:
 
 def divide(t: Translation) -> Translated:
     """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
+    if t.is_rows(1) and isinstance(t.value(0), Norms):
+        t = with_numbers_of_norms(t)
     dividend, divisor = t.value(0), t.value(1)
     if t.is_rows(1):
         if not t.is_rows(0):

@@ -143,7 +143,13 @@ def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
 
 
 def _said(t: Translation, sizes: Sequence[int]) -> str:
-    return str([-1 if size == t.graph.items else size for size in sizes])
+    """Extents in words, with n for the items: `[n, 8]`, `[16n]`."""
+    items, axis = t.graph.items, _items_axis(t, sizes)
+    said = [str(size) for size in sizes]
+    if axis is not None and sizes[axis] % items == 0:
+        count = sizes[axis] // items
+        said[axis] = f"{count if count > 1 else ''}n"
+    return f"[{', '.join(said)}]"
 
 
 def _repeated(t: Translation, array: FloatArray, sizes: Sequence[int]) -> Rows:
@@ -186,10 +192,11 @@ def tile(t: Translation) -> Translated:
         return view
     array = t.mask_numbers(0)
     once = _items_axis(t, repeats)
-    within = [1 if i == once else count for i, count in enumerate(repeats)]
-    sizes = [size * count for size, count in zip(array.shape, repeats, strict=True)]
+    if once is None:
+        t.fail(f"repeats a constant {repeats} times; expected the items among these")
+    within = [n // t.graph.items if i == once else n for i, n in enumerate(repeats)]
     t.require_numbers(math.prod([array.size, *within]))
-    return _repeated(t, np.tile(array, within), sizes)
+    return t.builder.repeated(t.called("constant"), np.tile(array, within), once)
 
 
 def _tiled(t: Translation, view: Rows, axis: int, count: int) -> Rows:

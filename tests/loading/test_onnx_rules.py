@@ -64,6 +64,7 @@ def rng_weights() -> Weights:
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
     found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
+    found |= {"one_and_all": np.array([1, -1, 2])}
     return found
 
 
@@ -513,6 +514,30 @@ CHAINS["a squeeze of an extent that is not"] = [
     *UNDER_ONE, node("Not", ["is_one"], ["other"]),
     node("If", ["other"], ["h"], then_branch=KEPT, else_branch=SQUEEZED),
 ]  # fmt: skip
+
+CHAINS["a limit that is spread over the items"] = [
+    linear(), node("Shape", ["h0"], ["sizes"]), node("Expand", ["low", "sizes"], ["lows"]),
+    node("Max", ["h0", "lows"], ["h"]),
+]  # fmt: skip
+CHAINS["norms of channels over their mean"] = [
+    *TOKENS,
+    node("ReduceL2", ["t"], ["norms"], axes=[1]),
+    node("ReduceMean", ["norms"], ["mean"], axes=[-1]),
+    node("Add", ["mean", "tiny"], ["guarded"]),
+    node("Div", ["norms", "guarded"], ["relative"]),
+    node("Mul", ["t", "relative"], ["grown"]),
+    node("ReduceMean", ["grown"], ["h"], axes=[2], keepdims=0),
+]
+CHAINS["a batch norm of items as channels"] = [
+    *TOKENS,
+    node("Shape", ["t"], ["sizes"]),
+    node("Gather", ["sizes", "zero"], ["items"]),
+    node("Reshape", ["t", "one_and_all"], ["all"]),
+    *(node("Tile", [name, "items"], [f"{name}_all"]) for name in ("b", "c", "variance")),
+    node("BatchNormalization", ["all", "b_all", "c_all", "c_all", "variance_all"], ["normed"]),
+    node("Reshape", ["normed", "tokens"], ["back"]),
+    node("ReduceMean", ["back"], ["h"], axes=[2], keepdims=0),
+]
 
 HEADS = [node("MatMul", ["h", "Wm"], ["mu"]), node("MatMul", ["h", "Wl"], ["logvar"])]
 
