@@ -306,7 +306,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "codes used": (
         [X[0], node("Relu", ["xq"], ["h"], "r")],
-        r"r \(Relu\): its input xq is codes of a quantizer; expected rows of numbers",
+        r"r \(Relu\): its input xq is codes of a quantizer; expected rows of numbers: "
+        r"DequantizeLinear right behind the quantizer, .*before a runtime optimises it",
     ),
     "narrow limits": (
         [X[0], node("Clip", ["xq", "z", "z"], ["xc"], "c")],
