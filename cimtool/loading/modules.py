@@ -11,7 +11,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.program import MODALITIES, Graph
+from cimtool.ir.arithmetic import Arrange, Mvm
+from cimtool.ir.op import Op
+from cimtool.ir.program import MODALITIES, Graph, Node
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
@@ -117,15 +119,32 @@ def _same(tower: Graph, other: Graph) -> bool:
         if one in tower.inputs or two in other.inputs:
             return one == two and _equal(tower.inputs[one].shape, other.inputs[two].shape)
         first, second = tower.by_name[one], other.by_name[two]
-        return (
-            _same_op(first.op, second.op)
-            and len(first.inputs) == len(second.inputs)
-            and all(map(same, first.inputs, second.inputs))
+        pairs = [((first.op, first.inputs), (second.op, second.inputs))]
+        if isinstance(first.op, Mvm):
+            pairs.append((_joined(tower, first), _joined(other, second)))
+        return any(
+            _same_op(op, own) and len(inputs) == len(others) and all(map(same, inputs, others))
+            for (op, inputs), (own, others) in pairs
         )
 
     return tower.outputs.keys() == other.outputs.keys() and all(
         same(name, other.outputs[key]) for key, name in tower.outputs.items()
     )
+
+
+def _joined(graph: Graph, node: Node) -> tuple[Op, tuple[str, ...]]:
+    """A layer and those right before it, or before some of their outputs, as one, and its input."""
+    op, inputs = node.op, node.inputs
+    while type(op) is Mvm:
+        columns, before = np.arange(op.weight.shape[0]), graph.by_name.get(inputs[0])
+        moved = before.op if before is not None else None
+        if before is not None and isinstance(moved, Arrange) and len(moved.places) == 1:
+            columns, before = moved.places[0], graph.by_name.get(before.inputs[0])
+        if before is None or type(before.op) is not Mvm:
+            break
+        weight, bias = before.op.weight[:, columns], before.op.bias[columns]
+        op, inputs = Mvm(weight @ op.weight, bias @ op.weight + op.bias), before.inputs
+    return op, inputs
 
 
 def _same_op(one: Any, two: Any) -> bool:

@@ -129,6 +129,8 @@ def softmax(t: Translation) -> Translated:
         t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
     if isinstance(value, Masked):
         view, mask = parted(t, value, axis)
+    if view.extents[axis] == 1 and axis != view.items_axis:
+        return t.builder.same(t.called("one"), np.ones(view.extents), view.axes)
     order = [i for i in range(last + 1) if i != axis] + [axis]
     rows = t.in_rows(view.reordered(order))
     op = Softmax() if mask is None else Softmax(of_rows(t, rows, mask.transpose(order)))

@@ -42,8 +42,8 @@ OPEN_ITEMS = (
 """The end of a sentence on a file that may have been made for a fixed number of items."""
 
 AS_EXPORTED = (
-    "expected rows of numbers: DequantizeLinear right behind the quantizer, as a graph is exported, "
-    "before a runtime optimises it"
+    "expected rows of numbers: DequantizeLinear right behind the quantizer, as a graph is "
+    "exported, before a runtime optimises it"
 )
 """The end of a sentence on codes that something else than DequantizeLinear or Clip reads."""
 

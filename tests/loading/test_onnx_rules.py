@@ -13,7 +13,7 @@ from onnx import GraphProto, NodeProto, TensorProto, helper
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Graph
-from cimtool.ir.source import Exp
+from cimtool.ir.source import Exp, Softmax
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_quantized import QUANTIZERS
 from cimtool.loading.onnx_rules import RULES, translate
@@ -64,7 +64,7 @@ def rng_weights() -> Weights:
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
     found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
-    found |= {"one_and_all": np.array([1, -1, 2])}
+    found |= {"one_and_all": np.array([1, -1, 2]), "two_to_five": found["W"][:2].copy()}
     return found
 
 
@@ -519,6 +519,17 @@ CHAINS["a limit that is spread over the items"] = [
     linear(), node("Shape", ["h0"], ["sizes"]), node("Expand", ["low", "sizes"], ["lows"]),
     node("Max", ["h0", "lows"], ["h"]),
 ]  # fmt: skip
+CHAINS["attention to one token"] = [
+    linear(),
+    node("Unsqueeze", ["h0", "one"], ["row_of"]),
+    node("MatMul", ["t", "two_to_five"], ["queries"]),
+    node("Transpose", ["row_of"], ["keys"], perm=[0, 2, 1]),
+    node("MatMul", ["queries", "keys"], ["scores"]),
+    node("Softmax", ["scores"], ["weights"], axis=-1),
+    node("MatMul", ["weights", "row_of"], ["attended"]),
+    node("ReduceMean", ["attended"], ["h"], axes=[1], keepdims=0),
+]
+CHAINS["attention to one token"][:0] = TOKENS[:2]
 CHAINS["norms of channels over their mean"] = [
     *TOKENS,
     node("ReduceL2", ["t"], ["norms"], axes=[1]),
@@ -561,6 +572,12 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
 def test_every_operator_is_in_a_chain() -> None:
     tried = {one.op_type for chain in CHAINS.values() for one in chain}
     assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # test_onnx_quantized.py has those
+
+
+def test_a_softmax_over_one_number_leaves_no_queries(write_onnx: WriteOnnx) -> None:
+    graph = program(write_onnx([*CHAINS["attention to one token"], *HEADS], rng_weights()))
+    assert len(graph.operations(Mvm)) == 3
+    assert not graph.operations(Softmax)
 
 
 def test_a_matmul_and_its_bias_are_one_layer(write_onnx: WriteOnnx) -> None:
