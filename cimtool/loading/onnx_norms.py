@@ -229,7 +229,10 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
     view, behind = t.view(), range(2, len(t.view().axes))
     size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
     if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
-        t.fail(f"is of windows {list(kernel)} of {view.text}; expected one over all places")
+        t.fail(
+            f"is of windows {list(kernel)} of {view.text}, or pads these; expected one window over "
+            "all places"
+        )
     _require_unpadded(t, size)
     if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
         t.fail(f"is over {view.text}; expected items, channels and places")
@@ -245,7 +248,8 @@ def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
     """Raise CimError for a pool whose `auto_pad` makes more windows than one over all places."""
     padding = t.node.attributes.get("auto_pad", UNPADDED[0])
     steps = t.node.attributes.get("strides", [1] * len(size))
-    if padding not in UNPADDED and any(step < n for step, n in zip(steps, size, strict=True)):
+    several = len(steps) != len(size) or any(step < n for step, n in zip(steps, size, strict=True))
+    if padding not in UNPADDED and several:
         t.fail(
             f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {list(steps)}, which "
             "makes several windows; expected one window over all places (ReduceMean, ReduceMax)"

@@ -110,7 +110,7 @@ def _translate_nodes(
             branch = _chosen_branch(t)
             inner = {**values, **branch.constants}
             _translate_nodes(graph, branch.nodes, inner, builder, folder)
-            pairs = zip(node.outputs, branch.outputs, strict=True)
+            pairs = zip(node.outputs, branch.outputs, strict=False)
             values.update({own: inner[made] for own, made in pairs if made in inner})
             continue
         given = [values[name] for name in node.inputs if name in values]
@@ -141,7 +141,7 @@ def _translate_nodes(
 def _chosen_branch(t: Translation) -> Branch:
     """The way that a condition which is known takes, as one of extents is."""
     condition = t.value(0)
-    if not isinstance(condition, np.ndarray) or condition.size != 1:
+    if not isinstance(condition, np.ndarray) or condition.size != 1 or condition.dtype != bool:
         t.fail(unsupported(t.node.kind, "", ()))
     way = "then_branch" if condition.item() else "else_branch"
     chosen: Branch = t.node.attributes[way]

@@ -1146,6 +1146,26 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"act \(Sin\): has periods",
     ),
+    "a branch of fewer outputs": (
+        [
+            *UNDER_ONE,
+            node("If", ["is_one"], ["a", "g"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+            node("Relu", ["g"], ["h"]),
+        ],
+        r"node 7 \(Relu\): its input g is not there",
+    ),
+    "a pool with steps of too few axes": (
+        [
+            *TOKENS,
+            node("Transpose", ["t"], ["turned"], perm=[0, 2, 1]),
+            node(
+                *("AveragePool", ["turned"], ["p"], "p"),
+                **{"kernel_shape": [HIDDEN], "auto_pad": "SAME_LOWER", "strides": [HIDDEN] * 2},
+            ),
+            node("Flatten", ["p"], ["h"]),
+        ],
+        r"p \(AveragePool\): auto_pad is SAME_LOWER with steps of \[5, 5\]",
+    ),
     "a pool that pads": (
         [
             *TOKENS,
@@ -1160,7 +1180,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "windows of a pool": (
         [*TOKENS, node("MaxPool", ["t"], ["h"], "p", kernel_shape=[1])],
-        r"p \(MaxPool\): is of windows \[1\] of \[n, 5, 2\]; expected one over all places",
+        r"p \(MaxPool\): is of windows \[1\] of \[n, 5, 2\], or pads these; expected one",
     ),
     "norms by constants of channels": (
         [
