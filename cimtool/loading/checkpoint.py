@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     import torch
 
 TORCH_SUFFIXES = (".pth", ".pt")
-SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")
+PICKLED_SUFFIXES = (*TORCH_SUFFIXES, ".ckpt")
+"""Suffixes of checkpoints that torch.save wrote; the last is Lightning's."""
+
+SUFFIXES = (*PICKLED_SUFFIXES, ".safetensors")
 
 # Errors of torch.load and the restricted unpickler on bytes that are no checkpoint.
 BROKEN = (
@@ -93,7 +96,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a `.pth`, `.pt` or `.safetensors` file; code inside is never executed.
+    """Read a `.pth`, `.pt`, `.ckpt` or `.safetensors` file; code inside is never executed.
 
     Raises CimError for a missing, broken or foreign file, and for one that holds no dictionary.
     """

@@ -20,7 +20,7 @@ from cimtool.ir.heads import dimension
 from cimtool.ir.program import Graph
 from cimtool.loading.checkpoint import (
     EXPORTED_SUFFIX,
-    TORCH_SUFFIXES,
+    PICKLED_SUFFIXES,
     Checkpoint,
     read_checkpoint,
     read_torch,
@@ -78,13 +78,13 @@ def inspect(path: Path) -> Facts:
         ".npy": lambda file: _array(read_npy(file)),
         ".onnx": describe_onnx,
         ".safetensors": lambda file: describe_checkpoint(read_checkpoint(file)),
-    } | dict.fromkeys(TORCH_SUFFIXES, _torch)
+    } | dict.fromkeys(PICKLED_SUFFIXES, _torch)
     if not path.exists():
         known = str(path) in target_names()
         named = f"; a target's keys are what `cimtool targets show {path}` tells" if known else ""
         raise CimError(f"{path}: there is no such file or folder{named}")
     if path.suffix == EXPORTED_SUFFIX:
-        require_suffix(path, "a checkpoint", TORCH_SUFFIXES)
+        require_suffix(path, "a checkpoint", PICKLED_SUFFIXES)
     if path.suffix not in readers:
         raise CimError(
             f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "

@@ -98,14 +98,15 @@ def linear(
     """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out].
 
     An extent that is None may be any. A layer that is read so can be trained further: it knows its
-    tensors.
+    tensors, unless its weight was made of several.
     """
     weight = weights.get(layer, "weight", (out, width))
     outputs = weight.shape[0]
     bias, bias_key = np.zeros(outputs), None
     if has_bias:
         bias, bias_key = weights.get(layer, "bias", (outputs,)), weights.key(layer, "bias")
-    keys = TensorKeys(weights.key(layer, "weight"), bias_key)
+    whole = f"{layer}.weight" not in weights.made
+    keys = TensorKeys(weights.key(layer, "weight"), bias_key) if whole else None
     return Mvm(np.ascontiguousarray(weight.T), bias, keys=keys)
 
 

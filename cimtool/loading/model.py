@@ -14,9 +14,10 @@ from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.onnx_graph import OnnxGraph, read_onnx_graph
+from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
+from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
@@ -169,15 +170,19 @@ def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
     lacks something.
     """
     graphs = read_onnx_graph(text), read_onnx_graph(video)
-    return model_of_graphs(f"{text.stem}-{video.stem}", graphs, wanted)
+    towers = translate(graphs[0]), translate(graphs[1])
+    return model_of_towers(f"{text.stem}-{video.stem}", towers, (str(text), str(video)), wanted)
 
 
-def model_of_graphs(name: str, graphs: tuple[OnnxGraph, OnnxGraph], wanted: ScoreOptions) -> Model:
-    """The model of two ONNX graphs, the text's first, under a name; CimError as of files."""
-    text, video = graphs
-    towers = translate(text), translate(video)
-    _require_one_space(towers, (text.file, video.file))
-    return _model(name, towers, Checkpoint(f"{text.file}, {video.file}", {}), wanted, (1.0, 1.0))
+def model_of_towers(
+    name: str, towers: tuple[Graph, Graph], places: tuple[str, str], wanted: ScoreOptions
+) -> Model:
+    """The model of two projectors read as ONNX, the text's first, which stand at `places`.
+
+    Raises CimError as `build_onnx_model` does.
+    """
+    _require_one_space(towers, places)
+    return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))
 
 
 def _model(
@@ -218,11 +223,16 @@ def _read(
     checkpoint: Checkpoint, layer_map: LayerMap, widths: ReadWidths
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
     text, video = find_weights(checkpoint, layer_map)
-    layout = recognise(text, video)
-    if layout.reads_tokens:
-        of_text, of_video = widths(modalities_of(checkpoint))
-        text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
-    towers = layout.tower(text), layout.tower(video)
+    try:
+        layout = recognise(text, video)
+        if layout.reads_tokens:
+            of_text, of_video = widths(modalities_of(checkpoint))
+            text, video = replace(text, row_width=of_text), replace(video, row_width=of_video)
+        towers = layout.tower(text), layout.tower(video)
+    except CimError:
+        for weights in (text, video):
+            require_weights(weights.keys, weights.file)
+        raise
     _require_one_space(towers, (f"{text.file}: {text.prefix}", video.prefix))
     return layout, (text, video), towers
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.program import MODALITIES, Graph
+from cimtool.ir.arithmetic import Arrange, Mvm
+from cimtool.ir.op import Op
+from cimtool.ir.program import MODALITIES, Graph, Node
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
-from cimtool.loading.model import Model, build_model, model_of_graphs, read_towers
+from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
 from cimtool.loading.module_calls import called, choices, floats
 from cimtool.loading.onnx_export import export_module, first_line
-from cimtool.loading.onnx_graph import OnnxGraph
-from cimtool.loading.onnx_rules import translate
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
@@ -63,11 +63,12 @@ def model_from_modules(
     checkpoint = Checkpoint(name, state)
     places = {modality: f"{name}: the {modality} module" for modality in MODALITIES}
     if layer_map is NO_MAP:
-        graphs = [
+        text_tower, video_tower = (
             export_module(module, places[modality], width)
             for (modality, module), width in zip(modules.items(), widths, strict=True)
-        ]
-        layout, same = _layout_of(checkpoint, graphs, widths)
+        )
+        towers = text_tower, video_tower
+        layout, same = _layout_of(checkpoint, towers, widths)
     else:
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
@@ -76,7 +77,7 @@ def model_from_modules(
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
-        model = model_of_graphs(name, (graphs[0], graphs[1]), score)
+        model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             note = _raw_note(name, layout) if same else _other_note(name, layout)
             model = replace(model, warnings=(note,))
@@ -90,21 +91,24 @@ def model_from_modules(
 
 
 def _module(given: nn.Module | ExportedProgram) -> nn.Module:
-    """The module, or that of an exported program."""
+    """The module, that of an exported program, or the one that torch.compile wraps."""
     from torch.export import ExportedProgram
 
-    return given.module() if isinstance(given, ExportedProgram) else given
+    if isinstance(given, ExportedProgram):
+        return given.module()
+    original: nn.Module = getattr(given, "_orig_mod", given)
+    return original
 
 
 def _layout_of(
-    checkpoint: Checkpoint, graphs: Sequence[OnnxGraph], widths: tuple[int | None, int | None]
+    checkpoint: Checkpoint, exported: Sequence[Graph], widths: tuple[int | None, int | None]
 ) -> tuple[type[Layout] | None, bool]:
     """The layout that reads modules' weights, and whether that is the same as was exported."""
     try:
         layout, towers = read_towers(checkpoint, NO_MAP, lambda _: widths)
     except CimError:
         return None, False
-    return layout, all(_same(*pair) for pair in zip(towers, map(translate, graphs), strict=True))
+    return layout, all(map(_same, towers, exported))
 
 
 def _same(tower: Graph, other: Graph) -> bool:
@@ -115,15 +119,32 @@ def _same(tower: Graph, other: Graph) -> bool:
         if one in tower.inputs or two in other.inputs:
             return one == two and _equal(tower.inputs[one].shape, other.inputs[two].shape)
         first, second = tower.by_name[one], other.by_name[two]
-        return (
-            _same_op(first.op, second.op)
-            and len(first.inputs) == len(second.inputs)
-            and all(map(same, first.inputs, second.inputs))
+        pairs = [((first.op, first.inputs), (second.op, second.inputs))]
+        if isinstance(first.op, Mvm):
+            pairs.append((_joined(tower, first), _joined(other, second)))
+        return any(
+            _same_op(op, own) and len(inputs) == len(others) and all(map(same, inputs, others))
+            for (op, inputs), (own, others) in pairs
         )
 
     return tower.outputs.keys() == other.outputs.keys() and all(
         same(name, other.outputs[key]) for key, name in tower.outputs.items()
     )
+
+
+def _joined(graph: Graph, node: Node) -> tuple[Op, tuple[str, ...]]:
+    """A layer and those right before it, or before some of their outputs, as one, and its input."""
+    op, inputs = node.op, node.inputs
+    while type(op) is Mvm:
+        columns, before = np.arange(op.weight.shape[0]), graph.by_name.get(inputs[0])
+        moved = before.op if before is not None else None
+        if before is not None and isinstance(moved, Arrange) and len(moved.places) == 1:
+            columns, before = moved.places[0], graph.by_name.get(before.inputs[0])
+        if before is None or type(before.op) is not Mvm:
+            break
+        weight, bias = before.op.weight[:, columns], before.op.bias[columns]
+        op, inputs = Mvm(weight @ op.weight, bias @ op.weight + op.bias), before.inputs
+    return op, inputs
 
 
 def _same_op(one: Any, two: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Torch modules in memory as ONNX graphs: the way in of any architecture, without a file."""
+"""Torch modules in memory, read as ONNX: the way in of any architecture, without a file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
+from cimtool.ir.program import Graph
 from cimtool.loading.module_calls import evaluating, in_single
-from cimtool.loading.onnx_graph import OUTPUTS, OnnxGraph, graph_of
+from cimtool.loading.onnx_graph import OUTPUTS, graph_of
+from cimtool.loading.onnx_rules import translate
 
 if TYPE_CHECKING:
     import torch
@@ -40,20 +42,21 @@ MOST_TOKENS = 256
 """Tokens up to which a row is taken for several of an extent of the weights."""
 
 
-def export_module(module: nn.Module, where: str, width: int | None = None) -> OnnxGraph:
-    """The graph of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
+def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
+    """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
     The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile.
-    `width` is `in`, None where no data say it: then it is looked for. Raises CimError, which says
+    `width` is `in`, None where no data say it: then it is looked for. The graph that torch's older
+    exporter writes is read, or where it is refused the newer one's. Raises CimError, which says
     `where` it stands, for a module that takes no such rows, returns something else, or has
-    operators that torch cannot export.
+    operators that torch cannot export or a program has not.
     """
     own = in_single(module, where)
     with evaluating(own):
-        return _graph_of(own, where, width)
+        return _tower_of(own, where, width)
 
 
-def _graph_of(own: nn.Module, where: str, width: int | None) -> OnnxGraph:
+def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
     if width is None:
         width = _width(own, where)
     elif failure := _failure(own, width):
@@ -67,12 +70,23 @@ def _graph_of(own: nn.Module, where: str, width: int | None) -> OnnxGraph:
             f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
             "any number of them (dynamic_shapes of torch.export.export)"
         )
+    ordered = _ordered(own, names)
     try:
         with _quiet():
-            model = _exported(_ordered(own, names), width, names, dynamo=False)
+            model = _exported(ordered, width, names, dynamo=False)
     except Exception as first:
-        model = _by_newer_exporter(own, width, names, where, first)
-    return replace(graph_of(model, where), rows=TRACED_ROWS)
+        return _read(_by_newer_exporter(ordered, width, names, where, first), where)
+    try:
+        return _read(model, where)
+    except CimError:
+        newer = _unless_it_fails(ordered, width, names)
+        if newer is None:
+            raise
+    return _read(newer, where)
+
+
+def _read(model: ModelProto, where: str) -> Graph:
+    return translate(replace(graph_of(model, where), rows=TRACED_ROWS))
 
 
 def _expected(module: nn.Module, width: int) -> str:
@@ -221,12 +235,21 @@ def _by_newer_exporter(
         ) from None
     try:
         with _quiet():
-            return _exported(_ordered(module, names), width, names, dynamo=True)
+            return _exported(module, width, names, dynamo=True)
     except Exception as error:
         raise CimError(
             f"{where} cannot be exported to ONNX ({first_line(first)}; {first_line(error)}); "
             "expected operators that torch.onnx.export has"
         ) from None
+
+
+def _unless_it_fails(module: nn.Module, width: int, names: list[str]) -> ModelProto | None:
+    """The model by torch's newer exporter, which writes other graphs; None where it makes none."""
+    try:
+        with _quiet():
+            return _exported(module, width, names, dynamo=True)
+    except Exception:
+        return None
 
 
 def first_line(error: Exception) -> str:

@@ -6,7 +6,7 @@ Nothing of the file is executed, and no other file is opened for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,8 @@ OLDEST_OPSET = 9
 class OnnxNode:
     """One node; `label` is how messages name it, `attributes` holds their values by name.
 
-    `name` is empty where the file gives none.
+    `name` is empty where the file gives none. Those of `If` hold a Branch, what it reads from
+    outside is among the node's inputs.
     """
 
     name: str
@@ -63,6 +64,22 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way of an `If`: nodes that may read values around it, constants, and its outputs."""
+
+    nodes: tuple[OnnxNode, ...]
+    constants: Mapping[str, Array]
+    outputs: tuple[str, ...]
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """The values of outside that it reads."""
+        own = {*self.constants, *(name for node in self.nodes for name in node.outputs)}
+        read = [*(name for node in self.nodes for name in node.inputs), *self.outputs]
+        return tuple(dict.fromkeys(name for name in read if name not in own))
 
 
 @dataclass(frozen=True)
@@ -101,19 +118,13 @@ def read_onnx_graph(path: Path) -> OnnxGraph:
 def graph_of(model: ModelProto, where: str) -> OnnxGraph:
     """The projector of an ONNX model in memory; CimError, which says `where` it is from."""
     graph = model.graph
-    nodes = []
     with naming(where):
-        if len(graph.node) > MOST_NODES:
-            raise CimError(f"has {len(graph.node):,} nodes; expected at most {MOST_NODES:,}")
+        if (count := sum(1 for _ in _all_nodes(graph))) > MOST_NODES:
+            raise CimError(f"has {count:,} nodes; expected at most {MOST_NODES:,}")
         _check(model)
         x, rows, width = _input(graph)
         outputs = _outputs(graph)
-        constants = {tensor.name: _array(tensor) for tensor in graph.initializer}
-        for number, node in enumerate(graph.node):
-            if node.op_type == "Constant" and not node.domain:
-                constants[node.output[0]] = _constant(node)
-            else:
-                nodes.append(_node(node, number))
+        nodes, constants = _parts(graph)
     wanted = tuple(outputs.values())
     needed = _with_biases(_needed(nodes, wanted), constants, wanted, x)
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
@@ -141,12 +152,32 @@ def _load(path: Path) -> ModelProto:
     except (DecodeError, ValueError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: {error}") from None
     budget = Budget.of(path)  # numbers, as they are computed with, are no fewer bytes than the file
-    attributes = (one for node in model.graph.node for one in node.attribute)
-    for tensor in (*model.graph.initializer, *(one.t for one in attributes if one.HasField("t"))):
+    for tensor in _tensors(model.graph):
         budget.take(_numbers(tensor), NUMBER, f"{path}: {tensor.name or 'a constant'}")
     if not model.graph.node:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: it has no nodes")
     return model
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph and all that its nodes hold; protobuf bounds how deep."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _graphs(inner)
+
+
+def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    return (node for one in _graphs(graph) for node in one.node)
+
+
+def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """All constants of a graph, wherever they stand."""
+    for one in _graphs(graph):
+        yield from one.initializer
+    attributes = (attribute for node in _all_nodes(graph) for attribute in node.attribute)
+    yield from (attribute.t for attribute in attributes if attribute.HasField("t"))
 
 
 def _numbers(tensor: TensorProto) -> int:
@@ -161,8 +192,7 @@ def _check(model: ModelProto) -> None:
     """Raise CimError for external data, an unknown operator set, or what the checker refuses."""
     import onnx
 
-    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
-    for tensor in (*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))):
+    for tensor in _tensors(model.graph):
         if onnx.external_data_helper.uses_external_data(tensor):
             raise CimError(
                 f"{tensor.name} is kept in another file, which is not read; save the model "
@@ -206,6 +236,22 @@ def _constant(node: NodeProto) -> Array:
     raise CimError(f"{node.output[0]} (Constant): expected a dense constant")
 
 
+def _parts(graph: GraphProto) -> tuple[list[OnnxNode], dict[str, Array]]:
+    """The nodes of a graph, and its constants."""
+    nodes, constants = [], {tensor.name: _array(tensor) for tensor in graph.initializer}
+    for number, node in enumerate(graph.node):
+        if node.op_type == "Constant" and not node.domain:
+            constants[node.output[0]] = _constant(node)
+        else:
+            nodes.append(_node(node, number))
+    return nodes, constants
+
+
+def _branch(graph: GraphProto) -> Branch:
+    nodes, constants = _parts(graph)
+    return Branch(tuple(nodes), constants, tuple(value.name for value in graph.output))
+
+
 def _node(node: NodeProto, number: int) -> OnnxNode:
     from onnx import helper
 
@@ -213,6 +259,10 @@ def _node(node: NodeProto, number: int) -> OnnxNode:
     domain = "" if node.domain == "ai.onnx" else node.domain
     label = node.name or f"node {number + 1}"
     inputs, outputs = tuple(node.input), tuple(node.output)
+    if node.op_type == "If" and not domain:
+        attributes = {name: _branch(graph) for name, graph in attributes.items()}
+        captured = (name for branch in attributes.values() for name in branch.captured)
+        inputs = (*inputs, *dict.fromkeys(captured))
     return OnnxNode(node.name, label, node.op_type, domain, inputs, outputs, attributes)
 
 

@@ -33,6 +33,9 @@ from cimtool.loading.onnx_views import Rows
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
 
+UNPADDED = (b"NOTSET", b"VALID")
+"""Values of `auto_pad` with which a pool adds no places."""
+
 NormRule = Callable[[Translation], Translated]
 
 
@@ -126,6 +129,8 @@ def softmax(t: Translation) -> Translated:
         t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
     if isinstance(value, Masked):
         view, mask = parted(t, value, axis)
+    if view.extents[axis] == 1 and axis != view.items_axis:
+        return t.builder.same(t.called("one"), np.ones(view.extents), view.axes)
     order = [i for i in range(last + 1) if i != axis] + [axis]
     rows = t.in_rows(view.reordered(order))
     op = Softmax() if mask is None else Softmax(of_rows(t, rows, mask.transpose(order)))
@@ -224,7 +229,11 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
     view, behind = t.view(), range(2, len(t.view().axes))
     size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
     if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
-        t.fail(f"is of windows {list(kernel)} of {view.text}; expected one over all places")
+        t.fail(
+            f"is of windows {list(kernel)} of {view.text}, or pads these; expected one window over "
+            "all places"
+        )
+    _require_unpadded(t, size)
     if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
         t.fail(f"is over {view.text}; expected items, channels and places")
     if largest_of_all:
@@ -233,6 +242,18 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
         return _reduced_view(t, rows, name, behind)
     rows, sums = _sums(t, behind)
     return t.add(plus(1 / t.width(rows.name)), sums.name)
+
+
+def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
+    """Raise CimError for a pool whose `auto_pad` makes more windows than one over all places."""
+    padding = t.node.attributes.get("auto_pad", UNPADDED[0])
+    steps = t.node.attributes.get("strides", [1] * len(size))
+    several = len(steps) != len(size) or any(step < n for step, n in zip(steps, size, strict=True))
+    if padding not in UNPADDED and several:
+        t.fail(
+            f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {list(steps)}, which "
+            "makes several windows; expected one window over all places (ReduceMean, ReduceMax)"
+        )
 
 
 def reduce_mean(t: Translation) -> Translated:
@@ -400,11 +421,16 @@ NORM_READERS = frozenset(
 """The operators whose rules take norms as divisors to be; others read their numbers."""
 
 
-def with_numbers_of_norms(t: Translation) -> Translation:
+def past_norms(t: Translation) -> Translation:
     """A node that reads numbers in the place of row norms, unless its rule takes norms."""
+    return t if not t.node.domain and t.node.kind in NORM_READERS else with_numbers_of_norms(t)
+
+
+def with_numbers_of_norms(t: Translation) -> Translation:
+    """A node that reads numbers in the place of row norms."""
     given = {name: t.values.get(name) for name in t.node.inputs}
     norms = {name: one for name, one in given.items() if isinstance(one, Norms)}
-    if not norms or (not t.node.domain and t.node.kind in NORM_READERS):
+    if not norms:
         return t
     return replace(t, values={**t.values, **{k: _numbers(t, one) for k, one in norms.items()}})
 

@@ -25,6 +25,7 @@ from cimtool.loading.onnx_translation import (
 from cimtool.loading.onnx_views import (
     ITEMS,
     LARGEST_ITEM,
+    Atom,
     Rows,
     axis_of,
     contiguous,
@@ -255,6 +256,11 @@ def _by_weights(t: Translation, value: Operand, constant: Operand, out: Sequence
     if _items_label(value) not in alone:
         t.fail(f"multiplies {_text(value)} by weights of each item; expected the same for all")
     sizes = constant.extents
+    if (constant.of == 1).all() and all(sizes[label] == 1 for label in inner):
+        wide = ((Atom(sizes[x], 0),) if sizes[x] > 1 else () for x in free)  # 1 times the value
+        assert isinstance(value.of, Rows)
+        of = replace(value.of, axes=(*value.of.axes, *wide))
+        return Operand(of, (*value.labels, *free)).ordered(*groups)
     order = [constant.labels.index(label) for label in (*blocks, *inner, *free)]
     counts = [math.prod(sizes[label] for label in group) for group in (blocks, inner, free)]
     weights = _diagonal(t, constant.of.transpose(order).reshape(counts))

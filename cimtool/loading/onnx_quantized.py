@@ -37,6 +37,9 @@ BIAS_TYPE = "int32"
 MOST_BITS = 16
 """Bits of a weight or an activation that a program takes."""
 
+MOST_BIAS_BITS = 32
+"""Bits of a bias, which is a real number in a program."""
+
 EVEN = (b"ROUND", b"HALF_EVEN")
 """The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
 
@@ -95,16 +98,16 @@ def quant(t: Translation) -> Translated:
     if not isinstance(mode, bytes) or mode.upper() not in EVEN:
         said = mode.decode("utf-8", "replace") if isinstance(mode, bytes) else mode
         t.fail(f"rounding_mode is {said}; expected ROUND, halves to even")
-    bits = _whole(t, 3, "its bit width")
-    if not 1 <= bits <= MOST_BITS:
-        t.fail(f"its bit width is {bits}; expected 1 to {MOST_BITS}")
+    bits, value = _whole(t, 3, "its bit width"), t.value(0)
+    most = MOST_BIAS_BITS if isinstance(value, np.ndarray) and value.ndim < 2 else MOST_BITS
+    if not 1 <= bits <= most:
+        t.fail(f"its bit width is {bits}; expected 1 to {most}")
     lo, hi = _limits(bits, signed)
     lo, hi = (lo + (narrow and signed), hi - (narrow and not signed))
     if not lo < hi:
         t.fail("leaves one code; expected two at least")
-    zero, value = _whole(t, 2, "its zero point"), t.value(0)
     if not isinstance(value, np.ndarray):
-        if zero:
+        if zero := _whole(t, 2, "its zero point"):
             t.fail(
                 f"its zero point is {zero}, which QONNX adds before it rounds; expected 0 for "
                 "what depends on the input, or QuantizeLinear"
@@ -112,16 +115,28 @@ def quant(t: Translation) -> Translated:
         if bits == 1 and signed:
             t.fail("makes signs of what depends on the input; expected 2 bits at least")
         return _stored(t, t.view(), _step(t), (lo, hi))
-    value = t.weights(0)
-    if not lo <= zero <= hi:
-        t.fail(f"its zero point is {zero}; expected {lo} to {hi}")
-    scale, axis = _broadcast(t, value, 1)
+    return _constant_quant(t, bits, signed, (lo, hi))
+
+
+def _constant_quant(
+    t: Translation, bits: int, signed: bool, limits: tuple[int, int]
+) -> IntegerWeights | Array:
+    """A constant of QONNX, with one scale and zero point or with those of channels."""
+    value, (lo, hi) = t.weights(0), limits
+    scale, axis = _along_an_axis(t, value, _scale(t, 1), "scales")
+    zero, _ = _along_an_axis(t, value, _constant(t, 2).astype(np.float64), "zero points")
+    for wrong, expected in (
+        (zero != np.rint(zero), "a whole number"),
+        (~((lo <= zero) & (zero <= hi)), f"{lo} to {hi}"),
+    ):
+        if wrong.any():
+            t.fail(f"its zero point is {zero[wrong][0]:g}; expected {expected}")
     if bits == 1 and signed:
         return _weights(_signs(value), scale, axis, bits)
     with np.errstate(over="ignore"):
-        steps = value.astype(np.float32) / scale.astype(np.float32) + np.float32(zero)
-    codes = np.rint(np.clip(steps, lo, hi)).astype(np.int64)
-    return _weights(codes - zero, scale, axis, bits)
+        steps = value.astype(np.float32) / scale.astype(np.float32) + zero.astype(np.float32)
+    codes = np.rint(np.clip(steps, np.float32(lo), np.float32(hi))).astype(np.int64)
+    return _weights(codes - zero.astype(np.int64), scale, axis, bits)
 
 
 def bipolar_quant(t: Translation) -> Translated:
@@ -129,7 +144,7 @@ def bipolar_quant(t: Translation) -> Translated:
     if not isinstance(t.value(0), np.ndarray):
         t.fail("makes signs of what depends on the input; expected weights, or 2 bits at least")
     value = t.weights(0)
-    return _weights(_signs(value), *_broadcast(t, value, 1), 1)
+    return _weights(_signs(value), *_along_an_axis(t, value, _scale(t, 1), "scales"), 1)
 
 
 def _signs(value: Array) -> IntArray:
@@ -337,17 +352,18 @@ def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | N
     return scale.reshape(along), zero.reshape(along), axis
 
 
-def _broadcast(t: Translation, value: Array, index: int) -> tuple[FloatArray, int | None]:
-    """A scale of QONNX, which spreads over a constant, and the axis along which it differs."""
-    scale = _scale(t, index)
-    ends = (1,) * (value.ndim - scale.ndim) + scale.shape
+def _along_an_axis(
+    t: Translation, value: Array, numbers: FloatArray, what: str
+) -> tuple[FloatArray, int | None]:
+    """Numbers of QONNX that spread over a constant, and the axis along which they differ."""
+    ends = (1,) * (value.ndim - numbers.ndim) + numbers.shape
     long = [axis for axis, extent in enumerate(ends) if extent > 1]
     if len(ends) != value.ndim or len(long) > 1 or any(ends[a] != value.shape[a] for a in long):
         t.fail(
-            f"has scales {list(scale.shape)} for {list(value.shape)}; expected one in all, or one "
-            "along an axis"
+            f"has {what} {list(numbers.shape)} for {list(value.shape)}; expected one in all, or "
+            "one along an axis"
         )
-    return scale.reshape(ends), long[0] if long else None
+    return numbers.reshape(ends), long[0] if long else None
 
 
 OF_INTEGERS = refused(

@@ -5,12 +5,13 @@ The operators' definitions: https://onnx.ai/onnx/operators/.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, plus, scalar
 from cimtool.ir.program import Graph
@@ -18,13 +19,14 @@ from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_fixed import FixedBuilder
-from cimtool.loading.onnx_graph import OnnxGraph
+from cimtool.loading.onnx_graph import Branch, OnnxGraph, OnnxNode
 from cimtool.loading.onnx_masks import MASKS, summed
 from cimtool.loading.onnx_norms import (
     NORM_RULES,
     divided,
     is_number,
     limited,
+    past_norms,
     raised,
     scaled,
     shifted,
@@ -81,8 +83,36 @@ def translate(graph: OnnxGraph) -> Graph:
     builder = FixedBuilder(graph.width)
     folder = ConstantFolder(sum(array.size for array in graph.constants.values()), graph.opset)
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
-    for node in graph.nodes:
+    _translate_nodes(graph, graph.nodes, values, builder, folder)
+    outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
+    widths = [builder.extent(name) for name in outputs]
+    if len(set(widths)) > 1:
+        raise CimError(
+            f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
+            "expected the same for both"
+        )
+    tower = builder.tower(*outputs)
+    require_one_quantizer(tower, graph.file)
+    return tower
+
+
+def _translate_nodes(
+    graph: OnnxGraph,
+    nodes: Sequence[OnnxNode],
+    values: dict[str, Translated],
+    builder: FixedBuilder,
+    folder: ConstantFolder,
+) -> None:
+    """Add what nodes make to the values."""
+    for node in nodes:
         t = Translation(graph, node, values, builder)
+        if node.kind == "If" and not node.domain:
+            branch = _chosen_branch(t)
+            inner = {**values, **branch.constants}
+            _translate_nodes(graph, branch.nodes, inner, builder, folder)
+            pairs = zip(node.outputs, branch.outputs, strict=False)
+            values.update({own: inner[made] for own, made in pairs if made in inner})
+            continue
         given = [values[name] for name in node.inputs if name in values]
         constants = [value for value in given if isinstance(value, np.ndarray)]
         foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
@@ -95,7 +125,7 @@ def translate(graph: OnnxGraph) -> Graph:
             (array,) = folder.fold(node, arrays, t.where)
             values[node.outputs[0]] = for_items(t, array)
             continue
-        if node.kind in OF_TWO_VALUES:
+        if node.kind in (*OF_TWO_VALUES, "Max", "Min"):
             t = replace(t, values=with_constants(t))
         rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
         if rule is None:
@@ -103,19 +133,19 @@ def translate(graph: OnnxGraph) -> Graph:
             t.fail(unsupported(node.kind, node.domain, supported))
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
-        made = _past_a_mask(with_numbers_of_norms(t), rule)
+        made = _past_a_mask(past_norms(t), rule)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
         t.require_work()
-    outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
-    widths = [builder.extent(name) for name in outputs]
-    if len(set(widths)) > 1:
-        raise CimError(
-            f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
-            "expected the same for both"
-        )
-    tower = builder.tower(*outputs)
-    require_one_quantizer(tower, graph.file)
-    return tower
+
+
+def _chosen_branch(t: Translation) -> Branch:
+    """The way that a condition which is known takes, as one of extents is."""
+    condition = t.value(0)
+    if not isinstance(condition, np.ndarray) or condition.size != 1 or condition.dtype != bool:
+        t.fail(unsupported(t.node.kind, "", ()))
+    way = "then_branch" if condition.item() else "else_branch"
+    chosen: Branch = t.node.attributes[way]
+    return chosen
 
 
 def _past_a_mask(t: Translation, rule: TranslationRule) -> Translated | tuple[Translated, ...]:
@@ -156,7 +186,7 @@ def batch_normalization(t: Translation) -> Translated:
         t.fail(f"has {count} outputs, as in training; expected a model exported for inference")
     view = t.view()
     width, behind = view.extents[1] if len(view.axes) > 1 else 0, len(view.axes) - 2
-    parameters = [t.weights(i) for i in (1, 2, 3, 4)]
+    parameters = [_of_channels(t, i, view) for i in (1, 2, 3, 4)]
     for i, array in enumerate(parameters, start=1):
         if array.shape != (width,):
             t.fail(f"{t.input(i)} has shape {list(array.shape)}; expected [{width}]")
@@ -166,12 +196,37 @@ def batch_normalization(t: Translation) -> Translated:
     eps = t.number("epsilon", 1e-5, least=0.0)
     if not var.min() + eps > 0:
         t.fail(f"{t.input(4)} holds 0 and epsilon is 0; expected a sum above 0 to divide by")
-    x, spread = t.spread(view, *(array.reshape(-1, *[1] * behind) for array in parameters))
+    apart = _items_apart(view)
+    x, spread = t.spread(apart, *(array.reshape(-1, *[1] * behind) for array in parameters))
     gamma, beta, mean, var = (np.array(np.broadcast_to(array, t.width(x))) for array in spread)
     op = BatchNorm(gamma, beta, mean, var, eps)
     t.require_storable("gamma / sqrt(variance + epsilon)", op.factor)
     t.require_storable("its offset", op.beta - op.mean * op.factor)
-    return t.add(op, x)
+    made = t.add(op, x)
+    if apart is view:
+        return made
+    return replace(made, axes=(made.axes[0], made.axes[1] + made.axes[2], *made.axes[3:]))
+
+
+def _items_apart(view: Rows) -> Rows:
+    """A view whose items are joined with the channels behind them, with these in two axes."""
+    axis = view.axes[1]
+    return view if axis[:1] != (ITEMS,) else view.with_axis(1, (ITEMS,), axis[1:])
+
+
+def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
+    """A constant of a batch norm, one number a channel.
+
+    Where items are channels, as exporters write an instance norm with running statistics, those of
+    each item, which are the same.
+    """
+    value = t.value(index)
+    numbers = t.builder.numbers(value) if isinstance(value, Rows) else None
+    if numbers is not None:
+        return numbers
+    array = t.weights(index)
+    over = array.reshape(1, -1, *[1] * (len(view.axes) - 2))
+    return t.of_items(over, view).reshape(-1) if array.ndim == 1 else array
 
 
 def clip(t: Translation) -> Translated:
@@ -279,6 +334,8 @@ def multiply(t: Translation) -> Translated:
 
 def divide(t: Translation) -> Translated:
     """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
+    if t.is_rows(1) and isinstance(t.value(0), Norms):
+        t = with_numbers_of_norms(t)
     dividend, divisor = t.value(0), t.value(1)
     if t.is_rows(1):
         if not t.is_rows(0):

@@ -28,6 +28,9 @@ SpreadRule = Callable[[Translation], Translated]
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
 
+COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
+"""Operators of integers whose result depends on how many items there are."""
+
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
@@ -43,10 +46,12 @@ def over_items(t: Translation) -> bool:
 def require_uncounted(t: Translation) -> None:
     """Raise CimError where the number of items, of a file for any, becomes a number of the model.
 
-    It does by `Range`, or where `Cast` makes it real: as an extent it stays an integer.
+    It does by `Range`, where `Cast` makes it real, and where a choice is made by its size: as an
+    extent it stays an integer.
     """
     kind, to = t.node.kind, t.node.attributes.get("to")
-    if t.graph.rows is not None or not (kind == "Range" or (kind == "Cast" and to in REAL_TYPES)):
+    counting = kind in COUNTING or (kind == "Cast" and to in REAL_TYPES)
+    if t.graph.rows is not None or not counting:
         return
     given = (t.values.get(name) for name in t.node.inputs)
     whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]
@@ -138,7 +143,13 @@ def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
 
 
 def _said(t: Translation, sizes: Sequence[int]) -> str:
-    return str([-1 if size == t.graph.items else size for size in sizes])
+    """Extents in words, with n for the items: `[n, 8]`, `[16n]`."""
+    items, axis = t.graph.items, _items_axis(t, sizes)
+    said = [str(size) for size in sizes]
+    if axis is not None and sizes[axis] % items == 0:
+        count = sizes[axis] // items
+        said[axis] = f"{count if count > 1 else ''}n"
+    return f"[{', '.join(said)}]"
 
 
 def _repeated(t: Translation, array: FloatArray, sizes: Sequence[int]) -> Rows:
@@ -181,10 +192,11 @@ def tile(t: Translation) -> Translated:
         return view
     array = t.mask_numbers(0)
     once = _items_axis(t, repeats)
-    within = [1 if i == once else count for i, count in enumerate(repeats)]
-    sizes = [size * count for size, count in zip(array.shape, repeats, strict=True)]
+    if once is None:
+        t.fail(f"repeats a constant {repeats} times; expected the items among these")
+    within = [n // t.graph.items if i == once else n for i, n in enumerate(repeats)]
     t.require_numbers(math.prod([array.size, *within]))
-    return _repeated(t, np.tile(array, within), sizes)
+    return t.builder.repeated(t.called("constant"), np.tile(array, within), once)
 
 
 def _tiled(t: Translation, view: Rows, axis: int, count: int) -> Rows:

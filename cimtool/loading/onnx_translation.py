@@ -41,6 +41,12 @@ OPEN_ITEMS = (
 )
 """The end of a sentence on a file that may have been made for a fixed number of items."""
 
+AS_EXPORTED = (
+    "expected rows of numbers: DequantizeLinear right behind the quantizer, as a graph is "
+    "exported, before a runtime optimises it"
+)
+"""The end of a sentence on codes that something else than DequantizeLinear or Clip reads."""
+
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
 INTEGERS = re.compile("bool|u?int[248]$")
@@ -220,6 +226,8 @@ class Translation:
     def view(self, index: int = 0) -> Rows:
         """An input that depends on the graph's input."""
         value = as_rows(self.value(index))
+        if isinstance(value, Codes):
+            self.fail(f"its input {self.input(index)} is {KINDS[Codes]}; {AS_EXPORTED}")
         if not isinstance(value, Rows):
             kind = KINDS.get(type(value), "a constant")
             self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")

@@ -26,7 +26,7 @@ DRAWN = (
 )
 BRANCHED = (
     "is a branch or a loop, which is decided as the graph runs; expected one branch, or a loop of "
-    "fixed length written out (torch.onnx.export does both of plain Python)"
+    "fixed length written out, as torch's newer exporter does (torch.onnx.export(..., dynamo=True))"
 )
 LISTED = (
     "makes or takes a list of values; expected the values themselves, as Split and Concat have them"

@@ -20,8 +20,12 @@ from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
+from cimtool.loading.reparametrized import with_weights
 
-WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
+WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
+TRANSPARENT = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""Wrappers around any part of a model: of torch.compile, FSDP and activation checkpoints."""
+
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
 _MODALITY = {
     "text": re.compile(rf"(text|txt){_SUFFIX}|txt_enc"),
@@ -31,10 +35,10 @@ PROJECTION, MATRIX = "projection", "matrix"
 """The name of a layer that is a modality's only one, and of its weight where that is [in, out]."""
 
 PROJECTIONS = {
-    "text": ("text_projection", "text.text_projection"),
-    "video": ("visual.proj", "visual_projection"),
+    "text": ("text_projection", "text.text_projection", "text_proj"),
+    "video": ("visual.proj", "visual_projection", "vision_proj"),
 }
-"""The keys of the matrices behind CLIP's encoders."""
+"""The keys of the matrices behind CLIP's encoders, and of the Linears behind BLIP's and ALBEF's."""
 
 UNCERTAINTY = "uncertainty"
 UNCERTAINTIES = {
@@ -55,7 +59,8 @@ class Weights:
 
     `keys` gives each one's full key in `file` for messages, `named` what the user said of them;
     `values` are numbers and texts at the top of the file, and over them what the user said.
-    `row_width` is the extent of the data's rows, None where there are none.
+    `row_width` is the extent of the data's rows, None where there are none. The arrays in `made`
+    come from several tensors of the file.
     """
 
     file: str
@@ -66,6 +71,7 @@ class Weights:
     named: ModalityMap = field(default_factory=ModalityMap)
     values: Mapping[str, Any] = field(default_factory=dict)
     row_width: int | None = None
+    made: frozenset[str] = frozenset()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -186,10 +192,14 @@ def _of_modality(
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
-    prefix = next(iter(keys.values())).removesuffix("." + next(iter(keys)))
+    prefix = _unwrapped_inside(next(iter(keys.values()))).removesuffix("." + next(iter(keys)))
+    found, keys = with_weights(chosen, keys, checkpoint.file)
+    made = frozenset(found.keys() - chosen.keys())
     plain = {k: v for k, v in checkpoint.content.items() if isinstance(v, int | float | str)}
     values = {**plain, **named.values}
-    weights = Weights(checkpoint.file, prefix, chosen, keys, checkpoint.ordered, named, values)
+    weights = Weights(
+        *(checkpoint.file, prefix, found, keys, checkpoint.ordered, named, values), made=made
+    )
     for role, layer in named.layers.items():
         if layer not in weights.layers:
             raise CimError(
@@ -207,10 +217,13 @@ def _keys_of(
         return found
     prefixes: dict[str, dict[str, str]] = {}
     for key in arrays:
-        parts = key.split(".")
+        parts = _unwrapped_inside(key).split(".")
         start = _start(parts, modality, named.prefix)
         if start is not None:
-            prefixes.setdefault(".".join(parts[:start]), {})[".".join(parts[start:])] = key
+            names = prefixes.setdefault(".".join(parts[:start]), {})
+            if (name := ".".join(parts[start:])) in names:
+                raise _ambiguous(checkpoint, modality, (names[name], key))
+            names[name] = key
     if len(prefixes) == 1:
         return next(iter(prefixes.values()))
     if prefixes:
@@ -219,13 +232,25 @@ def _keys_of(
     wanted = named.prefix or f"{modality}_proj"
     raise ArgumentError(
         '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '
-        '([{}] prefix = "..."){}',
+        '([{}] prefix = "{}"){}',
         checkpoint.file,
         wanted,
         ", ".join(tops[:8]) or "nothing (no tensors)",
         modality,
+        _prefix_below(arrays, modality),
         nearest(wanted, tops) if named.prefix else "",
     )
+
+
+def _prefix_below(arrays: Iterable[str], modality: str) -> str:
+    """The prefix of the only part of keys that names a modality; dots where there is none."""
+    found = dict.fromkeys(
+        ".".join(parts[: i + 1])
+        for parts in (unwrapped(key).split(".") for key in arrays)
+        for i, part in enumerate(parts[:-1])
+        if _MODALITY[modality].fullmatch(part)
+    )
+    return next(iter(found)) if len(found) == 1 else "..."
 
 
 def _ambiguous(checkpoint: Checkpoint, modality: str, places: Iterable[str]) -> ArgumentError:
@@ -266,9 +291,14 @@ def _projection(
 
 
 def unwrapped(key: str) -> str:
-    """A key without the wrappers before it."""
-    parts = key.split(".")
+    """A key without the wrappers before it, and without those that stand anywhere."""
+    parts = _unwrapped_inside(key).split(".")
     return ".".join(parts[_wrappers(parts) :])
+
+
+def _unwrapped_inside(key: str) -> str:
+    """A key without the wrappers around parts of a model."""
+    return ".".join(part for part in key.split(".") if part not in TRANSPARENT)
 
 
 def _wrappers(parts: Sequence[str]) -> int:
@@ -278,7 +308,7 @@ def _wrappers(parts: Sequence[str]) -> int:
 def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
     """Number of a key's parts before the layer; None where it is not this modality's."""
     if prefix is not None:
-        wanted = prefix.strip(".").split(".")
+        wanted = _unwrapped_inside(prefix.strip(".")).split(".")
         ends = [start + len(wanted) for start in (0, _wrappers(parts))]
         start = next((end for end in ends if parts[end - len(wanted) : end] == wanted), len(parts))
     else:

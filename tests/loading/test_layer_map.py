@@ -192,3 +192,35 @@ def test_the_keys_that_are_said_stand_behind_wrappers(tmp_path: Path) -> None:
     torch.save(weights, tmp_path / "lightning.pth")
     with pytest.raises(CimError, match="its keys start with net; name them"):
         find_weights(read_checkpoint(tmp_path / "lightning.pth"))
+
+
+@pytest.mark.parametrize("wrapper", ["_fsdp_wrapped_module", "_orig_mod"])
+def test_wrappers_of_parts_of_a_model_are_left_out(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path, wrapper: str
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "plain.pth")
+    state = {
+        f"base_model.model.{key.replace('trunk.', f'{wrapper}.trunk.{wrapper}.')}": value
+        for key, value in trunks.state_dict().items()
+    }
+    torch.save({"state_dict": state}, tmp_path / "wrapped.ckpt")
+    wanted = constants(tmp_path / "plain.pth", poly_file)
+    assert constants(tmp_path / "wrapped.ckpt", poly_file) == wanted
+    twice = {f"{wrapper}.{key}": value for key, value in trunks.state_dict().items()}
+    torch.save(trunks.state_dict() | twice, tmp_path / "twice.pth")
+    with pytest.raises(CimError, match=r"weights of text stand under text_proj\..* and under "):
+        ModelSource(tmp_path / "twice.pth", poly_file).load()
+
+
+def test_the_prefix_that_a_map_needs_is_named(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "plain.pth")
+    state = {f"net.{key}": value for key, value in trunks.state_dict().items()}
+    torch.save({"state_dict": state}, tmp_path / "lightning.ckpt")
+    with pytest.raises(CimError, match=r'start with net; .*\(\[text\] prefix = "net\.text_proj"\)'):
+        ModelSource(tmp_path / "lightning.ckpt", poly_file).load()
+    file = tmp_path / "map.toml"
+    file.write_text('[text]\nprefix = "net.text_proj"\n[video]\nprefix = "net.video_proj"\n')
+    wanted = constants(tmp_path / "plain.pth", poly_file)
+    assert constants(tmp_path / "lightning.ckpt", poly_file, file) == wanted

@@ -161,7 +161,7 @@ def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
     [
         (
             Held(body(nn.SiLU()), torch.sin),
-            r"model: the text module: /module/Sin \(Sin\): has periods, which .*; expected ",
+            r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
         ),
         (
             Held(body(nn.SiLU()), lambda h: (h, h, h)),
@@ -195,6 +195,58 @@ def test_an_operator_of_the_newer_exporter_alone(monkeypatch: pytest.MonkeyPatch
         pytest.skip("there is no onnxscript")
     model = model_from_modules(module, module, COSINE)
     assert "rms_norm" in {node.op.name for node in model.towers[0].nodes}
+
+
+class InstanceNormed(nn.Module):
+    """Statistics that were kept in training, as a batch norm has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+        self.norm.running_mean.copy_(torch.tensor([0.3, -1.0]))
+        self.norm.running_var.copy_(torch.tensor([0.5, 2.0]))
+        self.out = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(x.view(-1, 2, 3)).flatten(1))
+
+
+def test_an_instance_norm_with_running_statistics_is_a_batch_norm() -> None:
+    if importlib.util.find_spec("onnxscript") is None:
+        pytest.skip("there is no onnxscript")
+    module = InstanceNormed().eval()
+    model = model_from_modules(module, module, COSINE, widths=(6, 6))
+    assert len(model.towers[0].operations(BatchNorm)) == 1
+    rows = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(rows))
+    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_a_compiled_module_is_read_as_the_one_that_it_wraps(
+    trunks: TwoTower, polynomial: Polynomial
+) -> None:
+    model = model_from_modules(
+        torch.compile(trunks.text_proj),
+        torch.compile(trunks.video_proj),
+        ScoreOptions(polynomial=polynomial),
+    )
+    assert model.layout == "trunk"
+
+
+def to_prototypes(h: Tensor) -> Tensor:
+    prototypes = torch.linspace(-1, 1, 20).cos().reshape(1, 4, 5)
+    return nn.functional.cosine_similarity(h[:, None], prototypes, dim=-1)
+
+
+def test_a_graph_that_is_refused_is_written_by_the_newer_exporter() -> None:
+    """The older one multiplies norms by those of constants."""
+    module = Held(body(nn.SiLU()), to_prototypes)
+    if importlib.util.find_spec("onnxscript") is None:
+        pytest.skip("there is no onnxscript")
+    model = model_from_modules(module, module, COSINE)
+    assert model.layout == "onnx"
 
 
 def test_exporters_write_nothing_to_standard_output(

@@ -190,7 +190,7 @@ def qonnx_weights() -> dict[str, np.ndarray]:
         "far": 99,
     }
     found |= {name: np.array(number, np.float32) for name, number in numbers.items()}
-    found["ws1N"] = found["wsN"][None]
+    found["ws1N"], found["ws1"] = found["wsN"][None], found["ws"].reshape(1)
     return found
 
 
@@ -207,6 +207,28 @@ def test_weights_of_qonnx_are_rounded_as_it_does(write_onnx: WriteOnnx) -> None:
         )
         assert op.weight_bits == 4
         np.testing.assert_array_equal(op.weight_scale, held["wsN"])
+
+
+def test_zero_points_of_qonnx_may_be_those_of_channels(write_onnx: WriteOnnx) -> None:
+    held, rng = qonnx_weights(), np.random.default_rng(8)
+    held["real"] = rng.normal(size=(WIDTH, HIDDEN)).astype(np.float32) / 12
+    held["zeros"] = np.arange(HIDDEN, dtype=np.float32)[None] + 5
+    made = quant("real", "four", "w", "ws1N", "zeros", signed=0)
+    nodes = [quant("x", "eight", "xd"), made, node("MatMul", ["xd", "w"], ["h"])]
+    (op,) = program(write_onnx([*nodes, *HEADS], held)).operations(QuantizedMvm).values()
+    steps = np.rint((held["real"] / held["wsN"] + held["zeros"]).clip(0, 15))
+    np.testing.assert_array_equal(op.codes, steps - held["zeros"])
+
+
+def test_a_bias_of_qonnx_may_have_32_bits(write_onnx: WriteOnnx) -> None:
+    held = qonnx_weights()
+    held |= {"real": held["ws"] * np.ones((WIDTH, HIDDEN), np.float32)}
+    held |= {"offset": np.linspace(-3, 3, HIDDEN, dtype=np.float32), "wide": np.float32(32)}
+    held |= {"fine": np.float32(2**-20)}
+    nodes = [quant("x", "eight", "xd"), quant("real", "four", "w", "ws")]
+    nodes += [quant("offset", "wide", "bq", "fine"), node("Gemm", ["xd", "w", "bq"], ["h"])]
+    (op,) = program(write_onnx([*nodes, *HEADS], held)).operations(QuantizedMvm).values()
+    np.testing.assert_array_equal(op.bias, np.rint(held["offset"] * 2.0**20) / 2**20)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +306,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "codes used": (
         [X[0], node("Relu", ["xq"], ["h"], "r")],
-        r"r \(Relu\): its input xq is codes of a quantizer; expected rows of numbers",
+        r"r \(Relu\): its input xq is codes of a quantizer; expected rows of numbers: "
+        r"DequantizeLinear right behind the quantizer, .*before a runtime optimises it",
     ),
     "narrow limits": (
         [X[0], node("Clip", ["xq", "z", "z"], ["xc"], "c")],
@@ -316,6 +339,14 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     "zero point of QONNX": (
         [quant("x", "four", "h", zero="one")],
         r"its zero point is 1, which QONNX adds before it rounds; expected 0 for what depends",
+    ),
+    "bits of a bias": (
+        [quant("x", "eight", "xd"), quant("ws1", "many", "h")],
+        r"its bit width is 33; expected 1 to 32",
+    ),
+    "zero points of other channels": (
+        [quant("x", "eight", "xd"), quant("real", "four", "w", "ws", "six"), MATMUL],
+        r"has zero points \[6\] for \[6, 5\]; expected one in all, or one along an axis",
     ),
     "zero point beyond": (
         [quant("x", "four", "xd"), quant("real", "four", "w", "ws", "far"), MATMUL],

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Graph
-from cimtool.ir.source import Exp
+from cimtool.ir.source import Exp, Softmax
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_quantized import QUANTIZERS
 from cimtool.loading.onnx_rules import RULES, translate
@@ -64,6 +64,7 @@ def rng_weights() -> Weights:
     found |= {"four": np.array([-1, 4]), "four_five": found["W"][:4].copy()}
     found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
+    found |= {"one_and_all": np.array([1, -1, 2]), "two_to_five": found["W"][:2].copy()}
     return found
 
 
@@ -491,6 +492,64 @@ NEWER = {
 }
 """Operator sets of chains that the default one lacks an operator of."""
 
+
+def way(name: str, *nodes: NodeProto) -> GraphProto:
+    """One way of an `If`, with an output of this name."""
+    out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph(nodes, name, [], [out])
+
+
+UNDER_ONE = [
+    linear(), node("Unsqueeze", ["h0", "one"], ["row_of"]), node("Shape", ["row_of"], ["sizes"]),
+    node("Gather", ["sizes", "one"], ["size"], axis=0), node("Equal", ["size", "one"], ["is_one"]),
+]  # fmt: skip
+"""Rows [n, 1, 5], and whether their second axis is of extent 1, as a squeeze of torch asks."""
+
+SQUEEZED = way("in_one", node("Squeeze", ["row_of", "one"], ["in_one"]))
+KEPT = way("as_it_was", node("Identity", ["row_of"], ["as_it_was"]))
+CHAINS["a squeeze of an extent that is 1"] = [
+    *UNDER_ONE, node("If", ["is_one"], ["h"], then_branch=SQUEEZED, else_branch=KEPT),
+]  # fmt: skip
+CHAINS["a squeeze of an extent that is not"] = [
+    *UNDER_ONE, node("Not", ["is_one"], ["other"]),
+    node("If", ["other"], ["h"], then_branch=KEPT, else_branch=SQUEEZED),
+]  # fmt: skip
+
+CHAINS["a limit that is spread over the items"] = [
+    linear(), node("Shape", ["h0"], ["sizes"]), node("Expand", ["low", "sizes"], ["lows"]),
+    node("Max", ["h0", "lows"], ["h"]),
+]  # fmt: skip
+CHAINS["attention to one token"] = [
+    linear(),
+    node("Unsqueeze", ["h0", "one"], ["row_of"]),
+    node("MatMul", ["t", "two_to_five"], ["queries"]),
+    node("Transpose", ["row_of"], ["keys"], perm=[0, 2, 1]),
+    node("MatMul", ["queries", "keys"], ["scores"]),
+    node("Softmax", ["scores"], ["weights"], axis=-1),
+    node("MatMul", ["weights", "row_of"], ["attended"]),
+    node("ReduceMean", ["attended"], ["h"], axes=[1], keepdims=0),
+]
+CHAINS["attention to one token"][:0] = TOKENS[:2]
+CHAINS["norms of channels over their mean"] = [
+    *TOKENS,
+    node("ReduceL2", ["t"], ["norms"], axes=[1]),
+    node("ReduceMean", ["norms"], ["mean"], axes=[-1]),
+    node("Add", ["mean", "tiny"], ["guarded"]),
+    node("Div", ["norms", "guarded"], ["relative"]),
+    node("Mul", ["t", "relative"], ["grown"]),
+    node("ReduceMean", ["grown"], ["h"], axes=[2], keepdims=0),
+]
+CHAINS["a batch norm of items as channels"] = [
+    *TOKENS,
+    node("Shape", ["t"], ["sizes"]),
+    node("Gather", ["sizes", "zero"], ["items"]),
+    node("Reshape", ["t", "one_and_all"], ["all"]),
+    *(node("Tile", [name, "items"], [f"{name}_all"]) for name in ("b", "c", "variance")),
+    node("BatchNormalization", ["all", "b_all", "c_all", "c_all", "variance_all"], ["normed"]),
+    node("Reshape", ["normed", "tokens"], ["back"]),
+    node("ReduceMean", ["back"], ["h"], axes=[2], keepdims=0),
+]
+
 HEADS = [node("MatMul", ["h", "Wm"], ["mu"]), node("MatMul", ["h", "Wl"], ["logvar"])]
 
 
@@ -513,6 +572,12 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
 def test_every_operator_is_in_a_chain() -> None:
     tried = {one.op_type for chain in CHAINS.values() for one in chain}
     assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # test_onnx_quantized.py has those
+
+
+def test_a_softmax_over_one_number_leaves_no_queries(write_onnx: WriteOnnx) -> None:
+    graph = program(write_onnx([*CHAINS["attention to one token"], *HEADS], rng_weights()))
+    assert len(graph.operations(Mvm)) == 3
+    assert not graph.operations(Softmax)
 
 
 def test_a_matmul_and_its_bias_are_one_layer(write_onnx: WriteOnnx) -> None:
@@ -1057,9 +1122,65 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [linear(), node("Concat", ["h0", "x"], ["h"], "c", axis=0)],
         r"c \(Concat\): joins \[n, 5\] along axis 0; expected one of each item's numbers",
     ),
+    "a branch by a value": (
+        [*UNDER_ONE, node("If", ["h0"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT)],
+        r"i \(If\): is a branch or a loop, .*dynamo=True",
+    ),
+    "a branch by how many items there are": (
+        [
+            *UNDER_ONE,
+            node("Gather", ["sizes", "first_place"], ["items"], axis=0),
+            node("Greater", ["items", "one_place"], ["many_items"], "more"),
+            node("If", ["many_items"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"more \(Greater\): computes with the number of items",
+    ),
+    "a branch with what is refused": (
+        [
+            *UNDER_ONE,
+            node(
+                *("If", ["is_one"], ["h"], "i"),
+                then_branch=way("s", node("Sin", ["h0"], ["s"], "act")),
+                else_branch=KEPT,
+            ),
+        ],
+        r"act \(Sin\): has periods",
+    ),
+    "a branch of fewer outputs": (
+        [
+            *UNDER_ONE,
+            node("If", ["is_one"], ["a", "g"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+            node("Relu", ["g"], ["h"]),
+        ],
+        r"node 7 \(Relu\): its input g is not there",
+    ),
+    "a pool with steps of too few axes": (
+        [
+            *TOKENS,
+            node("Transpose", ["t"], ["turned"], perm=[0, 2, 1]),
+            node(
+                *("AveragePool", ["turned"], ["p"], "p"),
+                **{"kernel_shape": [HIDDEN], "auto_pad": "SAME_LOWER", "strides": [HIDDEN] * 2},
+            ),
+            node("Flatten", ["p"], ["h"]),
+        ],
+        r"p \(AveragePool\): auto_pad is SAME_LOWER with steps of \[5, 5\]",
+    ),
+    "a pool that pads": (
+        [
+            *TOKENS,
+            node("Transpose", ["t"], ["turned"], perm=[0, 2, 1]),
+            node(
+                *("AveragePool", ["turned"], ["p"], "p"),
+                **{"kernel_shape": [HIDDEN], "auto_pad": "SAME_UPPER"},
+            ),
+            node("Flatten", ["p"], ["h"]),
+        ],
+        r"p \(AveragePool\): auto_pad is SAME_UPPER.*; expected one window over all places",
+    ),
     "windows of a pool": (
         [*TOKENS, node("MaxPool", ["t"], ["h"], "p", kernel_shape=[1])],
-        r"p \(MaxPool\): is of windows \[1\] of \[n, 5, 2\]; expected one over all places",
+        r"p \(MaxPool\): is of windows \[1\] of \[n, 5, 2\], or pads these; expected one",
     ),
     "norms by constants of channels": (
         [

@@ -67,6 +67,16 @@ def test_the_tower_is_the_whole_module_on_its_own_row(bias: bool) -> None:
     np.testing.assert_allclose(found["mu"], wanted, atol=2e-6)
 
 
+def test_a_module_is_read_as_its_checkpoint() -> None:
+    made = block(), block(1)
+    model = ModelSource(made, head="cosine", widths=(WIDTH, WIDTH)).load()
+    assert model.layout == "cross-attention"
+    _, towers = read_towers(checkpoint(*made))
+    for found, wanted in zip(model.towers, towers, strict=True):
+        layers = (tower.by_name["attn"].op for tower in (found, wanted))
+        np.testing.assert_array_equal(*(op.weight for op in layers))  # type: ignore[attr-defined]
+
+
 def test_attention_to_one_token_is_one_layer() -> None:
     """MultiheadAttention itself, whose softmax is 1, and the product of its last two matrices."""
     made = block()

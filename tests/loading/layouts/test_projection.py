@@ -29,6 +29,7 @@ OPEN_CLIP = {"text_projection": tensor(TEXT), "visual.proj": tensor(IMAGE), **NO
 LINEAR = {
     "text_projection.weight": tensor(TEXT.T), "visual_projection.weight": tensor(IMAGE.T), **NORM
 }  # fmt: skip
+BLIP = {"text_proj.weight": tensor(TEXT.T), "vision_proj.weight": tensor(IMAGE.T), **NORM}
 
 
 def outputs(content: Mapping[str, object], folder: Path, layer_map: str = "") -> list[np.ndarray]:
@@ -40,7 +41,7 @@ def outputs(content: Mapping[str, object], folder: Path, layer_map: str = "") ->
     return [run_graph(one, {"x": ROWS[one.extent("x")]})["mu"] for one in towers]
 
 
-@pytest.mark.parametrize("content", [OPEN_CLIP, LINEAR, {"state_dict": OPEN_CLIP}])
+@pytest.mark.parametrize("content", [OPEN_CLIP, LINEAR, {"state_dict": OPEN_CLIP}, BLIP])
 def test_projections_of_clip_are_known_by_their_names(
     content: Mapping[str, object], tmp_path: Path
 ) -> None:
