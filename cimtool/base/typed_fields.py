@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ KINDS = {np.float64: "f", np.int64: "i", np.bool_: "b"}
 
 
 Made = TypeVar("Made")
+Test = Callable[[Any], bool]
 
 
 def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
@@ -25,17 +26,15 @@ def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"{kind.__name__} cannot be a {type(values).__name__}")
-    if not is_dataclass(kind):
-        raise TypeError(f"{kind.__name__} is no dataclass")
-    hints = _hints(kind)
+    tests, required = _form(kind)  # type: ignore[arg-type]  # classes can be hashed
     for name, value in values.items():
-        if name not in hints:
-            raise TypeError(f"{kind.__name__} has no {name}; it has {', '.join(hints)}")
-        if not fits(value, hints[name]):
+        if name not in tests:
+            raise TypeError(f"{kind.__name__} has no {name}; it has {', '.join(tests)}")
+        if not tests[name](value):
             raise TypeError(f"{kind.__name__}.{name} cannot be a {type(value).__name__}")
-    for one in fields(kind):
-        if one.init and one.name not in values and MISSING is one.default is one.default_factory:
-            raise TypeError(f"{kind.__name__} lacks {one.name}")
+    for name in required:
+        if name not in values:
+            raise TypeError(f"{kind.__name__} lacks {name}")
     return kind(**values)
 
 
@@ -54,9 +53,13 @@ def list_of(values: Any, where: str) -> tuple[Any, ...]:
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    known = get_type_hints(kind)
-    return {one.name: known[one.name] for one in fields(kind) if one.init}
+def _form(kind: type[Any]) -> tuple[dict[str, Test], list[str]]:
+    """The test of each field that a dataclass is made of, and the fields without a default."""
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass")
+    hints, given = get_type_hints(kind), [one for one in fields(kind) if one.init]
+    required = [one.name for one in given if MISSING is one.default is one.default_factory]
+    return {one.name: _test(hints[one.name]) for one in given}, required
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -65,29 +68,54 @@ def fits(value: Any, hint: Any) -> bool:
     A whole number has at most 64 bits. TypeError for an annotation that is none of those which this
     project's classes use.
     """
+    return _test(hint)(value)
+
+
+@cache
+def _test(hint: Any) -> Test:
+    """The test of a value that `fits` makes for an annotation: taken apart once, not a value."""
     origin, inner = get_origin(hint), get_args(hint)
     if hasattr(origin, "__value__"):  # NumPy's NDArray, an alias of a statement from 3.12 on
-        return fits(value, origin.__value__[inner])
+        return _test(origin.__value__[inner])
     if hint is Any:
-        return True
+        return lambda value: True
     if hint in (None, NoneType):
-        return value is None
+        return lambda value: value is None
     if origin in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
+        return partial(_any_fits, [_test(one) for one in inner])
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return lambda value: any(type(value) is type(one) and value == one for one in inner)
     if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        each = (inner[0],) * len(value) if inner[1:] == (...,) else inner
-        return len(each) == len(value) and all(map(fits, value, each))
+        return _tuple_test(inner)
     if origin is np.ndarray:
-        number = get_args(inner[1])[0]
-        return isinstance(value, np.ndarray) and value.dtype.kind in KINDS.get(number, "fib")
+        kinds = KINDS.get(get_args(inner[1])[0], "fib")
+        return lambda value: isinstance(value, np.ndarray) and value.dtype.kind in kinds
     if origin is not None and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(
-            fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items()
+        key, held = map(_test, inner)
+        return lambda value: (
+            isinstance(value, Mapping) and all(key(k) and held(v) for k, v in value.items())
         )
+    return partial(_is_of, hint)
+
+
+def _any_fits(tests: list[Test], value: Any) -> bool:
+    return any(test(value) for test in tests)
+
+
+def _tuple_test(inner: tuple[Any, ...]) -> Test:
+    """The test for a tuple of these annotations; `...` after one repeats it."""
+    if inner[1:] == (...,):
+        each = _test(inner[0])
+        return lambda value: isinstance(value, tuple) and all(map(each, value))
+    tests = [_test(one) for one in inner]
+    return lambda value: (
+        isinstance(value, tuple)
+        and len(value) == len(tests)
+        and all(test(one) for test, one in zip(tests, value, strict=True))
+    )
+
+
+def _is_of(hint: Any, value: Any) -> bool:
     if isinstance(value, int) and value.bit_length() > 63:
         return False
     if hint in (int, float):

@@ -16,10 +16,10 @@ from cimtool.ir.types import (
     INT_LIMIT,
     RangeError,
     Type,
-    combine,
     exact_bounds,
     integer,
     number_type,
+    product_bounds,
     real,
     rows_of_item,
     with_rows_of_item,
@@ -101,7 +101,7 @@ class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         a, b = inputs
-        lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
+        lo, hi = product_bounds((a.lo, a.hi), (b.lo, b.hi))
         lo, hi = (_total(bound, a.shape[-1]) for bound in (lo, hi))
         return number_type((a.shape[0], b.shape[0]), lo, hi, _product_unit(a, b))
 
@@ -128,7 +128,7 @@ class BatchMatMul(Op, name="batch_matmul", levels=Level.TRAINED.to(Level.DIE)):
             raise ValueError(f"{a.shape[0]} and {b.shape[0]} rows are no batches of equal number")
         if a.shape[1:] != b.shape[1:] or any(x.is_integer and x.unit.size > 1 for x in inputs):
             raise ValueError("rows of other extents or of several units have no inner products")
-        lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
+        lo, hi = product_bounds((a.lo, a.hi), (b.lo, b.hi))
         lo, hi = (_total(bound, a.shape[-1]) for bound in (lo, hi))
         return number_type((a.shape[0], self.columns), lo, hi, _product_unit(a, b))
 
@@ -146,7 +146,7 @@ class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
     def infer(self, *inputs: Type) -> Type:
         a, b = inputs
         shape = a.shape if len(a.shape) >= len(b.shape) and a.shape[-1] != 1 else b.shape
-        lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
+        lo, hi = product_bounds((a.lo, a.hi), (b.lo, b.hi))
         if a is b:  # one value times itself is never negative
             lo = np.maximum(exact_bounds(lo), 0)
         return number_type(shape, lo, hi, _product_unit(a, b))
@@ -180,7 +180,7 @@ class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
     def infer(self, *inputs: Type) -> Type:
         lo = hi = exact_bounds(self.offset)
         for factor, x in zip(self.factors, inputs, strict=True):
-            low, high = combine(np.multiply, (factor, factor), (x.lo, x.hi))
+            low, high = product_bounds((factor, factor), (x.lo, x.hi))
             lo, hi = lo + low, hi + high
         shape = max((x.shape for x in inputs), key=lambda s: (len(s), s[-1] != 1, s[0] != 1))
         if len(inputs) > 1 and all(len(x.shape) == 2 for x in inputs):

@@ -9,7 +9,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.ir import format as fixed
 from cimtool.ir.op import Level, Op
-from cimtool.ir.types import Type, combine, integer, real
+from cimtool.ir.types import INT_LIMIT, Type, integer, product_bounds, real
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,12 @@ class Requant(Op, name="requant", levels=Level.INTEGER.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
-        lo, hi = combine(np.multiply, (x.lo, x.hi), (self.multiplier, self.multiplier))
-        integer(x.shape, lo, hi, 1.0)  # the product itself must fit
-        ends = [self.run(np.asarray(bound, np.int64)) for bound in (x.lo, x.hi)]
-        return integer(x.shape, ends[0], ends[1], self.scale)
+        ends = int(self.multiplier.min()), int(self.multiplier.max())
+        if x.magnitude * max(-ends[0], ends[1]) >= INT_LIMIT:
+            lo, hi = product_bounds((x.lo, x.hi), (self.multiplier, self.multiplier))
+            integer(x.shape, lo, hi, 1.0)  # each channel's product itself must fit
+        lo, hi = (self.run(np.asarray(bound, np.int64)) for bound in (x.lo, x.hi))
+        return integer(x.shape, lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:
         return fixed.requant(inputs[0], self.multiplier, self.shift, self.lo, self.hi)  # type: ignore[arg-type]

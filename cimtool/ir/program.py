@@ -135,7 +135,7 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
 
     Raises CimError naming the node where it could overflow 62 bits, or its own accumulator.
     """
-    if len(inputs) > 1:
+    if len({*map(id, inputs)}) < len({*node.inputs}):
         # One object a name: an operation may take one type given twice for one value given twice.
         named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
         inputs = [named[name] for name in node.inputs]

@@ -13,7 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Mul
 from cimtool.ir.op import Identity, Level, Op
-from cimtool.ir.types import Type, combine, real, rows_of_item
+from cimtool.ir.types import Type, product_bounds, real, rows_of_item
 from cimtool.reference.surrogate import Polynomial
 
 NO_WEIGHT = -746.0
@@ -339,7 +339,7 @@ class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLO
 
     def infer(self, *inputs: Type) -> Type:
         (ed,) = inputs
-        lo, hi = combine(np.multiply, (np.asarray(self.factor),) * 2, (ed.lo, ed.hi))
+        lo, hi = product_bounds((np.asarray(self.factor),) * 2, (ed.lo, ed.hi))
         return real(ed.shape, lo + self.offset, hi + self.offset)
 
     def run(self, *inputs: Array) -> Array:

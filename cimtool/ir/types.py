@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -112,7 +111,11 @@ def integer(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
 def _checked(bound: Any) -> Array:
     known = isinstance(bound, np.ndarray) and bound.dtype == np.int64
     exact = bound if known else np.asarray(bound, object)
-    if exact.size and max(int(exact.max()), -int(exact.min())) >= INT_LIMIT:
+    if exact.ndim == 0:
+        least = most = int(exact.item())
+    else:
+        least, most = (int(exact.min()), int(exact.max())) if exact.size else (0, 0)
+    if max(most, -least) >= INT_LIMIT:
         raise RangeError
     return exact.astype(np.int64)
 
@@ -126,22 +129,30 @@ def number_type(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
     return real(shape, lo, hi) if scale is None else integer(shape, lo, hi, scale)
 
 
+INTEGERS = frozenset("iu")
+"""The kinds of NumPy's integers."""
+
+
 def exact_bounds(bound: Any) -> Array:
     """Bounds in a form whose arithmetic cannot wrap: Python integers, or floats as they are."""
     ends: Array = np.asarray(bound)
-    return ends.astype(object) if ends.dtype.kind in "iu" else ends
+    return ends.astype(object) if ends.dtype.kind in INTEGERS else ends
 
 
-def combine(
-    operation: Callable[[Array, Array], Array], a: tuple[Array, Array], b: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
-    if not all(np.isfinite(bound).all() for bound in (*a, *b) if bound.dtype.kind == "f"):
-        return np.asarray(-np.inf), np.asarray(np.inf)
+def product_bounds(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Bounds of `x * y` from those of both factors; of integers exact, in any size."""
     of_a, of_b = (pair[:1] if pair[0] is pair[1] else pair for pair in (a, b))  # a constant's
+    kinds = {end.dtype.kind for end in (*of_a, *of_b)}
+    if kinds <= INTEGERS and not any(end.ndim for end in (*of_a, *of_b)):
+        whole = [x.item() * y.item() for x in of_a for y in of_b]
+        return np.asarray(min(whole), object), np.asarray(max(whole), object)
+    if "f" in kinds and not all(
+        np.isfinite(end).all() for end in (*of_a, *of_b) if end.dtype.kind == "f"
+    ):
+        return np.asarray(-np.inf), np.asarray(np.inf)
     ends = [(exact_bounds(x), exact_bounds(y)) for x in of_a for y in of_b]
     # Without its kind a single number would fall back to int64, and wrap in the next sum.
     kind = np.result_type(*(x.dtype for pair in ends for x in pair))
-    corners = [np.asarray(operation(x, y), kind) for x, y in ends]
+    corners = [np.asarray(x * y, kind) for x, y in ends]
     lo, hi = (reduce(choose, corners) for choose in (np.minimum, np.maximum))
     return np.asarray(lo, kind), np.asarray(hi, kind)

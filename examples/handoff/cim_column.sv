@@ -34,18 +34,20 @@ module bit_line #(
     logic [ROWS-1:0] held;
     bit_cell cells [ROWS-1:0] (.word_line(word_lines), .data(data), .held(held));
 
-    // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
-    function automatic int ones(input logic [ROWS-1:0] bits);
-        ones = $countones(bits);
-    endfunction
+    // Population counts of a plain variable: of an expression Icarus 11 counts wrongly, silently.
     function automatic logic signed [SUM_BITS-1:0] counted(
         input logic [ROWS-1:0] ones_held, input logic [DIGIT_BITS*ROWS-1:0] digits, input logic [ROWS-1:0] down
     );
+        logic [ROWS-1:0] on;
         int part;
         counted = '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
-            part = ones(ones_held & digits[d*ROWS +: ROWS] & ~down)
-                 - ones(ones_held & digits[d*ROWS +: ROWS] & down);
+            on = ones_held & digits[d*ROWS +: ROWS];
+            part = $countones(on);
+            if (down != '0) begin
+                on = on & down;
+                part = part - 2 * $countones(on);
+            end
             counted = counted + SUM_BITS'(part <<< d);
         end
     endfunction

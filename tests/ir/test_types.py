@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.ir.types import INT_LIMIT, RangeError, combine, integer, number_type, real
+from cimtool.ir.types import INT_LIMIT, RangeError, integer, number_type, product_bounds, real
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
@@ -36,7 +36,7 @@ def test_products_of_bounds_are_exact_in_any_size(a: int, b: int, c: int, d: int
     x, y = (min(a, b), max(a, b)), (min(c, d), max(c, d))
     for shape in ((), (2,)):
         ends = [tuple(np.full(shape, bound) for bound in pair) for pair in (x, y)]
-        lo, hi = combine(np.multiply, *ends)  # type: ignore[arg-type]
+        lo, hi = product_bounds(*ends)  # type: ignore[arg-type]
         corners = [i * j for i in x for j in y]
         assert {int(v) for v in np.ravel(lo)} == {min(corners)}
         assert {int(v) for v in np.ravel(hi)} == {max(corners)}
@@ -44,7 +44,7 @@ def test_products_of_bounds_are_exact_in_any_size(a: int, b: int, c: int, d: int
 
 def test_an_unbounded_factor_leaves_the_product_unbounded() -> None:
     unbounded = np.asarray(-np.inf), np.asarray(np.inf)
-    lo, hi = combine(np.multiply, unbounded, (np.asarray(0.0), np.asarray(1.0)))
+    lo, hi = product_bounds(unbounded, (np.asarray(0.0), np.asarray(1.0)))
     assert (lo, hi) == (-np.inf, np.inf)
 
 

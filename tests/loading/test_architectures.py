@@ -17,6 +17,8 @@ import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
+from torch._export import utils as export_utils
+from torch._export.utils import _materialize_cpp_cia_ops
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import cimtool.api as api
@@ -469,8 +471,12 @@ def exported(folder: Path, name: str, seed: int, exporter: str) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_registry() -> Iterator[None]:
-    """Torch's exporter reads all operators of its library for each file; here it does so once."""
+    """Torch's exporter reads all operators of its library for each file; here it does so once.
+
+    No test registers an operator of its own, for which torch looks through them each time.
+    """
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(export_utils, "_materialize_cpp_cia_ops", cache(_materialize_cpp_cia_ops))
         once = staticmethod(cache(ONNXRegistry.from_torchlib))
         patched.setattr(ONNXRegistry, "from_torchlib", once)
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -146,7 +147,11 @@ def warn_of(name: str) -> bool:
 
 def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
     """Inputs [rows, width] that drive sums to their ends, and random ones."""
-    lo, hi = limits
+    return _extreme_rows(*limits, width).copy()
+
+
+@cache
+def _extreme_rows(lo: int, hi: int, width: int) -> IntArray:
     rows = [np.full(width, lo), np.full(width, hi), np.resize([lo, hi], width), np.zeros(width)]
     drawn = np.random.default_rng(0).integers(lo, hi, (9, width), endpoint=True)
     return np.concatenate([np.array(rows, np.int64), drawn])

@@ -29,13 +29,14 @@ from cimtool.simulation.kernels.products import Factor, PairProduct, weight_prod
 from cimtool.simulation.kernels.search import WordSearch
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
+LIMITS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in KINDS}
+"""The least and the largest number of each."""
 
 
 def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
     """The narrowest integer type for values within the bounds."""
     lo, hi = int(known.lo.min()), int(known.hi.max())
-    fitting = (k for k in KINDS if np.iinfo(k).min <= lo and hi <= np.iinfo(k).max)
-    return next(fitting)
+    return next(kind for kind, (least, most) in LIMITS.items() if least <= lo and hi <= most)
 
 
 def in_int64(run: Kernel) -> Kernel:
