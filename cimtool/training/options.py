@@ -134,7 +134,7 @@ def kind_of_option(key: str) -> tuple[str, str]:
     return kind, name
 
 
-MOST_EPOCHS, LARGEST_COUNT = 1_000_000, 1 << 40
+MOST_EPOCHS, LARGEST_COUNT = 10_000, 1 << 40
 """Epochs of a training, and the largest count where nothing else is said."""
 
 OPTIMIZERS = ("adamw", "sgd")

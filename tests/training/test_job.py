@@ -72,6 +72,7 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"batch": 81}, "batch is 81, and 72 pairs train; expected no more"),
         ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
         ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
+        ({"epochs": 10_001}, "epochs is 10001; expected at most 10,000"),
         ({"learning_rate": 0.0}, "learning_rate is 0; expected more than 0"),
         ({"weight_decay": -1.0}, "weight_decay is -1; expected 0 or more"),
         ({"seed": -1}, "seed is -1; expected 0 to 2^63 - 1"),
