@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.compiled import one_ahead
+from cimtool.base.compiled import ahead
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
@@ -139,8 +139,8 @@ def run_stages(
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
-    The trained program's `float_file` is run beside them. What comes next is computed while a row
-    is measured. Raises CimError where a stage's scores are not finite, and for a file that is not
+    The trained program's `float_file` is run beside them. The next two are computed while a row is
+    measured. Raises CimError where a stage's scores are not finite, and for a file that is not
     the program's.
     """
     trained = stages[0].program
@@ -149,7 +149,7 @@ def run_stages(
         partial(_score_file, float_file, stage_of(stages, FoldPass).program, data, say),
         *(partial(_run_stage, stage, data, say) for stage in stages[1:]),
     ]
-    computed: Iterator[Any] = one_ahead(calls)
+    computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
     head, name = model.head, model.head.surrogate if run.known is None else references.name
     simulator, features = run.simulator, run.features

@@ -328,3 +328,17 @@ def test_names_in_files_do_not_steer_the_terminal(tmp_path: Path) -> None:
     broken = tmp_path / "x\x1b[2J.toml"
     broken.write_text("=")
     assert r"x\x1b[2J.toml: not valid TOML" in only_sentence(cimtool_run("inspect", broken))
+
+
+@pytest.mark.parametrize("asked", [None, "ACTIVE"])
+def test_threads_of_torch_wait_asleep_unless_the_user_asks_otherwise(
+    tmp_path: Path, asked: str | None
+) -> None:
+    shown = {"OMP_DISPLAY_ENV": "TRUE"} | ({"OMP_WAIT_POLICY": asked} if asked else {})
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | shown
+    command = [*MODULE, "train", "--data", str(tmp_path / "none.npz"), "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert f"OMP_WAIT_POLICY = '{asked or 'PASSIVE'}'" in done.stderr
