@@ -128,8 +128,15 @@ def _enter() -> None:
     _inside.block = True
 
 
-def one_ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
-    """Yield what each call returns; the next one runs while the caller works on it."""
+AHEAD = 2
+"""Calls of `ahead` that run, or have run, while the caller works on what one returned."""
+
+
+def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+    """Yield what each call returns, in order; the next two run while the caller works on it.
+
+    Side by side, each with a BLAS of one thread.
+    """
     if thread_count() == 1 or _nested():
         yield from (call() for call in calls)
         return
@@ -140,12 +147,13 @@ def one_ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
             return call()
 
     coming: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(1) as pool:
+    with one_blas_thread, ThreadPoolExecutor(AHEAD) as pool:
         for call in calls:
             coming.append(pool.submit(run, call))
-            if len(coming) > 1:
+            if len(coming) > AHEAD:
                 yield coming.popleft().result()
-        yield from (last.result() for last in coming)
+        while coming:
+            yield coming.popleft().result()
 
 
 @cache

@@ -47,6 +47,9 @@ FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
 COMPLETE = "_CIMTOOL_COMPLETE"
 """The variable in which a shell asks for its completion script, or for completions of a line."""
 
+WAITING = "OMP_WAIT_POLICY"
+"""The variable by which OpenMP, once it is loaded, decides how its threads wait."""
+
 
 @click.group(cls=LazyGroup, modules=COMMANDS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -58,6 +61,8 @@ def main() -> None:
     """Run the command line in `sys.argv`, or complete one for a shell; exit with its status."""
     if asked := os.environ.get(COMPLETE):
         sys.exit(shell_complete(cli, {}, "cimtool", COMPLETE, asked))
+    # Threads of torch that wait for one another would else spin, on cores that the others need.
+    os.environ.setdefault(WAITING, "PASSIVE")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -82,10 +82,14 @@ def monte_carlo(
     text, video = centred(text, video)
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
     for held in blocks(len(video), _VIDEO_POINTS // samples):
-        z = draw(video[held], "video", rows_v[held], samples, seed).transpose(1, 0, 2)
-        parts = blocks(z.shape[1], _NEAR_POINTS // samples)
-        # Sample-major, so that sums over samples run along contiguous videos.
-        near = [(rows_v[held][part], np.ascontiguousarray(z[:, part])) for part in parts]
+
+        def drawn(cols: IntArray) -> tuple[IntArray, FloatArray]:
+            z_v = draw(video[cols], "video", cols, samples, seed)
+            # Sample-major, so that sums over samples run along contiguous videos.
+            return cols, np.ascontiguousarray(z_v.transpose(1, 0, 2))
+
+        parts = blocks(held.stop - held.start, _NEAR_POINTS // samples)
+        near = side_by_side(drawn, [rows_v[held][part] for part in parts])
 
         def fill(rows: slice, near: list[tuple[IntArray, FloatArray]] = near) -> None:
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
@@ -194,9 +198,10 @@ def _jackknife_error(x: FloatArray) -> FloatArray:
     """
     K = len(x)
     log_sigmoids = -np.logaddexp(0.0, -x)
+    others = np.array([np.delete(np.arange(K), i) for i in range(K)])
     variance = np.zeros(x.shape[2])
     for axis in (0, 1):
         sums = np.logaddexp.reduce(log_sigmoids, axis=axis)
-        left = [np.logaddexp.reduce(np.delete(sums, i, axis=0), axis=0) for i in range(K)]
+        left = np.logaddexp.reduce(sums[others], axis=1)
         variance += (K - 1) * np.var(left, axis=0)
     return np.sqrt(variance)

@@ -99,10 +99,13 @@ def verify_bundle(
     if chip is not None:
         dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
     say("resampling queries")
-    rows = runs.table.finished(seed)
+    against = ((RAW, runs.table.stages[-1]), (DISTANCE, head.surrogate))
+    resampled: list[Callable[[], Any]] = [
+        partial(runs.table.finished, seed),
+        partial(baseline_losses, runs.table, against, seed),
+    ]
+    rows, baselines = side_by_side(lambda call: call(), resampled)
     surrogate = next(row for row in rows if row.stage == head.surrogate)
-    against = ((RAW, rows[-1].stage), (DISTANCE, head.surrogate))
-    baselines = baseline_losses(runs.table, against, seed)
     faults = surrogate_faults(surrogate, runs.scatter, head.measure, runs.jitter, baselines)
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)

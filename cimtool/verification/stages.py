@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.compiled import one_ahead
+from cimtool.base.compiled import ahead
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
@@ -139,19 +139,24 @@ def run_stages(
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
-    The trained program's `float_file` is run beside them. What comes next is computed while a row
-    is measured. Raises CimError where a stage's scores are not finite, and for a file that is not
+    The trained program's `float_file` is run beside them. The next two are computed while a row is
+    measured. Raises CimError where a stage's scores are not finite, and for a file that is not
     the program's.
     """
     trained = stages[0].program
+    limited = {name: name for name in trained.score.statistics} | dict(model.head.limited)
+    counted = (LowerPass.name, stages[-1].name)
     calls: list[Callable[[], Any]] = [
         partial(_run_trained, trained, model, data, references, say),
         partial(_score_file, float_file, stage_of(stages, FoldPass).program, data, say),
-        *(partial(_run_stage, stage, data, say) for stage in stages[1:]),
+        *(
+            partial(_run_stage, stage, data, limited if stage.name in counted else {}, say)
+            for stage in stages[1:]
+        ),
     ]
-    computed: Iterator[Any] = one_ahead(calls)
+    computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
-    head, name = model.head, model.head.surrogate if run.known is None else references.name
+    name = model.head.surrogate if run.known is None else references.name
     simulator, features = run.simulator, run.features
     scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
     table = _table(trained, model, data, references, run)
@@ -163,12 +168,9 @@ def run_stages(
     del logits
     found: tuple[Domain, ...] = ()
     for stage in stages[1:]:
-        simulator, features, scores = next(computed)
+        simulator, features, scores, saturated = next(computed)
         table.add(stage.name, scores, *real_means(stage.program, features))
-        if stage.name in (LowerPass.name, stages[-1].name):
-            say(f"{stage.name}: counting saturated pairs")
-            limited = {name: name for name in statistics} | dict(head.limited)
-            found += domains(simulator, stage.name, features, table.truth, limited)
+        found += saturated
     results = (simulator, features, scores, found)
     return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 
@@ -185,13 +187,18 @@ def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -
 
 
 def _run_stage(
-    stage: Stage, data: Embeddings, say: Say
-) -> tuple[Simulator, dict[str, Features], FloatArray]:
-    """A stage made ready, its features and its scores [n, m]."""
+    stage: Stage, data: Embeddings, limited: Mapping[str, str], say: Say
+) -> tuple[Simulator, dict[str, Features], FloatArray, tuple[Domain, ...]]:
+    """A stage made ready, its features, its scores [n, m] and the domains of `limited` values."""
     say(f"{stage.name}: encoding and scoring")
     simulator = Simulator(stage.program)
     features = encode(simulator, data)
-    return simulator, features, simulator.score(features["text"], features["video"])
+    scores = simulator.score(features["text"], features["video"])
+    if not limited:
+        return simulator, features, scores, ()
+    say(f"{stage.name}: counting saturated pairs")
+    counts = domains(simulator, stage.name, features, data.truth, limited)
+    return simulator, features, scores, counts
 
 
 def _table(

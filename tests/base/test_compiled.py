@@ -80,25 +80,27 @@ def test_threads_treat_overflow_as_the_caller_does(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_comes_next_is_computed_in_order_and_one_ahead(
+def test_what_comes_next_is_computed_side_by_side_and_two_ahead(
     monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(compiled, "thread_count", lambda: threads)
-    begun = [threading.Event() for _ in range(3)]
+    begun = [threading.Event() for _ in range(4)]
 
     def call(at: int) -> int:
         begun[at].set()
+        if threads == 2 and at == 0:  # ends only once the next one has begun
+            assert begun[1].wait(60)
         return at
 
     found = []
-    for value in compiled.one_ahead([partial(call, at) for at in range(3)]):
+    for value in compiled.ahead([partial(call, at) for at in range(4)]):
         found.append(value)
         if threads == 2 and value == 0:
-            assert begun[1].wait(60)
+            assert begun[2].wait(60)
         if value == 0:
-            assert not begun[2].is_set()
-    assert found == [0, 1, 2]
-    assert list(compiled.one_ahead([])) == []
+            assert not begun[3 if threads == 2 else 1].is_set()
+    assert found == [0, 1, 2, 3]
+    assert list(compiled.ahead([])) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -106,7 +108,7 @@ def test_an_error_ahead_is_raised_in_its_turn(
     monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(compiled, "thread_count", lambda: threads)
-    found = compiled.one_ahead([partial(divmod, 7, 2), partial(divmod, 7, 0)])
+    found = compiled.ahead([partial(divmod, 7, 2), partial(divmod, 7, 0)])
     assert next(found) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         next(found)

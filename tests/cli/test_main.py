@@ -342,3 +342,17 @@ def test_names_that_no_one_reads_to_their_end_are_cut(tmp_path: Path) -> None:
         assert "..." in said
     whole = cimtool_run("inspect", tmp_path / "s.toml", "--json")
     assert json.loads(whole.stdout)[long] == "n" * 90
+
+
+@pytest.mark.parametrize("asked", [None, "ACTIVE"])
+def test_threads_of_torch_wait_asleep_unless_the_user_asks_otherwise(
+    tmp_path: Path, asked: str | None
+) -> None:
+    shown = {"OMP_DISPLAY_ENV": "TRUE"} | ({"OMP_WAIT_POLICY": asked} if asked else {})
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | shown
+    command = [*MODULE, "train", "--data", str(tmp_path / "none.npz"), "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert f"OMP_WAIT_POLICY = '{asked or 'PASSIVE'}'" in done.stderr
