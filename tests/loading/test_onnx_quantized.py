@@ -413,7 +413,8 @@ def test_what_is_no_plain_quantizer_is_refused_in_one_sentence(
         "nans": np.full((WIDTH, HIDDEN), np.nan, np.float32), "vast": np.float32(2e38),
         "nanz": np.float32(np.nan), "i32": weights()["i8"].astype(np.int32),
         "six": np.full(6, 0.1, np.float32), "z6": np.zeros(6, np.uint8),
-        "below": np.float32(-1), "six1": np.full((6, 1), 0.1, np.float32), "z8f": np.array(0, ml_dtypes.float8_e4m3fn),
+        "below": np.float32(-1),
+        "six1": np.full((6, 1), 0.1, np.float32), "z8f": np.array(0, ml_dtypes.float8_e4m3fn),
     }  # fmt: skip
     held = {name: np.asarray(array) for name, array in held.items()}
     if nodes[-1].output[0] not in ("h", "w"):
