@@ -96,7 +96,9 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
 
     if isinstance(given, ExportedProgram):
         return given.module()
-    original: nn.Module = getattr(given, "_orig_mod", given)
+    # Whose class is private to torch; a module of the user may have an attribute of that name.
+    compiled = type(given).__module__ == "torch._dynamo.eval_frame"
+    original: nn.Module = given._orig_mod if compiled else given  # type: ignore[assignment]
     return original
 
 

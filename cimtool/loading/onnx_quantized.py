@@ -132,6 +132,11 @@ def _constant_quant(
         if wrong.any():
             t.fail(f"its zero point is {zero[wrong][0]:g}; expected {expected}")
     if bits == 1 and signed:
+        if zero.any():
+            t.fail(
+                f"its zero point is {zero[zero != 0][0]:g}, which QONNX adds before it takes "
+                "signs; expected 0 for 1 bit"
+            )
         return _weights(_signs(value), scale, axis, bits)
     with np.errstate(over="ignore"):
         steps = value.astype(np.float32) / scale.astype(np.float32) + zero.astype(np.float32)

@@ -31,6 +31,9 @@ REAL_TYPES = (1, 11)
 COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
 """Operators of integers whose result depends on how many items there are."""
 
+COUNTING_SINGLE = ("Div", "Equal", "Mod")
+"""Those whose result does for some numbers."""
+
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
@@ -46,20 +49,33 @@ def over_items(t: Translation) -> bool:
 def require_uncounted(t: Translation) -> None:
     """Raise CimError where the number of items, of a file for any, becomes a number of the model.
 
-    It does by `Range`, where `Cast` makes it real, and where a choice is made by its size: as an
-    extent it stays an integer.
+    It does by `Range`, where `Cast` makes it real, and where a choice is made by its size or by a
+    part of it: as an extent it stays an integer.
     """
     kind, to = t.node.kind, t.node.attributes.get("to")
-    counting = kind in COUNTING or (kind == "Cast" and to in REAL_TYPES)
+    counting = kind in (*COUNTING, *COUNTING_SINGLE) or (kind == "Cast" and to in REAL_TYPES)
     if t.graph.rows is not None or not counting:
         return
     given = (t.values.get(name) for name in t.node.inputs)
     whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]
-    if any(((one != 0) & (one % t.graph.items == 0)).any() for one in whole):
+    if _depends_on_items(t, whole):
         t.fail(
             "computes with the number of items; expected numbers that are the same however many "
             "there are"
         )
+
+
+def _depends_on_items(t: Translation, whole: Sequence[Array]) -> bool:
+    """True where integers hold the number of items, and the node's result may differ with it."""
+    have_items = [bool(((one != 0) & (one % t.graph.items == 0)).any()) for one in whole]
+    if t.node.kind not in COUNTING_SINGLE:
+        return any(have_items)
+    if len(whole) != 2 or any(one.size != 1 for one in whole):
+        return False
+    a, b = (int(one.item()) for one in whole)
+    if t.node.kind == "Equal":  # a squeeze asks whether an extent is 1, which rows are not
+        return have_items[0] != have_items[1] and min(a, b) > 1
+    return have_items[0] and b != 0 and a % b != 0
 
 
 def _sizes(t: Translation, index: int) -> list[int]:

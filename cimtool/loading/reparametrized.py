@@ -54,7 +54,8 @@ def with_weights(
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Arrays and their full keys by name, weight norms as the weights [out, in] that they are.
 
-    Raises CimError for a direction that is 0.
+    Raises CimError for a direction that is 0, for lengths beyond float32, and for a weight that is
+    there in another form too.
     """
     found, full = dict[str, Array](), dict[str, str]()
     pairs = {name: pair for name in arrays if (pair := _weight_norm(name, arrays)) is not None}
@@ -63,6 +64,11 @@ def with_weights(
         if name in pairs:
             layer, (length, direction) = pairs[name]
             made, of = f"{layer}.weight", f"{layer}{direction}"
+            if made in arrays or made in found:
+                raise CimError(
+                    f"{file}: {keys[name].removesuffix(length)}.weight is there in two forms; "
+                    "expected one of them"
+                )
             found[made] = _weight(array, arrays[of], f"{file}: {keys[of]}")
             full[made] = keys[name].removesuffix(length) + ".weight"
         elif name not in directions:
@@ -99,7 +105,11 @@ def _are_lengths(g: Array, v: Array) -> bool:
 def _weight(g: Array, v: Array, where: str) -> FloatArray:
     axes = tuple(axis for axis in range(v.ndim) if g.ndim == 0 or g.shape[axis] == 1)
     directions = v.astype(np.float64)
-    norms = np.sqrt(np.square(directions).sum(axis=axes, keepdims=True))
-    if not norms.all():
+    largest = np.abs(directions).max(axis=axes, keepdims=True)
+    if not largest.all():
         raise CimError(f"{where} has a direction of zeros, which a weight norm does not divide by")
-    return single(directions * (g / norms))
+    directions /= largest  # whose squares are then neither 0 nor infinite
+    weight = directions * (g / np.sqrt(np.square(directions).sum(axis=axes, keepdims=True)))
+    if np.abs(weight).max() > np.finfo(np.float32).max:
+        raise CimError(f"{where} makes weights beyond float32; expected a norm that float32 holds")
+    return single(weight)

@@ -32,6 +32,9 @@ Reader = Callable[[Modalities | None], Embeddings]
 
 Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
 
+MODULES = ("torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram")
+"""Classes of what a model may be in memory, by name."""
+
 STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 """The score of a model that has no polynomial yet: one that takes ed and vd, so mu and s."""
 
@@ -186,6 +189,12 @@ def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tupl
     )
 
 
+def _is_module(given: object) -> bool:
+    """True for a module or an exported program of torch, which need not be imported to tell."""
+    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__}
+    return not kinds.isdisjoint(MODULES)
+
+
 def _projectors(given: object) -> Projectors:
     """The files as paths, or the modules; CimError for anything else."""
     match given:
@@ -193,7 +202,7 @@ def _projectors(given: object) -> Projectors:
             return Path(given)
         case (Path() | str() as text, Path() | str() as video):
             return Path(text), Path(video)
-        case (text, video) if hasattr(text, "state_dict") and hasattr(video, "state_dict"):
+        case (text, video) if _is_module(text) and _is_module(video):
             modules: tuple[Any, Any] = text, video
             return modules
     raise ArgumentError(

@@ -235,6 +235,27 @@ def test_a_compiled_module_is_read_as_the_one_that_it_wraps(
     assert model.layout == "trunk"
 
 
+class OwnName(nn.Module):
+    """A module of another kind with an attribute of the name that torch.compile gives its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._orig_mod = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 3 * self._orig_mod(x)
+
+
+def test_only_what_torch_compiled_is_unwrapped() -> None:
+    module = OwnName().eval()
+    model = model_from_modules(module, module, COSINE)
+    rows = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(rows))
+    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
 def to_prototypes(h: Tensor) -> Tensor:
     prototypes = torch.linspace(-1, 1, 20).cos().reshape(1, 4, 5)
     return nn.functional.cosine_similarity(h[:, None], prototypes, dim=-1)

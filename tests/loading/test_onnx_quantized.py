@@ -352,6 +352,10 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [quant("x", "four", "xd"), quant("real", "four", "w", "ws", "far"), MATMUL],
         r"its zero point is 99; expected -8 to 7",
     ),
+    "zero point of signs": (
+        [quant("x", "four", "xd"), quant("real", "one", "w", "ws", "below"), MATMUL],
+        r"its zero point is -1, which QONNX adds before it takes signs; expected 0 for 1 bit",
+    ),
     "scale of QONNX": (
         [quant("x", "four", "xd"), quant("real", "four", "w", "six"), MATMUL],
         r"has scales \[6\] for \[6, 5\]; expected one in all, or one along an axis",
@@ -409,6 +413,7 @@ def test_what_is_no_plain_quantizer_is_refused_in_one_sentence(
         "nans": np.full((WIDTH, HIDDEN), np.nan, np.float32), "vast": np.float32(2e38),
         "nanz": np.float32(np.nan), "i32": weights()["i8"].astype(np.int32),
         "six": np.full(6, 0.1, np.float32), "z6": np.zeros(6, np.uint8),
+        "below": np.float32(-1),
         "six1": np.full((6, 1), 0.1, np.float32), "z8f": np.array(0, ml_dtypes.float8_e4m3fn),
     }  # fmt: skip
     held = {name: np.asarray(array) for name, array in held.items()}

@@ -1135,6 +1135,19 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"more \(Greater\): computes with the number of items",
     ),
+    **{
+        f"a branch by {kind} of how many items there are": (
+            [
+                *UNDER_ONE,
+                node("Gather", ["sizes", "first_place"], ["items"], axis=0),
+                node(kind, ["items", "five"], ["number"], "counts"),
+                node("Cast", ["number"], ["chosen"], to=TensorProto.BOOL),
+                node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+            ],
+            rf"counts \({kind}\): computes with the number of items",
+        )
+        for kind in ("Div", "Equal", "Mod")
+    },
     "a branch with what is refused": (
         [
             *UNDER_ONE,

@@ -100,3 +100,33 @@ def test_directions_of_zeros_are_refused(trunks: TwoTower, poly_file: Path, tmp_
     torch.save(state, tmp_path / "m.pth")
     with pytest.raises(CimError, match=r"trunk\.0\.weight_v has a direction of zeros, which a"):
         ModelSource(tmp_path / "m.pth", poly_file).load()
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+@pytest.mark.parametrize("beside", ["weight", "parametrizations.weight.original"])
+def test_a_weight_in_two_forms_is_refused(
+    trunks: TwoTower, poly_file: Path, tmp_path: Path, beside: str
+) -> None:
+    plain = {key: tensor.clone() for key, tensor in trunks.state_dict().items()}
+    saved(trunks, weight_norm, tmp_path / "m.pth")
+    state, layer = torch.load(tmp_path / "m.pth"), "text_proj.trunk.0."
+    if beside == "weight":
+        state[f"{layer}weight"] = plain[f"{layer}weight"]
+    else:
+        state[f"{layer}{beside}0"] = state[f"{layer}weight_g"]
+        state[f"{layer}{beside}1"] = plain[f"{layer}weight"]
+    torch.save(state, tmp_path / "m.pth")
+    with pytest.raises(CimError, match=r"trunk\.0\.weight .*in two forms; expected one of them"):
+        ModelSource(tmp_path / "m.pth", poly_file).load()
+
+
+def test_lengths_beyond_float32_are_refused(
+    trunks: TwoTower, poly_file: Path, tmp_path: Path
+) -> None:
+    saved(trunks, parametrizations.weight_norm, tmp_path / "m.pth")
+    state = torch.load(tmp_path / "m.pth")
+    length = "text_proj.trunk.0.parametrizations.weight.original0"
+    state[length] = state[length].double() * 1e300
+    torch.save(state, tmp_path / "m.pth")
+    with pytest.raises(CimError, match=r"original1 makes weights beyond float32; expected a norm"):
+        ModelSource(tmp_path / "m.pth", poly_file).load()

@@ -34,6 +34,7 @@ def test_a_source_names_itself() -> None:
     [
         (3, {}, "projectors are given as int; expected a checkpoint, two ONNX files or two torch"),
         ((3, 4), {}, r"projectors are given as tuple \(int, int\)"),
+        ((nn.Linear, nn.Linear), {}, r"projectors are given as tuple \(type, type\)"),
         (("a.onnx", "b.onnx", "c.onnx"), {}, r"given as tuple \(str, str, str\)"),
         ("m.pth", {"a": 0.0}, "a is 0.0; expected a number above 0"),
         ("m.pth", {"a": float("nan")}, "a is nan; expected a finite number"),
