@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
+from cimtool.base.json_files import parse_json
 from cimtool.base.progress import Countdown, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN, load_torch
@@ -73,7 +74,8 @@ def read_saved(
         file = folder / LAST
         with foreign(file):
             values = _content(file)[RESUME]
-            before, history = values["settings"], [made_of(epoch, one) for one in values["history"]]
+            before, rows = values["settings"], parse_json(values["history"])
+            history = [made_of(epoch, one) for one in rows]
             saved = SavedRun(file, values["state"], tuple(history))
             if not history or "model" not in before:
                 raise ValueError(before)
@@ -386,7 +388,8 @@ class Trainer(Generic[BatchT, EpochT]):
         last = {
             "settings": dict(self.trainable.settings),
             "state": self._state(),
-            "history": [epoch.to_json() for epoch in self.history],
+            # One text: its values are more than a checkpoint of others may have.
+            "history": json.dumps([epoch.to_json() for epoch in self.history]),
         }
         content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
         replace_files(self.folder, content, "the checkpoint")

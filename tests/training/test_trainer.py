@@ -19,11 +19,11 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL
 from cimtool.base.progress import silent
-from cimtool.training.history import Epoch, Means
+from cimtool.training.history import Epoch, Means, RetrievalEpoch
 from cimtool.training.loss import Terms
-from cimtool.training.options import OPTIMIZERS, Optimisation
+from cimtool.training.options import MOST_EPOCHS, OPTIMIZERS, Optimisation
 from cimtool.training.projectors import ProjectorRun
-from cimtool.training.trainer import Diverged, Run, SavedRun, Trainable, Trainer
+from cimtool.training.trainer import Diverged, Run, SavedRun, Trainable, Trainer, read_saved
 
 X = torch.linspace(-1, 1, 12)[:, None]
 
@@ -263,21 +263,38 @@ def test_a_run_is_read_as_checkpoints_of_others_are(tmp_path: Path) -> None:
         train(tmp_path)
 
 
+def test_a_run_of_as_many_epochs_as_there_may_be_goes_on(tmp_path: Path) -> None:
+    last = train(tmp_path).folder / "last.pth"
+    content = torch.load(last, weights_only=True)
+    start, first = json.loads(content["resume"]["history"])
+    watched = {f"figure {i}": 0.5 for i in range(8)}  # with the rest, 24 values an epoch
+    after = [first | {"number": i, "watched": watched} for i in range(1, MOST_EPOCHS)]
+    content["resume"]["history"] = json.dumps([start, *after])
+    torch.save(content, last)
+    saved = read_saved(tmp_path, content["resume"]["settings"], {}, RetrievalEpoch)
+    assert saved is not None
+    assert len(saved.history) == MOST_EPOCHS
+
+
 def change_state(resume: dict[str, Any]) -> None:
     resume["state"]["towers"] = {}
 
 
 def change_history(resume: dict[str, Any]) -> None:
-    resume["history"][0] = {"number": 0}
+    resume["history"] = json.dumps([{"number": 0}])
 
 
 def change_recalls(resume: dict[str, Any]) -> None:
-    resume["history"][0]["recalls"] = {}
+    history = json.loads(resume["history"])
+    history[0]["recalls"] = {}
+    resume["history"] = json.dumps(history)
 
 
 def change_recall(resume: dict[str, Any]) -> None:
-    recalls = resume["history"][0]["recalls"]
+    history = json.loads(resume["history"])
+    recalls = history[0]["recalls"]
     recalls[next(iter(recalls))] = [0.5]
+    resume["history"] = json.dumps(history)
 
 
 def change_settings(resume: dict[str, Any]) -> None:
