@@ -60,26 +60,44 @@ def connected(address: str) -> Iterator[Client]:
         )
     # Before there is a client: one that cannot connect tells of it for long, in many lines.
     workers = _workers(address, CONNECT_SECONDS)
-    if workers is None:
-        raise ArgumentError(
-            "{dask} {}: no scheduler answered within {} seconds; expected the address of a "
-            "running one, such as tcp://host:8786",
-            address,
-            CONNECT_SECONDS,
-        )
-    if not workers:
+    if workers is not None and not workers:
         raise ArgumentError(
             "{dask} {}: the scheduler has no workers; expected at least one (`dask worker {}`)",
             address,
             address,
         )
     with _without_log():
-        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = None if workers is None else _registered(Client, address)
+        if client is None:
+            raise ArgumentError(
+                "{dask} {}: no scheduler answered within {} seconds; expected the address of a "
+                "running one, such as tcp://host:8786",
+                address,
+                CONNECT_SECONDS,
+            )
         try:
             yield client
         finally:
             with suppress(TimeoutError):
                 client.close(CLOSE_SECONDS)
+
+
+def _registered(kind: type[Client], address: str) -> Client | None:
+    """A client that the scheduler at `address` has registered; None where it does not in time.
+
+    Dask's own timeout is of the connection alone.
+    """
+    made = SimpleQueue[Any]()
+
+    def register() -> None:
+        with suppress(OSError):
+            made.put(kind(address, timeout=CONNECT_SECONDS, set_as_default=False))
+
+    Thread(target=register, daemon=True).start()
+    with suppress(Empty):
+        client: Client = made.get(timeout=CONNECT_SECONDS)
+        return client
+    return None
 
 
 def _workers(address: str, seconds: float) -> Mapping[str, float] | None:

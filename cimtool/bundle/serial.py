@@ -238,7 +238,7 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     inputs = {
         key: made_of(Type, _fields(known, constants)) for key, known in values["inputs"].items()
     }
-    outputs = dict(values["outputs"])
+    outputs = {**values["outputs"]}
     nodes = tuple(_node(line, constants) for line in values["nodes"])
     known = set(inputs)
     for node in nodes:
@@ -267,13 +267,18 @@ def _require_type(graph: Graph, node: Node, said: str) -> None:
 
 
 def _require_meeting(graphs: Sequence[Graph]) -> None:
-    """Raise ValueError unless score and shortlist take what the projectors return, mu at least."""
+    """Raise ValueError unless score and shortlist take what the projectors return, mu at least.
+
+    Both return one value.
+    """
     text, video, *scores = graphs
     for projector in (text, video):
         if "mu" not in projector.outputs:
             raise ValueError(f"{projector.name} returns {', '.join(projector.outputs)} and no mu")
     returned = score_inputs(text, video)
     for score in scores:
+        if len(score.outputs) != 1:
+            raise ValueError(f"{score.name} returns {len(score.outputs)} values, not one")
         for name, known in score.inputs.items():
             if name not in returned or type_text(returned[name]) != type_text(known):
                 raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")

@@ -35,7 +35,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.handoff import HANDOFF, describe_handoff
 from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
-from cimtool.loading.layout import TOKENS, Layout
+from cimtool.loading.layout import TOKENS, Layout, remarks
 from cimtool.loading.layouts import recognise, require_known_keys
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.loading.onnx_graph import describe_onnx
@@ -339,9 +339,7 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
             "ancestors": list(known.ancestors),
             "complete": known.complete,
         }
-    assumed = dict.fromkeys(told for one in (text, video) for told in layout.assumptions(one))
-    warnings = (*layout.warnings(checkpoint.content), *assumed)
-    if warnings:
+    if warnings := remarks(layout, checkpoint.content, (text, video)):
         facts["warnings"] = list(warnings)
     if (inner := inner_polynomial(checkpoint.file, checkpoint.content)) is not None:
         facts["polynomial"] = describe_polynomial(inner)

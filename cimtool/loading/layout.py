@@ -6,7 +6,7 @@ They share the readers of trained layers as operations.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,6 +86,14 @@ class Layout(Named):
             f"{cls.name} takes {cls.assumed}. Say it beside the weights or in a layer map "
             f'({ACTIVATION} = "{cls.assumed}"), or export a model with another one to ONNX',
         )
+
+
+def remarks(
+    layout: type[Layout], content: Mapping[str, Any], weights: Sequence[Weights]
+) -> tuple[str, ...]:
+    """Remarks for a reader of the figures on a checkpoint read by a layout, each said once."""
+    assumed = (text for one in weights for text in (*one.assumptions, *layout.assumptions(one)))
+    return (*layout.warnings(content), *dict.fromkeys(assumed))
 
 
 def linear(

@@ -13,6 +13,7 @@ from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
+from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
@@ -138,13 +139,11 @@ def build_model(
     name = model_name(Path(checkpoint.file))
     known = {**layout.score(checkpoint.content), **checkpoint.content}
     model = _model(name, towers, replace(checkpoint, content=known), wanted, divisors)
-    assumed = dict.fromkeys(text for one in weights for text in layout.assumptions(one))
-    warnings = (*layout.warnings(checkpoint.content), *assumed)
     return replace(
         model,
         layout=layout.name,
         unit_rows=layout.unit_rows,
-        warnings=warnings,
+        warnings=remarks(layout, checkpoint.content, weights),
         provenance=provenance_of(checkpoint.content, checkpoint.file),
         modalities=modalities_of(checkpoint),
     )

@@ -38,6 +38,9 @@ TRACED_ROWS = 31
 SENTENCES = "sentence_embedding"
 """The key under which modules of sentence-transformers find rows, and leave them."""
 
+LEAST_THRESHOLD = 14
+"""Of a softplus: exp(-14) is below 1e-6."""
+
 MOST_TOKENS = 256
 """Tokens up to which a row is taken for several of an extent of the weights."""
 
@@ -72,6 +75,7 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
         )
     ordered = _ordered(own, names)
     try:
+        _require_thresholds(ordered, width)
         with _quiet():
             model = _exported(ordered, width, names, dynamo=False)
     except Exception as first:
@@ -83,6 +87,27 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
         if newer is None:
             raise
     return _read(newer, where)
+
+
+def _require_thresholds(module: nn.Module, width: int) -> None:
+    """Raise ValueError for a softplus that the older exporter writes without its threshold.
+
+    Above `threshold` softplus is the identity, which is off by exp(-threshold).
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Looked(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            threshold = args[2] if func is torch.ops.aten.softplus.default and args[2:] else 20
+            if threshold < LEAST_THRESHOLD:
+                raise ValueError(f"softplus of threshold {threshold:g}")
+            return func(*args, **(kwargs or {}))
+
+    with torch.no_grad(), _quiet(), Looked():  # type: ignore[no-untyped-call]
+        module(torch.ones(TRIED_ROWS, width))
 
 
 def _read(model: ModelProto, where: str) -> Graph:

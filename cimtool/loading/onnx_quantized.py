@@ -99,7 +99,8 @@ def quant(t: Translation) -> Translated:
         said = mode.decode("utf-8", "replace") if isinstance(mode, bytes) else mode
         t.fail(f"rounding_mode is {said}; expected ROUND, halves to even")
     bits, value = _whole(t, 3, "its bit width"), t.value(0)
-    most = MOST_BIAS_BITS if isinstance(value, np.ndarray) and value.ndim < 2 else MOST_BITS
+    bias = isinstance(value, np.ndarray) and value.size == max(value.shape, default=1)
+    most = MOST_BIAS_BITS if bias else MOST_BITS
     if not 1 <= bits <= most:
         t.fail(f"its bit width is {bits}; expected 1 to {most}")
     lo, hi = _limits(bits, signed)

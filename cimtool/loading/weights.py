@@ -78,6 +78,17 @@ class Weights:
         """Names of the layers (`trunk.0`), in the order of the file."""
         return tuple(dict.fromkeys(key.rpartition(".")[0] for key in self.arrays))
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """A remark on weights that were made of several tensors, whose keys may mean another."""
+        if not self.made:
+            return ()
+        return (
+            f"{self.file}: weights under {self.prefix} are weight norms by their keys and were "
+            "read as such, g v / ||v||; what else a module does to them no key shows. Compare the "
+            "model with outputs of its own",
+        )
+
     def in_order(self, layers: Collection[str]) -> bool:
         """True where layers stand in their order: in the file's, or by numbers in their names."""
         return self.ordered or len({re.sub(r"\d+", "#", layer) for layer in layers}) <= 1

@@ -61,6 +61,29 @@ def squares(address: str, count: int) -> Iterator[int]:
         yield from cluster.on_cluster(client, address, SQUARE, 2, calls, "a square", "again")
 
 
+def test_a_scheduler_that_is_frozen_before_it_registers_a_client_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port, asked = free_port(), cluster._workers
+    address = f"tcp://127.0.0.1:{port}"
+    both = [worker(port, tmp_path / name) for name in "ab"]
+    with processes(scheduler(port), *both) as started:
+        wait_for_two(address)
+
+        def last_answer(address: str, seconds: float) -> object:
+            answer = asked(address, seconds)
+            started[0].send_signal(signal.SIGSTOP)
+            monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
+            return answer
+
+        monkeypatch.setattr(cluster, "_workers", last_answer)
+        with (
+            pytest.raises(CimError, match=r"no scheduler answered within 2 seconds"),
+            cluster.connected(address),
+        ):
+            pass
+
+
 def test_a_scheduler_that_falls_silent_is_told(log: io.StringIO, tmp_path: Path) -> None:
     port, found = free_port(), []
     address = f"tcp://127.0.0.1:{port}"

@@ -134,6 +134,11 @@ PROGRAM_CHANGES: dict[str, Change] = {
     "an output of nothing": lambda p: p["text"]["outputs"].update(mu="nothing"),
     "an output that is another": lambda p: p["text"]["outputs"].update(mu="ed_self"),
     "a projector without mu": lambda p: p["video"].update(outputs={"constant": "x"}),
+    "a score of no output": lambda p: p["score"].update(outputs={}),
+    "a score of two outputs": lambda p: p["score"]["outputs"].update(
+        ed=p["score"]["nodes"][0]["name"]
+    ),
+    "outputs that are a text": lambda p: p["text"].update(outputs=""),
     "a limit beyond all integers": lambda p: next(
         n for n in p["score"]["nodes"] if n["op"] == "clip"
     )["fields"].update(hi={"number": -1e308}),

@@ -483,3 +483,21 @@ def test_a_module_that_cannot_be_copied_to_float32_is_refused_in_a_sentence() ->
     module = Keeping().double()
     with pytest.raises(CimError, match=r"has float64 on cpu and cannot be copied \(cannot pickle"):
         ModelSource((module, module), head="cosine", widths=(6, 6)).load()
+
+
+@pytest.mark.parametrize(("threshold", "text"), [(20, ""), (5, "chooses by"), (2, "chooses by")])
+def test_a_softplus_keeps_its_threshold(threshold: float, text: str) -> None:
+    class Softplus(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(12, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.softplus(self.linear(x), beta=3, threshold=threshold)
+
+    module = Softplus()
+    if text:
+        with pytest.raises(CimError, match=text):
+            ModelSource((module, module), head="cosine", widths=(12, 12)).load()
+    else:
+        assert ModelSource((module, module), head="cosine", widths=(12, 12)).load().layout == "onnx"

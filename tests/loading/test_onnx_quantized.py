@@ -220,15 +220,17 @@ def test_zero_points_of_qonnx_may_be_those_of_channels(write_onnx: WriteOnnx) ->
     np.testing.assert_array_equal(op.codes, steps - held["zeros"])
 
 
-def test_a_bias_of_qonnx_may_have_32_bits(write_onnx: WriteOnnx) -> None:
+@pytest.mark.parametrize("shape", [(HIDDEN,), (1, HIDDEN)])
+def test_a_bias_of_qonnx_may_have_32_bits(write_onnx: WriteOnnx, shape: tuple[int, ...]) -> None:
     held = qonnx_weights()
     held |= {"real": held["ws"] * np.ones((WIDTH, HIDDEN), np.float32)}
-    held |= {"offset": np.linspace(-3, 3, HIDDEN, dtype=np.float32), "wide": np.float32(32)}
+    offset = np.linspace(-3, 3, HIDDEN, dtype=np.float32)
+    held |= {"offset": offset.reshape(shape), "wide": np.float32(32)}
     held |= {"fine": np.float32(2**-20)}
     nodes = [quant("x", "eight", "xd"), quant("real", "four", "w", "ws")]
     nodes += [quant("offset", "wide", "bq", "fine"), node("Gemm", ["xd", "w", "bq"], ["h"])]
     (op,) = program(write_onnx([*nodes, *HEADS], held)).operations(QuantizedMvm).values()
-    np.testing.assert_array_equal(op.bias, np.rint(held["offset"] * 2.0**20) / 2**20)
+    np.testing.assert_array_equal(op.bias, np.rint(offset * 2.0**20) / 2**20)
 
 
 @pytest.mark.parametrize(

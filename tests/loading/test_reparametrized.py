@@ -44,6 +44,7 @@ def test_a_weight_norm_is_the_weight_that_it_makes(
     wanted = saved(trunks, norm, tmp_path / "m.pth")
     model = ModelSource(tmp_path / "m.pth", poly_file).load()
     assert model.layout == "trunk"
+    assert sum("are weight norms by their keys" in one for one in model.warnings) == 2
     for tower, weight in zip(model.towers, wanted, strict=True):
         found = tower.by_name["fc1"].op.weight.T  # type: ignore[attr-defined]
         np.testing.assert_allclose(found, weight, rtol=1e-6)
