@@ -108,14 +108,17 @@ def quant(t: Translation) -> Translated:
     if not lo < hi:
         t.fail("leaves one code; expected two at least")
     if not isinstance(value, np.ndarray):
-        if zero := _whole(t, 2, "its zero point"):
+        view, zero = t.view(), _whole(t, 2, "its zero point")
+        if zero and view.name == "x":
             t.fail(
                 f"its zero point is {zero}, which QONNX adds before it rounds; expected 0 for "
-                "what depends on the input, or QuantizeLinear"
+                "the input, or QuantizeLinear"
             )
+        if not lo <= zero <= hi:
+            t.fail(f"its zero point is {zero}; expected {lo} to {hi}")
         if bits == 1 and signed:
             t.fail("makes signs of what depends on the input; expected 2 bits at least")
-        return _stored(t, t.view(), _step(t), (lo, hi))
+        return _stored(t, view, _step(t), (lo - zero, hi - zero))
     return _constant_quant(t, bits, signed, (lo, hi))
 
 

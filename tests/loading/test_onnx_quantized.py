@@ -220,6 +220,18 @@ def test_zero_points_of_qonnx_may_be_those_of_channels(write_onnx: WriteOnnx) ->
     np.testing.assert_array_equal(op.codes, steps - held["zeros"])
 
 
+def test_a_zero_point_of_qonnx_moves_the_limits_behind_a_layer(write_onnx: WriteOnnx) -> None:
+    held = qonnx_weights() | {"step": np.float32(0.25), "shift": np.float32(6)}
+    nodes = [quant("x", "eight", "xd"), quant("real", "four", "w", "ws")]
+    nodes += [
+        node("MatMul", ["xd", "w"], ["g"]),
+        quant("g", "four", "h", "step", "shift", signed=0),
+    ]
+    graph = program(write_onnx([*nodes, *HEADS], held))
+    _, store = graph.operations(QuantizedStore).values()
+    assert (store.role, store.scale, store.lo, store.hi) == ("activation", 0.25, -6, 9)
+
+
 @pytest.mark.parametrize("shape", [(HIDDEN,), (1, HIDDEN)])
 def test_a_bias_of_qonnx_may_have_32_bits(write_onnx: WriteOnnx, shape: tuple[int, ...]) -> None:
     held = qonnx_weights()
@@ -340,7 +352,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "zero point of QONNX": (
         [quant("x", "four", "h", zero="one")],
-        r"its zero point is 1, which QONNX adds before it rounds; expected 0 for what depends",
+        r"its zero point is 1, which QONNX adds before it rounds; expected 0 for the input, or",
     ),
     "bits of a bias": (
         [quant("x", "eight", "xd"), quant("ws1", "many", "h")],
