@@ -87,17 +87,19 @@ def _registered(kind: type[Client], address: str) -> Client | None:
 
     Dask's own timeout is of the connection alone.
     """
-    made = SimpleQueue[Any]()
+    made = SimpleQueue["Client | None"]()
 
     def register() -> None:
+        client = None
         with suppress(OSError):
-            made.put(kind(address, timeout=CONNECT_SECONDS, set_as_default=False))
+            client = kind(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        made.put(client)
 
     Thread(target=register, daemon=True).start()
-    with suppress(Empty):
-        client: Client = made.get(timeout=CONNECT_SECONDS)
-        return client
-    return None
+    try:
+        return made.get(timeout=CONNECT_SECONDS)
+    except Empty:
+        return None
 
 
 def _workers(address: str, seconds: float) -> Mapping[str, float] | None:

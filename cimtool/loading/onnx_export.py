@@ -82,10 +82,11 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
         return _read(_by_newer_exporter(ordered, width, names, where, first), where)
     try:
         return _read(model, where)
-    except CimError:
-        newer = _unless_it_fails(ordered, width, names)
-        if newer is None:
-            raise
+    except CimError as refused:
+        try:
+            newer = _by_newer_exporter(ordered, width, names, where, refused)
+        except CimError:
+            raise refused from None
     return _read(newer, where)
 
 
@@ -255,7 +256,10 @@ def _exported(module: nn.Module, width: int, names: list[str], dynamo: bool) -> 
 def _by_newer_exporter(
     module: nn.Module, width: int, names: list[str], where: str, first: Exception
 ) -> ModelProto:
-    """The model by torch's newer exporter, which knows more operators and needs onnxscript."""
+    """The model by torch's newer exporter, which knows more operators and needs onnxscript.
+
+    Raises CimError where it makes none, with the `first` reason why the older one's is not read.
+    """
     if importlib.util.find_spec("onnxscript") is None:
         raise CimError(
             f"{where} cannot be exported to ONNX ({first_line(first)}); expected operators that "
@@ -269,15 +273,6 @@ def _by_newer_exporter(
             f"{where} cannot be exported to ONNX ({first_line(first)}; {first_line(error)}); "
             "expected operators that torch.onnx.export has"
         ) from None
-
-
-def _unless_it_fails(module: nn.Module, width: int, names: list[str]) -> ModelProto | None:
-    """The model by torch's newer exporter, which writes other graphs; None where it makes none."""
-    try:
-        with _quiet():
-            return _exported(module, width, names, dynamo=True)
-    except Exception:
-        return None
 
 
 def first_line(error: Exception) -> str:
