@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, single
+from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 
 WEIGHT_NORMS = (
@@ -102,7 +102,7 @@ def _are_lengths(g: Array, v: Array) -> bool:
     return real and v.ndim > 1 and (one_axis or g.ndim == 0)
 
 
-def _weight(g: Array, v: Array, where: str) -> FloatArray:
+def _weight(g: Array, v: Array, where: str) -> Array:
     axes = tuple(axis for axis in range(v.ndim) if g.ndim == 0 or g.shape[axis] == 1)
     directions = v.astype(np.float64)
     largest = np.abs(directions).max(axis=axes, keepdims=True)
@@ -112,4 +112,5 @@ def _weight(g: Array, v: Array, where: str) -> FloatArray:
     weight = directions * (g / np.sqrt(np.square(directions).sum(axis=axes, keepdims=True)))
     if np.abs(weight).max() > np.finfo(np.float32).max:
         raise CimError(f"{where} makes weights beyond float32; expected a norm that float32 holds")
-    return single(weight)
+    single: Array = weight.astype(np.float32)
+    return single

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 from cimtool.base.errors import CimError
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.inspect import describe_checkpoint
 from cimtool.loading.source import ModelSource
 from cimtool.training.hardware.fine_tune import tensor_keys
 from cimtool.training.towers import TwoTower
@@ -42,6 +44,7 @@ def test_a_weight_norm_is_the_weight_that_it_makes(
     for tower in (trunks.text_proj, trunks.video_proj):
         tower.trunk[0].weight.data[1] *= 3
     wanted = saved(trunks, norm, tmp_path / "m.pth")
+    assert describe_checkpoint(read_checkpoint(tmp_path / "m.pth"))["text"]["dtype"] == "float32"
     model = ModelSource(tmp_path / "m.pth", poly_file).load()
     assert model.layout == "trunk"
     assert sum("are weight norms by their keys" in one for one in model.warnings) == 2
