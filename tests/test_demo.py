@@ -185,7 +185,27 @@ def test_mistakes_are_found_before_training(made: list[tuple[Path, int]], tmp_pa
     (tmp_path / "demo@ideal").write_text("mine")
     with pytest.raises(CimError, match="exists and is no bundle"):
         run_demo("ideal", 3, tmp_path, tmp_path, print)
+    with pytest.raises(CimError, match="epochs is 10001; expected at most 10,000"):
+        run_demo("ideal", 10_001, tmp_path, tmp_path, print)
+    (tmp_path / "out" / "demo@ideal.scores.npz").mkdir(parents=True)
+    with pytest.raises(CimError, match=r"scores\.npz: is a folder; expected a file"):
+        run_demo("ideal", 3, tmp_path, tmp_path / "out", print)
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(CimError, match="is a link that leads nowhere"):
+        run_demo("ideal", 3, tmp_path, tmp_path / "circle", print)
     assert made == []
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_nothing_is_written_into_a_bundle(
+    option: str, small_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(small_bundle.rglob("*"))
+    folders = {"--out": tmp_path / "out", "--cache": tmp_path / "cache", option: small_bundle}
+    words = [str(word) for pair in folders.items() for word in pair]
+    assert cli.run(["demo", "--epochs", "1", *words]) == 2
+    assert "is in the bundle small@isaac-rram-128" in capsys.readouterr().err
+    assert sorted(small_bundle.rglob("*")) == before
 
 
 def test_the_command_tells_a_line_a_step_and_where_everything_is(
@@ -216,5 +236,5 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
 def test_epochs_below_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
     assert cli.run(["demo", "--epochs", "0", *folders]) == 2
-    assert "epochs is 0; expected 1 or more" in capsys.readouterr().err
+    assert "--epochs is 0; expected an integer of at least 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -97,11 +97,28 @@ def check_output(file: Path, *suffixes: str) -> None:
         )
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")
-    place = next(place for place in file.absolute().parents if place.exists())
+    if file.exists() and not file.is_file():
+        raise CimError(f"{file}: is a device, a pipe or a socket; expected an ordinary file")
+    _check_way(file, file.absolute().parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise CimError, before long work, where files cannot be written into `folder`.
+
+    It is made, with those above it, if it is missing.
+    """
+    _check_way(folder, folder.absolute())
+
+
+def _check_way(output: Path, folder: Path) -> None:
+    """Raise CimError, which begins with the `output`, where `folder` cannot be made or written."""
+    place = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if place.is_symlink() and not place.exists():
+        raise CimError(f"{output}: cannot be written ({place} is a link that leads nowhere)")
     if not place.is_dir():
-        raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
+        raise CimError(f"{output}: cannot be written ({place} is a file); expected a folder")
     if not os.access(place, os.W_OK):
-        raise CimError(f"{file}: cannot be written ({place} is read-only)")
+        raise CimError(f"{output}: cannot be written ({place} is read-only)")
 
 
 WRITTEN = ("output", "junit", "report", "trec")

@@ -416,7 +416,9 @@ def test_a_lower_bound_may_be_below_all_numbers_alone(value: float, copied: Path
     arrays[key][0] = value
     (copied / STAGE_CONSTANTS).write_bytes(save(arrays))
     sign(copied, STAGE_CONSTANTS)
-    with pytest.raises(CimError, match=rf"lo holds {value:.4g}; expected numbers".replace("+", r"\+")):
+    with pytest.raises(
+        CimError, match=rf"lo holds {value:.4g}; expected numbers".replace("+", r"\+")
+    ):
         _ = read_bundle(copied).stages
 
 
