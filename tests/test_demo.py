@@ -137,8 +137,19 @@ def test_a_cached_folder_that_lost_a_file_is_named(tmp_path: Path, sources: list
 
 def test_an_unwritable_folder(tmp_path: Path, sources: list[Path]) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CimError, match=r"cannot be written to .*file"):
-        prepare_demo(tmp_path / "file", TINY, sources, print)
+    (tmp_path / "circle").symlink_to("circle")
+    for name, said in (("file", "is a file"), ("circle", "is a link that leads nowhere")):
+        with pytest.raises(CimError, match=rf"{name}: cannot be written \(.*{name} {said}"):
+            prepare_demo(tmp_path / name, TINY, sources, print)
+
+
+def test_a_full_disk_is_told_before_the_work(tmp_path: Path, sources: list[Path]) -> None:
+    told: list[str] = []
+    many = replace(TINY, eval_rows=1 << 45)
+    with pytest.raises(CimError, match=r"cache/\w+: takes .* bytes or more, and the disk of "):
+        prepare_demo(tmp_path / "cache", many, sources, told.append)
+    assert told == []
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.fixture

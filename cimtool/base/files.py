@@ -99,7 +99,7 @@ def check_output(file: Path, *suffixes: str) -> None:
         raise CimError(f"{file}: is a folder; expected a file")
     if file.exists() and not file.is_file():
         raise CimError(f"{file}: is a device, a pipe or a socket; expected an ordinary file")
-    _check_way(file, file.absolute().parent)
+    check_way(file, file.absolute().parent)
 
 
 def check_folder(folder: Path) -> None:
@@ -107,10 +107,10 @@ def check_folder(folder: Path) -> None:
 
     It is made, with those above it, if it is missing.
     """
-    _check_way(folder, folder.absolute())
+    check_way(folder, folder.absolute())
 
 
-def _check_way(output: Path, folder: Path) -> None:
+def check_way(output: Path, folder: Path) -> None:
     """Raise CimError, which begins with the `output`, where `folder` cannot be made or written."""
     place = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if place.is_symlink() and not place.exists():
@@ -119,6 +119,9 @@ def _check_way(output: Path, folder: Path) -> None:
         raise CimError(f"{output}: cannot be written ({place} is a file); expected a folder")
     if not os.access(place, os.W_OK):
         raise CimError(f"{output}: cannot be written ({place} is read-only)")
+    disk = shutil.disk_usage(place)
+    if disk.total and not disk.free:  # no total is that of no disk
+        raise CimError(f"{output}: cannot be written (the disk of {place} is full)")
 
 
 WRITTEN = ("output", "junit", "report", "trec")

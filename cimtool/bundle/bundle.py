@@ -24,7 +24,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import (
     BUNDLE_BESIDE,
     PARTIAL,
-    check_folder,
+    check_way,
     require_outside_bundles,
     sha256,
     unwritable,
@@ -457,7 +457,7 @@ def check_place(folder: Path) -> None:
     if folder.name in ("", ".."):
         raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
     require_outside_bundles(folder)
-    check_folder(folder.parent)
+    check_way(folder, folder.absolute().parent)
     for place in (folder, previous_of(folder)):
         if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
             raise CimError(

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import check_output, check_room, replace_files, replace_texts, sha256
+from cimtool.base.files import (
+    check_folder,
+    check_output,
+    check_room,
+    replace_files,
+    replace_texts,
+    sha256,
+)
 from cimtool.bundle.bundle import check_inputs_apart
 from cimtool.hardware.target import load_target
 
@@ -79,3 +87,16 @@ def test_links_in_a_circle_are_one_sentence_where_a_target_or_a_bundle_should_be
     file = tmp_path / "model.onnx"
     file.write_bytes(b"")
     check_inputs_apart(loop / "bundle", [str(file)])
+
+
+def test_a_full_disk_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=0))
+    for check in (
+        lambda: check_output(tmp_path / "a.toml", ".toml"),
+        lambda: check_folder(tmp_path),
+    ):
+        with pytest.raises(CimError, match=r"cannot be written \(the disk of .* is full\)"):
+            check()
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(total=0, free=0))
+    check_folder(tmp_path)
