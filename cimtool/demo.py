@@ -88,7 +88,7 @@ class DemoSettings:
 
     @property
     def least_bytes(self) -> int:
-        """What the artefacts take at least: float32 rows of both modalities that nothing trains."""
+        """The least that the artefacts take: float32 rows of both modalities, which no one trains."""
         return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
 
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
@@ -282,9 +282,11 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
 def staged(folder: Path, what: str) -> Iterator[Path]:
     """Give a folder whose files are moved into `folder` in the end, all or nothing.
 
-    `folder` is made if missing. Raises CimError, which says that `what` cannot be written.
+    `folder` is made if missing, and left only with files in it. Raises CimError, which says that
+    `what` cannot be written.
     """
     require_outside_bundles(folder)
+    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
@@ -294,6 +296,11 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
                 require_kept(folder / file.name)
             for file in files:
                 os.replace(file, folder / file.name)
-    except OSError as error:
+    except BaseException as error:
+        for one in made:
+            with suppress(OSError):  # others may have written there meanwhile
+                one.rmdir()
+        if not isinstance(error, OSError):
+            raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error

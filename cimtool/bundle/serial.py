@@ -330,7 +330,7 @@ def _fields(values: Mapping[str, Any], constants: Constants, of: str) -> dict[st
 
 
 BOUNDLESS = {".lo": -np.inf, ".hi": np.inf}
-"""What a field of such a name may be, where a value has no bound."""
+"""The one infinite number that a field of such a name may hold: there is no bound."""
 
 
 def _checked(value: Any, name: str) -> Any:

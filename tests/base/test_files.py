@@ -16,6 +16,7 @@ from cimtool.base.files import (
     replace_files,
     replace_texts,
     sha256,
+    staged,
 )
 from cimtool.bundle.bundle import check_inputs_apart
 from cimtool.hardware.target import load_target
@@ -55,6 +56,14 @@ def test_nothing_is_replaced_where_one_file_cannot_be_written(tmp_path: Path) ->
         replace_files(tmp_path, {"a": b"new", "missing/b": b"new"}, "the report")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [place.name for place in tmp_path.iterdir()] == ["a"]
+
+
+def test_folders_that_were_made_for_what_cannot_be_written_are_not_left(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="the report cannot be written"):
+        replace_files(tmp_path / "new" / "deep", {"missing/b": b"new"}, "the report")
+    with pytest.raises(KeyboardInterrupt), staged(tmp_path / "other", "the report"):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_must_have_room(tmp_path: Path) -> None:
