@@ -88,7 +88,7 @@ class DemoSettings:
 
     @property
     def least_bytes(self) -> int:
-        """The least that the artefacts take: float32 rows of both modalities, which no one trains."""
+        """The least that the artefacts take: the float32 rows of both modalities."""
         return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
 
 
