@@ -174,6 +174,8 @@ def prepare_demo(
             _make(DemoFiles.under(work), settings, sources, announce)
             (work / MANIFEST).write_text(text, encoding="utf-8")
             work.rename(finished)
+    except BrokenPipeError:  # of what `announce` writes to
+        raise
     except OSError as error:
         if finished.exists():  # another run made the same ones meanwhile
             return _cached(finished, announce)

@@ -128,6 +128,17 @@ def test_an_interrupt_leaves_nothing(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_a_closed_output_is_no_folder_that_cannot_be_written(
+    tmp_path: Path, sources: list[Path]
+) -> None:
+    def closed(text: str) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        prepare_demo(tmp_path / "cache", TINY, sources, closed)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_cached_folder_that_lost_a_file_is_named(tmp_path: Path, sources: list[Path]) -> None:
     files = prepare_demo(tmp_path / "cache", TINY, sources, print)
     files.eval.unlink()
