@@ -1,7 +1,22 @@
-"""`python -m cimtool` is the command `cimtool`."""
+"""The command `cimtool`, which is `python -m cimtool` too."""
 
 from __future__ import annotations
 
-from cimtool.cli import main
+import sys
 
-main()
+INTERRUPTED = 130
+"""The status that `cimtool.cli` ends with where it is interrupted."""
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is still imported ends it as Ctrl-C does later."""
+    try:
+        from cimtool.cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("cimtool: error: interrupted\n")
+        sys.exit(INTERRUPTED)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.extras import needing
-from cimtool.base.files import REPORT_FILES, check_output, keeping_inputs, require_kept
+from cimtool.base.files import (
+    REPORT_FILES,
+    check_folder,
+    check_output,
+    keeping_inputs,
+    require_kept,
+)
 from cimtool.base.progress import Say, silent
 from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
 from cimtool.bundle.matcher import Matcher as Matcher
@@ -102,6 +108,7 @@ def verify(
     earlier = earlier_of(baseline, tolerance, folder)
     if junit is not None:
         check_output(Path(junit), ".xml")
+    check_folder(folder)
     for name in REPORT_FILES:
         require_kept(folder / name)
     return verify_bundle(
@@ -201,6 +208,7 @@ def evaluate(
     sources = sources_of(what, {"poly": poly, **model})
     head, folder = model.get("head"), None if trec is None else Path(trec)
     if folder is not None:
+        check_folder(folder)
         for name in QRELS:
             require_kept(folder / name)
     subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)

@@ -16,6 +16,7 @@ import numpy as np
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.files import check_folder, check_output, check_room, require_outside_bundles
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
 from cimtool.evaluation.run import Evaluation
@@ -33,6 +34,7 @@ from cimtool.training.demo_data import (
 )
 from cimtool.training.fit import Fit
 from cimtool.training.items import Items, model_items
+from cimtool.training.options import MOST_EPOCHS, check_count
 from cimtool.training.teacher_file import (
     LabelKind,
     Teacher,
@@ -84,6 +86,11 @@ class DemoSettings:
     samples: tuple[int, ...] = (2, 10, 50)
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def least_bytes(self) -> int:
+        """The least that the artefacts take: the float32 rows of both modalities."""
+        return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
+
 
 @dataclass(frozen=True)
 class DemoResult:
@@ -106,13 +113,15 @@ def run_demo(
     """Train a model unless `cache` has it; then compile, simulate, verify and evaluate it.
 
     `announce` is told of each part of the walk in one line, `say` what happens within. Raises
-    CimError for an unknown target, epochs below 1 or a place that cannot be written, CheckFailed
-    where a bit differs.
+    CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
+    written, CheckFailed where a bit differs.
     """
     hardware = load_target(target)
     name = f"{NAME}@{hardware.name}"
     bundle, scores = out / name, out / f"{name}.scores.npz"
+    check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
+    check_output(scores, ".npz")
     settings = DemoSettings(epochs)
     files = prepare_demo(cache, settings, installed_sources(), announce)
     announce(f"compiling for {hardware.name}")
@@ -148,14 +157,15 @@ def prepare_demo(
 
     Takes minutes at first and nothing afterwards: each combination of settings and installed
     versions has a folder of its own, which appears only once it is complete. Raises CimError if
-    epochs are below 1, `cache` cannot be written or a folder in it has lost files.
+    `cache` cannot be written or is in a bundle, or a folder in it has lost files.
     """
-    if settings.epochs < 1:
-        raise CimError(f"epochs is {settings.epochs}; expected 1 or more")
     text = json.dumps(_inputs(settings, sources), indent=2) + "\n"
     finished = cache / hashlib.sha256(text.encode()).hexdigest()[:12]
     if finished.exists():
         return _cached(finished, announce)
+    require_outside_bundles(finished)
+    check_folder(cache)
+    check_room(finished, settings.least_bytes)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as beside:
@@ -164,6 +174,8 @@ def prepare_demo(
             _make(DemoFiles.under(work), settings, sources, announce)
             (work / MANIFEST).write_text(text, encoding="utf-8")
             work.rename(finished)
+    except BrokenPipeError:  # of what `announce` writes to
+        raise
     except OSError as error:
         if finished.exists():  # another run made the same ones meanwhile
             return _cached(finished, announce)

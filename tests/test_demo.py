@@ -128,6 +128,17 @@ def test_an_interrupt_leaves_nothing(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_a_closed_output_is_no_folder_that_cannot_be_written(
+    tmp_path: Path, sources: list[Path]
+) -> None:
+    def closed(text: str) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        prepare_demo(tmp_path / "cache", TINY, sources, closed)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
 def test_a_cached_folder_that_lost_a_file_is_named(tmp_path: Path, sources: list[Path]) -> None:
     files = prepare_demo(tmp_path / "cache", TINY, sources, print)
     files.eval.unlink()
@@ -137,8 +148,19 @@ def test_a_cached_folder_that_lost_a_file_is_named(tmp_path: Path, sources: list
 
 def test_an_unwritable_folder(tmp_path: Path, sources: list[Path]) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CimError, match=r"cannot be written to .*file"):
-        prepare_demo(tmp_path / "file", TINY, sources, print)
+    (tmp_path / "circle").symlink_to("circle")
+    for name, said in (("file", "is a file"), ("circle", "is a link that leads nowhere")):
+        with pytest.raises(CimError, match=rf"{name}: cannot be written \(.*{name} {said}"):
+            prepare_demo(tmp_path / name, TINY, sources, print)
+
+
+def test_a_full_disk_is_told_before_the_work(tmp_path: Path, sources: list[Path]) -> None:
+    told: list[str] = []
+    many = replace(TINY, eval_rows=1 << 45)
+    with pytest.raises(CimError, match=r"cache/\w+: takes .* bytes or more, and the disk of "):
+        prepare_demo(tmp_path / "cache", many, sources, told.append)
+    assert told == []
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.fixture
@@ -185,7 +207,27 @@ def test_mistakes_are_found_before_training(made: list[tuple[Path, int]], tmp_pa
     (tmp_path / "demo@ideal").write_text("mine")
     with pytest.raises(CimError, match="exists and is no bundle"):
         run_demo("ideal", 3, tmp_path, tmp_path, print)
+    with pytest.raises(CimError, match="epochs is 10001; expected at most 10,000"):
+        run_demo("ideal", 10_001, tmp_path, tmp_path, print)
+    (tmp_path / "out" / "demo@ideal.scores.npz").mkdir(parents=True)
+    with pytest.raises(CimError, match=r"scores\.npz: is a folder; expected a file"):
+        run_demo("ideal", 3, tmp_path, tmp_path / "out", print)
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(CimError, match="is a link that leads nowhere"):
+        run_demo("ideal", 3, tmp_path, tmp_path / "circle", print)
     assert made == []
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_nothing_is_written_into_a_bundle(
+    option: str, small_bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(small_bundle.rglob("*"))
+    folders = {"--out": tmp_path / "out", "--cache": tmp_path / "cache", option: small_bundle}
+    words = [str(word) for pair in folders.items() for word in pair]
+    assert cli.run(["demo", "--epochs", "1", *words]) == 2
+    assert "is in the bundle small@isaac-rram-128" in capsys.readouterr().err
+    assert sorted(small_bundle.rglob("*")) == before
 
 
 def test_the_command_tells_a_line_a_step_and_where_everything_is(
@@ -216,5 +258,5 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
 def test_epochs_below_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
     assert cli.run(["demo", "--epochs", "0", *folders]) == 2
-    assert "epochs is 0; expected 1 or more" in capsys.readouterr().err
+    assert "--epochs is 0; expected an integer of at least 1" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -19,6 +19,10 @@ FLOAT_BITS = 53
 SIGNED_TYPES = (np.int8, np.int16, np.int32, np.int64)
 
 
+LARGEST_NUMBER = 1e100
+"""The largest number of a model that is taken: float64 holds its square, and sums of many."""
+
+
 def narrow(whole: Array, types: Sequence[type[np.integer[Any]]] = SIGNED_TYPES) -> Array:
     """The same whole numbers in the first of `types` that holds them all."""
     lo, hi = whole.min(initial=0), whole.max(initial=0)

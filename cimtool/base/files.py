@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
@@ -97,11 +97,31 @@ def check_output(file: Path, *suffixes: str) -> None:
         )
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")
-    place = next(place for place in file.absolute().parents if place.exists())
+    if file.exists() and not file.is_file():
+        raise CimError(f"{file}: is a device, a pipe or a socket; expected an ordinary file")
+    check_way(file, file.absolute().parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise CimError, before long work, where files cannot be written into `folder`.
+
+    It is made, with those above it, if it is missing.
+    """
+    check_way(folder, folder.absolute())
+
+
+def check_way(output: Path, folder: Path) -> None:
+    """Raise CimError, which begins with the `output`, where `folder` cannot be made or written."""
+    place = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if place.is_symlink() and not place.exists():
+        raise CimError(f"{output}: cannot be written ({place} is a link that leads nowhere)")
     if not place.is_dir():
-        raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
+        raise CimError(f"{output}: cannot be written ({place} is a file); expected a folder")
     if not os.access(place, os.W_OK):
-        raise CimError(f"{file}: cannot be written ({place} is read-only)")
+        raise CimError(f"{output}: cannot be written ({place} is read-only)")
+    disk = shutil.disk_usage(place)
+    if disk.total and not disk.free:  # no total is that of no disk
+        raise CimError(f"{output}: cannot be written (the disk of {place} is full)")
 
 
 WRITTEN = ("output", "junit", "report", "trec")
@@ -262,9 +282,11 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
 def staged(folder: Path, what: str) -> Iterator[Path]:
     """Give a folder whose files are moved into `folder` in the end, all or nothing.
 
-    `folder` is made if missing. Raises CimError, which says that `what` cannot be written.
+    `folder` is made if missing, and left only with files in it. Raises CimError, which says that
+    `what` cannot be written.
     """
     require_outside_bundles(folder)
+    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
@@ -274,6 +296,11 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
                 require_kept(folder / file.name)
             for file in files:
                 os.replace(file, folder / file.name)
-    except OSError as error:
+    except BaseException as error:
+        for one in made:
+            with suppress(OSError):  # others may have written there meanwhile
+                one.rmdir()
+        if not isinstance(error, OSError):
+            raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL, reading, replace_texts, require_outside_bundles, unwritable
+from cimtool.base.files import (
+    PARTIAL,
+    check_folder,
+    reading,
+    replace_texts,
+    require_outside_bundles,
+    unwritable,
+)
 from cimtool.base.json_files import LARGEST, parse_json, values_digest
 from cimtool.base.untrusted import read_bounded
 
@@ -51,6 +58,7 @@ class KindOfWork:
         process is at work in it.
         """
         require_outside_bundles(path)
+        check_folder(path)
         known = not path.exists() or (path / self.file).is_file()
         left_alone = path.is_dir() and all(f.name.startswith(LEFT) for f in path.iterdir())
         if not known and not left_alone:
@@ -85,10 +93,8 @@ class KindOfWork:
                     f"{path}: another {self.noun} is at work there (process "
                     f"{stream.read(20).strip()}); expected it to end first, or a new folder"
                 ) from None
-            stream.truncate(0)
-            stream.write(f"{os.getpid()}\n")
-            stream.flush()
             try:
+                _write_own_number(stream.fileno(), path)
                 yield
             finally:
                 file.unlink(missing_ok=True)
@@ -102,6 +108,15 @@ class KindOfWork:
                     f"{path}: holds a {self.noun} with another {self.names[name]}; expected a new "
                     "folder"
                 )
+
+
+def _write_own_number(lock: int, path: Path) -> None:
+    """Write this process into the lock of a folder; CimError where the disk has no room for it."""
+    try:
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import (
     BUNDLE_BESIDE,
     PARTIAL,
+    check_way,
     require_outside_bundles,
     sha256,
     unwritable,
@@ -455,6 +456,8 @@ def check_place(folder: Path) -> None:
     """Raise CimError where something stands that a bundle must not replace: a user's file, say."""
     if folder.name in ("", ".."):
         raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
+    require_outside_bundles(folder)
+    check_way(folder, folder.absolute().parent)
     for place in (folder, previous_of(folder)):
         if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
             raise CimError(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, narrow
+from cimtool.base.arrays import LARGEST_NUMBER, Array, FloatArray, narrow
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
 from cimtool.base.typed_fields import made_of
@@ -236,10 +236,11 @@ def _further(values: Mapping[str, Any]) -> list[str]:
 def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     """One graph; ValueError where it is not in order or has other types than its lines say."""
     inputs = {
-        key: made_of(Type, _fields(known, constants)) for key, known in values["inputs"].items()
+        key: made_of(Type, _fields(known, constants, f"{name}.{key}"))
+        for key, known in values["inputs"].items()
     }
     outputs = {**values["outputs"]}
-    nodes = tuple(_node(line, constants) for line in values["nodes"])
+    nodes = tuple(_node(line, constants, name) for line in values["nodes"])
     known = set(inputs)
     for node in nodes:
         if node.name in known or not known.issuperset(node.inputs):
@@ -309,9 +310,9 @@ def type_text(known: Type) -> str:
     )
 
 
-def _node(line: Mapping[str, Any], constants: Constants) -> Node:
+def _node(line: Mapping[str, Any], constants: Constants, graph: str) -> Node:
     kind = Op.named(line["op"], "operation")
-    op = made_of(kind, _fields(line["fields"], constants))
+    op = made_of(kind, _fields(line["fields"], constants, f"{graph}.{line['name']}"))
     return made_of(Node, {"name": line["name"], "op": op, "inputs": tuple(line["inputs"])})
 
 
@@ -324,11 +325,31 @@ def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, A
     }
 
 
-def _fields(values: Mapping[str, Any], constants: Constants) -> dict[str, Any]:
-    return {name: _decoded(value, constants) for name, value in values.items()}
+def _fields(values: Mapping[str, Any], constants: Constants, of: str) -> dict[str, Any]:
+    return {name: _decoded(value, constants, f"{of}.{name}") for name, value in values.items()}
+
+
+BOUNDLESS = {".lo": -np.inf, ".hi": np.inf}
+"""The one infinite number that a field of such a name may hold: there is no bound."""
+
+
+def _checked(value: Any, name: str) -> Any:
+    """The array or number of a field; CimError, which says its name, unless a model may have it."""
+    if isinstance(value, np.ndarray | np.generic | float):
+        numbers = np.asarray(value)
+        if numbers.dtype.kind == "f":
+            boundless = BOUNDLESS.get(name[-3:], np.nan)
+            right = (np.abs(numbers) <= LARGEST_NUMBER) | (numbers == boundless)
+            if not right.all():
+                raise CimError(
+                    f"{name} holds {numbers[~right].flat[0]:.4g}; expected numbers of at most "
+                    f"{LARGEST_NUMBER:g} in magnitude"
+                )
+    return value
 
 
 def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
+    _checked(value, name)
     if isinstance(value, np.ndarray | np.generic):
         if value.ndim:
             return constants.encoded(name, np.asarray(value))
@@ -356,24 +377,25 @@ def _number(value: float) -> float | str:
     return value if isinstance(value, int) or math.isfinite(value) else str(value)
 
 
-def _decoded(value: Any, constants: Constants) -> Any:
+def _decoded(value: Any, constants: Constants, name: str) -> Any:
     if isinstance(value, list):
-        return tuple(_decoded(item, constants) for item in value)
+        return tuple(_decoded(item, constants, f"{name}.{i}") for i, item in enumerate(value))
     if not isinstance(value, dict):
-        return value
+        return _checked(value, name)
     if "factors" in value:
-        return constants.scaled(value["constant"], value["factors"])
+        return _checked(constants.scaled(value["constant"], value["factors"]), name)
     if "constant" in value:
-        return constants.array(value["constant"])
+        return _checked(constants.array(value["constant"]), name)
     if "number" in value:
         number = value["number"]
-        return np.asarray(number if isinstance(number, int) else float(number))
+        return _checked(np.asarray(number if isinstance(number, int) else float(number)), name)
     if "step" in value:
-        references = AdcReferences.from_zero(value["step"])
+        references = AdcReferences.from_zero(_checked(value["step"], f"{name}.step"))
         if value["offset"] != 0:
-            references = replace(references, offset=_decoded(value["offset"], constants))
+            offset = _decoded(value["offset"], constants, f"{name}.offset")
+            references = replace(references, offset=offset)
         if "levels" not in value:
             return references
-        levels = _fields(value["levels"], constants)
+        levels = _fields(value["levels"], constants, f"{name}.levels")
         return replace(references, levels=StaircaseLaw(**levels))
     return constants.stored(value["stored"]["constant"], value["crossbar"])

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.base.files import COST_FILES, replace_texts
+from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
@@ -44,6 +44,7 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     with a gallery, roofline.svg. A bundle compiled with --score-mapping in-memory
     or hybrid is shown all ways of a query against the gallery, side by side.
     """
+    check_folder(output or bundle)
     found = api.cost(bundle, **options)
     ways = gallery_ways(bundle, found)
     values = {**estimate_json(found, bundle.name), "ways": [one.to_json() for one in ways]}

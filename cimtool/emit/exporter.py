@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.base.files import check_room
+from cimtool.base.files import check_room, check_way
 from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle, replaced_folder
@@ -96,6 +96,7 @@ def names_listed(description: Path) -> list[str]:
 
 
 def _check_place(folder: Path, exporter: type[Exporter]) -> None:
+    check_way(folder, folder.absolute().parent)
     if not (folder.exists() or folder.is_symlink()):
         return
     if not folder.is_dir() or not {f.name for f in folder.iterdir()} <= exporter.earlier(folder):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import LARGEST_NUMBER, FloatArray
 from cimtool.base.errors import CimError, RowsError
 
 MAX_DEGREE = 6
@@ -17,6 +17,9 @@ MAX_DEGREE = 6
 # Varying by less than this share of its own size, a surrogate ranks nothing: what labels clipped at
 # 1e-6 leave of a fit.
 CONSTANT_SHARE = 1e-6
+
+SMALLEST_SCALE = 1e-30
+"""The smallest scale of ed and vd; powers of features beyond it leave float64."""
 
 Extent = tuple[float, float]
 
@@ -42,7 +45,8 @@ class Polynomial:
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples a side, None where unknown.
     Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
-    a number is not finite, or a scale or `a` is not positive.
+    a number is not finite or beyond LARGEST_NUMBER, a scale is below SMALLEST_SCALE, or `a` is not
+    positive.
     """
 
     degree: int
@@ -65,9 +69,20 @@ class Polynomial:
         for name, number in numbers.items():
             if not math.isfinite(number):
                 raise CimError(f"polynomial: {name} is {number}; expected a finite number")
+            if abs(number) > LARGEST_NUMBER:
+                raise CimError(
+                    f"polynomial: {name} is {number:.3g}; expected at most {LARGEST_NUMBER:g} in "
+                    "magnitude"
+                )
         for name in ("scale_ed", "scale_vd", "a"):
             if numbers.get(name, 1.0) <= 0:
                 raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
+        for name in ("scale_ed", "scale_vd"):
+            if numbers[name] < SMALLEST_SCALE:
+                raise CimError(
+                    f"polynomial: {name} is {numbers[name]:.3g}; expected at least "
+                    f"{SMALLEST_SCALE:g}"
+                )
 
     @property
     def reads_vd(self) -> bool:

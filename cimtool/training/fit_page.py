@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import ArgumentError
-from cimtool.base.files import check_output, keeping_inputs, replace_files, replace_texts
+from cimtool.base.files import (
+    check_folder,
+    check_output,
+    keeping_inputs,
+    replace_files,
+    replace_texts,
+)
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
@@ -86,6 +92,8 @@ def fit(
     """
     if output is not None:
         check_output(Path(output), *SUFFIXES)
+    if report is not None:
+        check_folder(Path(report))
     if pt_keys is not None:
         _check_keys(pt_keys, output)
     if (projectors is None) != (data is None):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
-from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
+from cimtool.base.files import PARTIAL, check_folder, replace_files, replace_texts, unwritable
 from cimtool.base.json_files import parse_json
 from cimtool.base.progress import Countdown, Say
 from cimtool.base.typed_fields import made_of
@@ -48,6 +48,7 @@ def earlier_files(folder: Path) -> list[str]:
     """Names of the files of an earlier run in a folder; CimError where it is a file."""
     if folder.exists() and not folder.is_dir():
         raise CimError(f"{folder}: is a file; expected a folder, or none")
+    check_folder(folder)
     return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
 
 

@@ -164,6 +164,8 @@ def tune(
     Raises CimError where the highest bits miss the budget, where the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """
+    if output is not None:
+        check_output(Path(output), ".toml")
     source, by_name = ModelSource.of(projectors, poly, options)
     builds = _builds(target, settings, by_name, grid or {})
     if not budget:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import check_output, check_room, replace_files, replace_texts, sha256
+from cimtool.base.files import (
+    check_folder,
+    check_output,
+    check_room,
+    replace_files,
+    replace_texts,
+    sha256,
+    staged,
+)
 from cimtool.bundle.bundle import check_inputs_apart
 from cimtool.hardware.target import load_target
 
@@ -49,6 +58,14 @@ def test_nothing_is_replaced_where_one_file_cannot_be_written(tmp_path: Path) ->
     assert [place.name for place in tmp_path.iterdir()] == ["a"]
 
 
+def test_folders_that_were_made_for_what_cannot_be_written_are_not_left(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="the report cannot be written"):
+        replace_files(tmp_path / "new" / "deep", {"missing/b": b"new"}, "the report")
+    with pytest.raises(KeyboardInterrupt), staged(tmp_path / "other", "the report"):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_disk_must_have_room(tmp_path: Path) -> None:
     place = tmp_path / "new" / "folder"
     check_room(place, 1)
@@ -79,3 +96,16 @@ def test_links_in_a_circle_are_one_sentence_where_a_target_or_a_bundle_should_be
     file = tmp_path / "model.onnx"
     file.write_bytes(b"")
     check_inputs_apart(loop / "bundle", [str(file)])
+
+
+def test_a_full_disk_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=0))
+    for check in (
+        lambda: check_output(tmp_path / "a.toml", ".toml"),
+        lambda: check_folder(tmp_path),
+    ):
+        with pytest.raises(CimError, match=r"cannot be written \(the disk of .* is full\)"):
+            check()
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(total=0, free=0))
+    check_folder(tmp_path)

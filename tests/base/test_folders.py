@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.folders import alone_with, exchange, read_sealed, sealed_text
+from cimtool.base.folders import KindOfWork, alone_with, exchange, read_sealed, sealed_text
 
 
 def test_two_folders_are_exchanged(tmp_path: Path) -> None:
@@ -48,3 +49,29 @@ def test_a_sealed_file_that_was_changed_says_nothing(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)  # nobody waits for what is in it
     assert read_sealed(file) == {}
+
+
+def test_a_lock_for_which_the_disk_has_no_room_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    kind, folder = KindOfWork("sweep", "sweep.json", {}), tmp_path / "sweep"
+    monkeypatch.setattr(os, "write", full)
+    with (
+        pytest.raises(CimError, match=r"sweep: cannot be written .*No space left on device"),
+        kind.opened(folder, {"grid": "a"}),
+    ):
+        pass
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_of_work_is_not_made_behind_a_broken_link(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    kind = KindOfWork("sweep", "sweep.json", {})
+    with (
+        pytest.raises(CimError, match=r"circle/sweep: cannot be written .*leads nowhere"),
+        kind.opened(tmp_path / "circle" / "sweep", {"grid": "a"}),
+    ):
+        pass

@@ -21,6 +21,7 @@ from cimtool.bundle.bundle import (
     CONSTANTS,
     MANIFEST,
     PROGRAM,
+    STAGE_CONSTANTS,
     STAGES,
     manifest_text,
     read_bundle,
@@ -373,6 +374,52 @@ def test_signed_weights_of_another_form_are_refused(name: str, copied: Path) -> 
     sign(copied, CONSTANTS)
     with pytest.raises(CimError, match="is no program that this version"):
         _ = read_bundle(copied).program
+
+
+NO_NUMBERS = [np.nan, np.inf, -np.inf, 1e300]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("key", ["trained/video.fc2.bias", "trained/video.bn2.gamma"])
+def test_signed_constants_that_are_no_numbers_name_the_bundle_and_not_the_data(
+    key: str, value: float, copied: Path
+) -> None:
+    arrays = load_file(copied / STAGE_CONSTANTS)
+    arrays[key] = arrays[key].astype(np.float64)
+    arrays[key][1] = value
+    (copied / STAGE_CONSTANTS).write_bytes(save(arrays))
+    sign(copied, STAGE_CONSTANTS)
+    opened = read_bundle(copied)
+    name = key.removeprefix("trained/").replace(".", r"\.")
+    said = rf"stages\.json: trained: is no program .*\({name}\.?\w* holds {value:.4g}; expected num"
+    with pytest.raises(CimError, match=said.replace("+", r"\+")):
+        _ = opened.stages
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", 1e300])
+def test_signed_numbers_of_a_stage_that_are_none_name_the_bundle(
+    value: float | str, copied: Path
+) -> None:
+    def change(stages: dict[str, Any]) -> None:
+        node(stages["trained"], "ed_self")["fields"]["factors"][1] = {"number": value}
+
+    changed(copied, STAGES, change, signed=True)
+    with pytest.raises(CimError, match=r"stages\.json: trained: .*text\.ed_self\.factors\.1 holds"):
+        _ = read_bundle(copied).stages
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e300])
+def test_a_lower_bound_may_be_below_all_numbers_alone(value: float, copied: Path) -> None:
+    arrays = load_file(copied / STAGE_CONSTANTS)
+    key = next(name for name in arrays if name.endswith(".lo") and np.isinf(arrays[name]).all())
+    arrays[key] = arrays[key].astype(np.float64)
+    arrays[key][0] = value
+    (copied / STAGE_CONSTANTS).write_bytes(save(arrays))
+    sign(copied, STAGE_CONSTANTS)
+    with pytest.raises(
+        CimError, match=rf"lo holds {value:.4g}; expected numbers".replace("+", r"\+")
+    ):
+        _ = read_bundle(copied).stages
 
 
 def test_an_unlisted_file_is_refused(copied: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_place_that_cannot_be_written(cimtool: Run, small_bundle: Path, tmp_pa
     (tmp_path / "file").write_text("")
     ran = cimtool("cost", small_bundle, "-o", tmp_path / "file")
     assert ran.status == 2
-    assert ran.sentence.startswith(f"{tmp_path}/file: the cost cannot be written (")
+    assert ran.sentence.startswith(f"{tmp_path}/file: cannot be written (")
 
 
 def test_check_without_arguments_checks_every_shipped_target(cimtool: Run) -> None:

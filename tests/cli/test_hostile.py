@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 import zipfile
@@ -93,7 +94,20 @@ def test_coefficients_at_the_end_of_the_numbers(
     values["coeff"] = [value] * len(values["coeff"])
     file = tmp_path / "p.json"
     file.write_text(json.dumps(values))
-    assert "expected" in refused(replace(small_trunk, poly=file))
+    assert refused(replace(small_trunk, poly=file)) == (
+        f"{file}: polynomial: coeff[0] is {value:.3g}; expected at most 1e+100 in magnitude"
+    )
+
+
+def test_a_scale_at_the_end_of_the_numbers(
+    refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    values = json.loads(small_trunk.poly.read_text()) | {"scale_ed": 1e-100}
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(values))
+    assert refused(replace(small_trunk, poly=file)) == (
+        f"{file}: polynomial: scale_ed is 1e-100; expected at least 1e-30"
+    )
 
 
 JSON_TEXTS = {
@@ -178,3 +192,61 @@ def test_inspect_checks_a_bundle_as_other_commands_do(
     assert cimtool("inspect", folder, "--json").json["files"]["program.json"]
     (folder / "weights.bin").write_bytes(b"more")
     assert "weights.bin: is not listed in manifest.json" in cimtool("inspect", folder).sentence
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no data be read: what is refused after that is refused too late."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the data are read before the output is refused")
+
+    for module in ("cimtool.api", "cimtool.evaluation.subjects", "cimtool.training.items"):
+        monkeypatch.setattr(f"{module}.read_data", read)
+
+
+FOLDERS = {
+    "a link in a circle": lambda p: p.symlink_to(p.name),
+    "a link to nothing": lambda p: p.symlink_to("nothing"),
+    "a file": lambda p: p.write_text("mine"),
+}
+
+
+@pytest.mark.parametrize("below", ["", "reports"])
+@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("option", ["verify --report", "evaluate --trec", "fit --report", "cost"])
+def test_a_folder_that_cannot_be_written_is_refused_first(
+    option: str,
+    kind: str,
+    below: str,
+    cimtool: Callable[..., Any],
+    small_bundle: Path,
+    small_trunk: DemoFiles,
+    untold: None,
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "place"
+    FOLDERS[kind](place)
+    folder = place / below
+    lines: dict[str, list[object]] = {
+        "verify --report": ["verify", small_bundle, "--data", small_trunk.eval, "--report", folder],
+        "evaluate --trec": ["evaluate", small_bundle, "--data", small_trunk.eval, "--trec", folder],
+        "fit --report": ["fit", tmp_path / "no.npz", "-o", tmp_path / "p.json", "--report", folder],
+        "cost": ["cost", small_bundle, "--samples", 2**63, "-o", folder],
+    }
+    ran = cimtool(*lines[option])
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence.startswith(f"{folder}: cannot be written ({place} is a ")
+    assert sorted(tmp_path.iterdir()) == [place]
+
+
+def test_a_pipe_is_not_replaced_by_an_output(cimtool: Callable[..., Any], tmp_path: Path) -> None:
+    pipe, data = tmp_path / "model.toml", tmp_path / "sums.csv"
+    os.mkfifo(pipe)
+    data.write_text("target,rows,columns,mean,deviation\n10,64,500,641,4.1\n20,64,500,1279,7.9\n")
+    ran = cimtool("noise", "fit", data, "-o", pipe)
+    assert (ran.status, ran.sentence) == (
+        2,
+        f"{pipe}: is a device, a pipe or a socket; expected an ordinary file",
+    )
+    assert pipe.is_fifo()

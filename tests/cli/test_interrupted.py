@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cimtool import __main__
 from cimtool.bundle import bundle
 from cimtool.bundle.bundle import read_bundle
 from cimtool.training.demo_data import DemoFiles
@@ -208,3 +209,19 @@ def test_the_number_of_threads_changes_no_byte(
             env=environment, capture_output=True, timeout=300, check=True,
         )  # fmt: skip
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_ctrl_c_while_the_command_line_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "cimtool.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "cimtool.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "cimtool: error: interrupted\n")
