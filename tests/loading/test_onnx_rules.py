@@ -505,6 +505,12 @@ UNDER_ONE = [
 ]  # fmt: skip
 """Rows [n, 1, 5], and whether their second axis is of extent 1, as a squeeze of torch asks."""
 
+BY_ITEMS = [*UNDER_ONE, node("Gather", ["sizes", "zero"], ["items"], axis=0)]
+TAKEN = helper.make_graph(
+    [node("Identity", ["items"], ["taken"])],
+    *("taken", [], [helper.make_tensor_value_info("taken", TensorProto.INT64, [1])]),
+)
+
 SQUEEZED = way("in_one", node("Squeeze", ["row_of", "one"], ["in_one"]))
 KEPT = way("as_it_was", node("Identity", ["row_of"], ["as_it_was"]))
 CHAINS["a squeeze of an extent that is 1"] = [
@@ -513,6 +519,17 @@ CHAINS["a squeeze of an extent that is 1"] = [
 CHAINS["a squeeze of an extent that is not"] = [
     *UNDER_ONE, node("Not", ["is_one"], ["other"]),
     node("If", ["other"], ["h"], then_branch=KEPT, else_branch=SQUEEZED),
+]  # fmt: skip
+CHAINS["a branch by a number that is made of an extent"] = [
+    *UNDER_ONE, node("Gather", ["sizes", "two_places"], ["five_of"], axis=0),
+    node("Sub", ["five_of", "seven"], ["less"]),
+    node("Cast", ["less"], ["way"], to=TensorProto.BOOL),
+    node("If", ["way"], ["h"], then_branch=SQUEEZED, else_branch=KEPT),
+]  # fmt: skip
+CHAINS["a choice by an extent that is not as an exporter looks for"] = [
+    *UNDER_ONE, node("Equal", ["sizes", "last"], ["open"]),
+    node("Where", ["open", "one", "sizes"], ["grown"]),
+    node("Expand", ["row_of", "grown"], ["wide"]), node("Squeeze", ["wide", "one"], ["h"]),
 ]  # fmt: skip
 
 CHAINS["a limit that is spread over the items"] = [
@@ -1148,6 +1165,51 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         )
         for kind in ("Div", "Equal", "Mod")
     },
+    "a branch by a number made of how many items there are": (
+        [
+            *BY_ITEMS,
+            node("Sub", ["items", "seven"], ["number"]),
+            node("Cast", ["number"], ["chosen"], to=TensorProto.BOOL),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items; expected the same arithmetic",
+    ),
+    "a branch by there being one item": (
+        [
+            *BY_ITEMS,
+            node("Equal", ["items", "one"], ["chosen"]),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items",
+    ),
+    "a branch by a branch by how many items there are": (
+        [
+            *BY_ITEMS,
+            node("If", ["is_one"], ["number"], then_branch=TAKEN, else_branch=TAKEN),
+            node("Sub", ["number", "seven"], ["less"]),
+            node("Cast", ["less"], ["chosen"], to=TensorProto.BOOL),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items",
+    ),
+    "extents by there being one item": (
+        [
+            *BY_ITEMS,
+            node("Equal", ["sizes", "one"], ["chosen"]),
+            node("Where", ["chosen", "last", "sizes"], ["grown"], "w"),
+            node("Reshape", ["row_of", "grown"], ["h"]),
+        ],
+        r"w \(Where\): chooses by the number of items",
+    ),
+    "a number made of how many items there are": (
+        [
+            *BY_ITEMS,
+            node("Sub", ["items", "seven"], ["number"]),
+            node("Cast", ["number"], ["real"], "c", to=TensorProto.FLOAT),
+            node("Mul", ["h0", "real"], ["h"]),
+        ],
+        r"c \(Cast\): computes with the number of items",
+    ),
     "a branch with what is refused": (
         [
             *UNDER_ONE,
@@ -1240,6 +1302,15 @@ def test_a_batch_norm_that_trains_is_refused(write_onnx: WriteOnnx, opset: int) 
     trains = node("BatchNormalization", BATCH, ["h", "m", "v", "sm", "sv"], "bn")
     file = write_onnx([linear(), trains, *HEADS], rng_weights(), opset=opset)
     with pytest.raises(CimError, match=r"bn \(BatchNormalization\): has 5 outputs, as in training"):
+        program(file)
+
+
+def test_a_branch_by_the_items_of_a_file_for_a_number_of_them_is_refused(
+    write_onnx: WriteOnnx,
+) -> None:
+    nodes, sentence = REFUSED["a branch by a number made of how many items there are"]
+    file = write_onnx([*nodes, *HEADS], rng_weights(), shape=(8, WIDTH))
+    with pytest.raises(CimError, match=sentence):
         program(file)
 
 
