@@ -153,10 +153,11 @@ def _on_quantized(builder: Lowering, op: Mvm, name: str, value: str, read: Quant
 
 @LOWER.rule(Exp)
 def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
-    """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
+    """Horner of a near-minimax polynomial on the calibrated range, as of the log-variance."""
     known = builder.types[inputs[0]]
+    of = "logvar" if node.name == builder.outputs.get("s") else "its input"
     with of_layer(builder, node.name):
-        fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
+        fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE, of)
     builder.note(
         f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
         f"{fit.centre + fit.half:.4g}] as a polynomial of degree "
