@@ -285,11 +285,12 @@ def with_constants(t: Translation) -> Mapping[str, Translated]:
     pair = {name: t.values[name] for name in t.node.inputs if name in t.values}
     views = {name: value for name, value in pair.items() if isinstance(value, Rows)}
     known = {name: t.builder.numbers(view) for name, view in views.items()}
-    if len(views) != 2 or all(numbers is not None for numbers in known.values()):
+    known |= {name: None for name, value in pair.items() if isinstance(value, Norms)}
+    if len(known) != 2 or all(numbers is not None for numbers in known.values()):
         return t.values
     apart = {name for name, view in views.items() if view.axes[view.items_axis] == (ITEMS,)}
     fixed = {name: array for name, array in known.items() if array is not None and name in apart}
-    return {**pair, **fixed}
+    return {**t.values, **fixed}
 
 
 def add(t: Translation, sign: float = 1.0) -> Translated:

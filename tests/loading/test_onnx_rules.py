@@ -304,6 +304,23 @@ CHAINS |= {
         node("Sqrt", ["v"], ["d"]), node("Concat", ["u", "l", "d"], ["j"], axis=-1),
         node("Slice", ["j", "two_places", "seven", "first"], ["h"]),
     ],
+    "norms limited by a number that is spread over them": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Shape", ["l"], ["sizes"]),
+        node("Expand", ["two", "sizes"], ["twos"]), node("Max", ["l", "twos"], ["q"]),
+        node("Expand", ["tiny", "sizes"], ["tinies"]), node("Add", ["tinies", "q"], ["r"]),
+        node("Div", ["h0", "r"], ["h"]),
+    ],
+    "the smallest of tokens": [
+        *TOKENS, node("ReduceMin", ["t"], ["m"], axes=[2], keepdims=0),
+        node("Add", ["m", "h0"], ["h"]),
+    ],
+    "the smallest number": [
+        linear(), node("ReduceMin", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["h"]),
+    ],
+    "sums of magnitudes of tokens": [
+        *TOKENS, node("ReduceL1", ["t"], ["m"], axes=[2]), node("Mul", ["t", "m"], ["n"]),
+        node("ReduceL1", ["n"], ["h"], axes=[2], keepdims=0),
+    ],
     "norms from a lower limit on": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
         node("Div", ["h0", "q"], ["h"]),
