@@ -32,7 +32,7 @@ class Lowering(Builder):
     def __init__(self, graph: Graph, job: Job, driven: dict[int, list[str]]):
         super().__init__(graph.name, graph.inputs, graph.calibration)
         self.settings, self.note, self.embeddings = job.settings, job.note, graph.embeddings
-        self.driven, self.outputs = driven, graph.outputs
+        self.driven = driven
 
     def store(self, value: str, role: str, bits: int) -> str:
         """Mark a value as stored for `role` in this many bits, once for all uses alike."""

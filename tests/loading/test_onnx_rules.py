@@ -1337,6 +1337,14 @@ def test_what_the_outputs_do_not_need_is_not_looked_at(write_onnx: WriteOnnx) ->
     assert [one.name for one in graph.nodes] == ["h", "mu", "logvar", "s"]
 
 
+def test_a_value_of_the_file_does_not_take_the_name_of_the_variance(
+    write_onnx: WriteOnnx,
+) -> None:
+    heads = [node("Exp", ["h0"], ["h"], "s"), *HEADS]
+    graph = program(write_onnx([linear(), *heads], rng_weights()))
+    assert [one.name for one in graph.nodes if isinstance(one.op, Exp)] == ["s_value", "s"]
+
+
 def test_mu_and_logvar_have_one_width(write_onnx: WriteOnnx) -> None:
     heads = [node("MatMul", ["h", "Wm"], ["mu"]), node("Identity", ["h"], ["logvar"])]
     file = write_onnx([*CHAINS["gemm"], *heads], rng_weights())
