@@ -88,6 +88,11 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
     own = ("eps", *VALUES)
     said = {key: values.pop(key) for key in VALUES if key in values}
     for key, value in values.items():
+        if key == "prefix" and isinstance(value, str) and not value.strip("."):
+            raise CimError(
+                f"{path}: {name}.prefix = {value!r}: must name where this projector's keys begin; "
+                "expected a part of the keys that the other projector has not, or no prefix"
+            )
         if not isinstance(value, str) or not value:
             if key == "prefix":
                 raise CimError(f"{path}: {name}.prefix = {value!r}: must be a text")

@@ -37,8 +37,15 @@ MOST_COMPARED = 256
 
 HALF_PRECISIONS = ("float16", "bfloat16")
 
-PROBE_TOLERANCE = 1e-3
-"""Allowed error of a module in its own precision, relative to the program's largest value."""
+PROBE_TOLERANCE = 1e-4
+"""Allowed error of a module in its own precision, relative to the program's largest value.
+
+Of 39 architectures of the tests in float32 the worst were 5.7e-6 on normal rows and 3.2e-5 on rows
+30 times as large, whose softmax and small groups are ill-conditioned; half precision is beyond it.
+"""
+
+UNIT_TOLERANCE = 1e-3
+"""Difference from 1 of norms of rows that are unit rows, in half precision too."""
 
 
 def model_from_modules(
@@ -170,7 +177,7 @@ def _are_raw(rows: tuple[Array, Array] | None) -> bool:
     """True where rows of the data, if there are any, are not of unit norm as they come."""
     shares = () if rows is None else (_share(data) for data in rows)
     norms = (np.linalg.norm(share.astype(np.float64), axis=1) for share in shares)
-    return any(bool((np.abs(norm - 1) > PROBE_TOLERANCE).any()) for norm in norms)
+    return any(bool((np.abs(norm - 1) > UNIT_TOLERANCE).any()) for norm in norms)
 
 
 def _raw_note(name: str, layout: type[Layout]) -> str:
@@ -220,6 +227,10 @@ def _probe(tower: Graph, unit: bool) -> Array:
     return unit_rows(rows) if unit else rows
 
 
+def _is_finite(outputs: Mapping[str, Array]) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in outputs.values())
+
+
 def _error(found: Array, wanted: Array) -> float:
     """The largest error, as a share of the largest value."""
     if found.shape != wanted.shape:
@@ -240,14 +251,17 @@ def _compare(
     if data is not None and data.shape[1] == tower.extent("x"):
         own = _share(data)
         probes += [(own, f"{len(own)} rows of the data")] if len(own) else []
-    compared = [
-        (
-            what,
-            wanted := run_rows(tower, rows.astype(np.float64)),
-            _forward(module, rows, "s" in wanted, where),
-        )
-        for rows, what in probes
-    ]
+    with np.errstate(all="ignore"):  # what is not finite is told
+        compared = [
+            (
+                what,
+                wanted := run_rows(tower, rows.astype(np.float64)),
+                _forward(module, rows, "s" in wanted, where),
+            )
+            for rows, what in probes
+        ]
+    if len(compared) > 1 and not _is_finite(compared[0][1]):
+        del compared[0]  # rows of the data say more than normal ones, for which it was not made
     try:
         chosen, notes = ", ".join(choices(module, probes[-1][0])), []
     except Exception as error:  # what is compiled may not be followed
@@ -255,6 +269,12 @@ def _compare(
         chosen, notes = "", [f"{where}: no choices in Python were looked for ({reason})"]
     for what, wanted, outputs in compared:
         for key, found in outputs.items():
+            if not (np.isfinite(wanted[key]).all() and np.isfinite(found).all()):
+                raise CimError(
+                    f"{where} gives {'a mu' if key == 'mu' else 'an exp(logvar)'} that is not "
+                    f"finite on {what}; expected rows and weights of the scale that it was "
+                    "trained with"
+                )
             off = _error(found, wanted[key])
             if not off <= PROBE_TOLERANCE:
                 raise CimError(

@@ -15,7 +15,17 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Clip, Sum, plus, scalar
 from cimtool.ir.largest import largest
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, RmsNorm, Softmax, Sorted, Sqrt
+from cimtool.ir.source import (
+    Abs,
+    Gate,
+    L2Normalize,
+    LayerNorm,
+    Power,
+    RmsNorm,
+    Softmax,
+    Sorted,
+    Sqrt,
+)
 from cimtool.loading.onnx_constants import FREE_SOFTMAX
 from cimtool.loading.onnx_masks import of_rows, parted
 from cimtool.loading.onnx_translation import (
@@ -213,15 +223,32 @@ def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | N
 def _sums(t: Translation, axes: Sequence[int] | None = None) -> tuple[Rows, Rows]:
     """Rows along the axes that the node reduces, the program's, and the sums, a view of a value."""
     rows = _reduced_rows(t, axes)
-    total = t.builder.add(f"{rows.name}_sum", Sum(), rows.name)
-    column = t.builder.add(f"{rows.name}_total", Axis(1), total)
-    return rows, _reduced_view(t, rows, column, axes)
+    return rows, _reduced_view(t, rows, _total(t, rows.name), axes)
+
+
+def _total(t: Translation, name: str) -> str:
+    """The sum [n, 1] of each row of a value of the program."""
+    return t.builder.add(f"{name}_total", Axis(1), t.builder.add(f"{name}_sum", Sum(), name))
 
 
 def reduce_max(t: Translation) -> Translated:
     """The largest number along axes, as of tokens."""
     rows = _reduced_rows(t)
     return _reduced_view(t, rows, largest(t.builder, t.called("largest"), rows.name))
+
+
+def reduce_min(t: Translation) -> Translated:
+    """The smallest number along axes: the negated largest of all negated."""
+    rows = _reduced_rows(t)
+    negated = t.part("negated", plus(-1), rows.name)
+    found = largest(t.builder, t.called("largest"), negated)
+    return _reduced_view(t, rows, t.part("smallest", plus(-1), found))
+
+
+def reduce_l1(t: Translation) -> Translated:
+    """Sums of magnitudes along axes."""
+    rows = _reduced_rows(t)
+    return _reduced_view(t, rows, _total(t, t.part("magnitudes", Abs(), rows.name)))
 
 
 def pooled(t: Translation, largest_of_all: bool) -> Translated:
@@ -444,8 +471,7 @@ def _numbers(t: Translation, norms: Norms) -> Rows:
         t.fail("reads norms of rows less their mean; expected the rows before")
     rows = t.in_rows(of)
     squares = t.part("squares", Gate(), rows.name, rows.name)
-    total = t.builder.add(f"{squares}_sum", Sum(), squares)
-    name = t.builder.add(f"{squares}_total", Axis(1), total)
+    name = _total(t, squares)
     name = t.builder.add(f"{squares}_scaled", plus(norms.factor, offset=norms.added), name)
     if norms.least:
         name = t.builder.add(f"{squares}_least", Clip(scalar(norms.least), scalar(np.inf)), name)
@@ -466,9 +492,11 @@ NORM_RULES: dict[str, NormRule] = {
     "LpNormalization": lp_normalization,
     "RMSNormalization": rms_normalization,
     "MaxPool": partial(pooled, largest_of_all=True),
+    "ReduceL1": reduce_l1,
     "ReduceL2": reduce_l2,
     "ReduceMax": reduce_max,
     "ReduceMean": reduce_mean,
+    "ReduceMin": reduce_min,
     "ReduceSum": reduce_sum,
     "ReduceSumSquare": reduce_sum_square,
     "Softmax": softmax,

@@ -18,6 +18,7 @@ from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
+from cimtool.loading.onnx_counts import ItemCounts
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import Branch, OnnxGraph, OnnxNode
 from cimtool.loading.onnx_masks import MASKS, summed
@@ -83,7 +84,7 @@ def translate(graph: OnnxGraph) -> Graph:
     builder = FixedBuilder(graph.width)
     folder = ConstantFolder(sum(array.size for array in graph.constants.values()), graph.opset)
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
-    _translate_nodes(graph, graph.nodes, values, builder, folder)
+    _translate_nodes(graph, graph.nodes, values, builder, folder, ItemCounts())
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
     if len(set(widths)) > 1:
@@ -102,16 +103,19 @@ def _translate_nodes(
     values: dict[str, Translated],
     builder: FixedBuilder,
     folder: ConstantFolder,
+    counts: ItemCounts,
 ) -> None:
     """Add what nodes make to the values."""
     for node in nodes:
         t = Translation(graph, node, values, builder)
+        counts.require_no_choice(t)
         if node.kind == "If" and not node.domain:
             branch = _chosen_branch(t)
             inner = {**values, **branch.constants}
-            _translate_nodes(graph, branch.nodes, inner, builder, folder)
-            pairs = zip(node.outputs, branch.outputs, strict=False)
-            values.update({own: inner[made] for own, made in pairs if made in inner})
+            _translate_nodes(graph, branch.nodes, inner, builder, folder, counts)
+            pairs = dict(zip(node.outputs, branch.outputs, strict=False))
+            counts.rename(pairs)
+            values.update({own: inner[made] for own, made in pairs.items() if made in inner})
             continue
         given = [values[name] for name in node.inputs if name in values]
         constants = [value for value in given if isinstance(value, np.ndarray)]
@@ -119,6 +123,7 @@ def _translate_nodes(
         if foldable and given and not over_items(t):
             require_uncounted(t)
             folded = folder.fold(node, constants, t.where)
+            counts.follow(t, folder, folded)
             values.update(zip(node.outputs, folded, strict=False))
             continue
         if (arrays := alike_for_items(t)) is not None:
@@ -134,7 +139,9 @@ def _translate_nodes(
         if node.kind in COMPUTING:
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = _past_a_mask(past_norms(t), rule)
-        values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
+        made = made if isinstance(made, tuple) else (made,)
+        counts.follow(t, folder, made)
+        values.update(zip(node.outputs, made, strict=False))
         t.require_work()
 
 
@@ -278,11 +285,12 @@ def with_constants(t: Translation) -> Mapping[str, Translated]:
     pair = {name: t.values[name] for name in t.node.inputs if name in t.values}
     views = {name: value for name, value in pair.items() if isinstance(value, Rows)}
     known = {name: t.builder.numbers(view) for name, view in views.items()}
-    if len(views) != 2 or all(numbers is not None for numbers in known.values()):
+    known |= {name: None for name, value in pair.items() if isinstance(value, Norms)}
+    if len(known) != 2 or all(numbers is not None for numbers in known.values()):
         return t.values
     apart = {name for name, view in views.items() if view.axes[view.items_axis] == (ITEMS,)}
     fixed = {name: array for name, array in known.items() if array is not None and name in apart}
-    return {**pair, **fixed}
+    return {**t.values, **fixed}
 
 
 def add(t: Translation, sign: float = 1.0) -> Translated:

@@ -34,6 +34,11 @@ COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
 COUNTING_SINGLE = ("Div", "Equal", "Mod")
 """Those whose result does for some numbers."""
 
+COUNTED = (
+    "computes with the number of items; expected numbers that are the same however many there are"
+)
+"""The end of a sentence on a number of the model that the number of items decides."""
+
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
@@ -59,10 +64,7 @@ def require_uncounted(t: Translation) -> None:
     given = (t.values.get(name) for name in t.node.inputs)
     whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]
     if _depends_on_items(t, whole):
-        t.fail(
-            "computes with the number of items; expected numbers that are the same however many "
-            "there are"
-        )
+        t.fail(COUNTED)
 
 
 def _depends_on_items(t: Translation, whole: Sequence[Array]) -> bool:

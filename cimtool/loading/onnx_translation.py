@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray, single
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add
+from cimtool.ir.heads import VARIANCE
 from cimtool.ir.op import Op
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
@@ -541,7 +542,8 @@ class Translation:
         outputs = self.graph.outputs
         roles = [role for role, value in outputs.items() if value == self.node.outputs[0]]
         own = roles[0] if roles else name or self._label()
-        return re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_") or self.node.kind.lower()
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_") or self.node.kind.lower()
+        return f"{plain}_value" if plain == VARIANCE else plain
 
     def _label(self) -> str:
         """The last part of the node's name that says more than its kind; else its output's name.

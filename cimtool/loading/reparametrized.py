@@ -25,20 +25,20 @@ EXPORT = "or both projectors as ONNX (torch.onnx.export)"
 
 OTHERS = (
     (
-        r"\.weight_u$|\.parametrizations\.\w+\.\d+\._u$",
-        "is of a spectral norm; expected the weight itself: "
+        r"\.(weight)_u$|\.parametrizations\.(\w+)\.\d+\._u$",
+        "is of a spectral norm; expected the {part} itself: "
         "torch.nn.utils.remove_spectral_norm(layer), or "
-        'torch.nn.utils.parametrize.remove_parametrizations(layer, "weight"), before it is saved',
+        'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}"), before it is saved',
     ),
     (
-        r"\.weight_mask$",
-        "is the mask of a pruned layer; expected its weight: "
-        'torch.nn.utils.prune.remove(layer, "weight") before it is saved',
+        r"\.(weight|bias)_mask$",
+        "is the mask of a pruned layer; expected its {part}: "
+        'torch.nn.utils.prune.remove(layer, "{part}") before it is saved',
     ),
     (
-        r"\.parametrizations\.",
-        "is of a parametrized weight; expected the weight itself: "
-        'torch.nn.utils.parametrize.remove_parametrizations(layer, "weight") before it is saved',
+        r"\.parametrizations\.(\w+)\.",
+        "is of a parametrized {part}; expected the {part} itself: "
+        'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}") before it is saved',
     ),
     (
         r"\.(lora_\w+|base_layer)\b",
@@ -46,7 +46,7 @@ OTHERS = (
         "model.merge_and_unload() of peft before it is saved",
     ),
 )
-"""The keys by which other forms are known, and what works."""
+"""The keys by which other forms are known, the parameter that is one, and what works."""
 
 
 def with_weights(
@@ -80,8 +80,9 @@ def require_weights(keys: Mapping[str, str], file: str) -> None:
     """Raise CimError for a key, of full keys by name, of a weight that is kept in another form."""
     for pattern, sentence in OTHERS:
         for name, key in keys.items():
-            if re.search(pattern, f".{name}"):
-                raise CimError(f"{file}: {key} {sentence}, {EXPORT}")
+            if found := re.search(pattern, f".{name}"):
+                said = sentence.format(part=next(filter(None, found.groups())))
+                raise CimError(f"{file}: {key} {said}, {EXPORT}")
 
 
 def _weight_norm(name: str, arrays: Mapping[str, Array]) -> tuple[str, tuple[str, str]] | None:

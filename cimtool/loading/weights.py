@@ -84,9 +84,9 @@ class Weights:
         if not self.made:
             return ()
         return (
-            f"{self.file}: weights under {self.prefix} are weight norms by their keys and were "
-            "read as such, g v / ||v||; what else a module does to them no key shows. Compare the "
-            "model with outputs of its own",
+            f"{self.file}: weights are weight norms by their keys and were read as such, g v / "
+            "||v||; what else a module does to them no key shows. Compare the model with outputs "
+            "of its own",
         )
 
     def in_order(self, layers: Collection[str]) -> bool:
@@ -233,7 +233,7 @@ def _keys_of(
         if start is not None:
             names = prefixes.setdefault(".".join(parts[:start]), {})
             if (name := ".".join(parts[start:])) in names:
-                raise _ambiguous(checkpoint, modality, (names[name], key))
+                raise _wrapped_twice(checkpoint, names[name], key)
             names[name] = key
     if len(prefixes) == 1:
         return next(iter(prefixes.values()))
@@ -274,6 +274,14 @@ def _ambiguous(checkpoint: Checkpoint, modality: str, places: Iterable[str]) -> 
     )
 
 
+def _wrapped_twice(checkpoint: Checkpoint, key: str, other: str) -> CimError:
+    return CimError(
+        f"{checkpoint.file}: {key} and {other} are the same parameter by their names without "
+        f"wrappers ({', '.join(TRANSPARENT)}); expected one of them: the state_dict of the module, "
+        "or that of the wrapper around it, alone"
+    )
+
+
 def _projection(
     checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, prefix: str | None
 ) -> dict[str, str]:
@@ -296,6 +304,8 @@ def _projection(
             if beside in copies:
                 read[f"{UNCERTAINTY}.{MATRIX}"] = copies[beside]
             if several := next((keys for keys in read.values() if len(keys) > 1), None):
+                if len(set(map(_unwrapped_inside, several))) < len(several):
+                    raise _wrapped_twice(checkpoint, *several[:2])
                 raise _ambiguous(checkpoint, modality, several)
             return {name: key for name, (key,) in read.items()}
     return {}

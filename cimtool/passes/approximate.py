@@ -78,11 +78,12 @@ def _interpolations(function: Callable[[FloatArray], FloatArray]) -> Iterator[Fl
         yield significant(chebyshev.cheb2poly(fitted), np.rint, COEFFICIENT_BITS)
 
 
-def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
+def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> ExpPolynomial:
     """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
 
     The error is that of near-minimax interpolation, at most a small factor above the best
-    polynomial's; it is measured at 20,001 points, relative to the largest value exp(hi).
+    polynomial's; it is measured at 20,001 points, relative to the largest value exp(hi). RowsError,
+    which says what it is `of`, where no degree is.
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
@@ -93,7 +94,7 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
         if error <= tolerance:
             return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
     raise RowsError(
-        f"logvar spans {lo:.3g} to {hi:.3g} on these rows, too wide for exp in "
+        f"{of} spans {lo:.3g} to {hi:.3g} on these rows, too wide for exp in "
         f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50: {RIGHT_ROWS}, or a "
         "clamp in it"
     )

@@ -27,6 +27,7 @@ from cimtool.ir.arithmetic import (
 )
 from cimtool.ir.backends import LOWER
 from cimtool.ir.calibration import Range
+from cimtool.ir.heads import VARIANCE
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
@@ -153,10 +154,11 @@ def _on_quantized(builder: Lowering, op: Mvm, name: str, value: str, read: Quant
 
 @LOWER.rule(Exp)
 def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
-    """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
+    """Horner of a near-minimax polynomial on the calibrated range, as of the log-variance."""
     known = builder.types[inputs[0]]
+    of = "logvar" if node.name == VARIANCE else "its input"
     with of_layer(builder, node.name):
-        fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
+        fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE, of)
     builder.note(
         f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
         f"{fit.centre + fit.half:.4g}] as a polynomial of degree "

@@ -382,6 +382,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
         Applied(lambda x: nn.functional.normalize(x, dim=-1, eps=3.0))
     ),
     "order in place of attention": lambda: Heads(Ordered()),
+    "smallest numbers and sums of magnitudes": behind_a_layer(
+        Applied(lambda x: x - x.amin(-1, keepdim=True) + nn.functional.normalize(x, p=1, dim=-1))
+    ),
     "group norm of pairs": behind_a_layer(nn.GroupNorm(6, HIDDEN)),
     "weight norm": lambda: Heads(nn.utils.parametrizations.weight_norm(nn.Linear(WIDTH, HIDDEN))),
     "spectral norm": lambda: Heads(

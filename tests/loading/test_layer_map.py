@@ -142,6 +142,8 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ("[text]\nepss = 1e-3\n", r'text\.epss = 0\.001: must be .*; did you mean "eps"'),
         ("[text]\nslope = 0.2\n", r"text\.slope = 0\.2: must be .*; .*, negative_slope"),
         ("[text]\nprefix = 3\n", r"text\.prefix = 3: must be a text$"),
+        ('[text]\nprefix = ""\n', r"text\.prefix = '': must name where .*, or no prefix$"),
+        ('[text]\nprefix = "."\n', r"text\.prefix = '\.': must name where .*, or no prefix$"),
         ("[text\n", r"map\.toml: not valid TOML"),
         ('[text]\nfc1 = "trunk.O"\n', r'text\.fc1 = "trunk\.O" is not a layer under text_proj of'),
         ('[text]\nbn3 = "trunk.0"\n', r'unknown key "bn3" in \[text\]; .*; did you mean "bn2"'),
@@ -208,8 +210,19 @@ def test_wrappers_of_parts_of_a_model_are_left_out(
     assert constants(tmp_path / "wrapped.ckpt", poly_file) == wanted
     twice = {f"{wrapper}.{key}": value for key, value in trunks.state_dict().items()}
     torch.save(trunks.state_dict() | twice, tmp_path / "twice.pth")
-    with pytest.raises(CimError, match=r"weights of text stand under text_proj\..* and under "):
+    with pytest.raises(
+        CimError,
+        match=rf"twice\.pth: text_proj\.(.*) and {wrapper}\.text_proj\.\1 are the same parameter "
+        rf"by their names without wrappers \(.*{wrapper}.*; expected one of them",
+    ):
         ModelSource(tmp_path / "twice.pth", poly_file).load()
+
+
+def test_a_matrix_with_and_without_a_wrapper_is_told(tmp_path: Path) -> None:
+    weights = {key: torch.ones(2, 2) for key in ("text_projection", "_orig_mod.text_projection")}
+    torch.save(weights, tmp_path / "twice.pth")
+    with pytest.raises(CimError, match=r"text_projection and _orig_mod\.text_projection are the "):
+        find_weights(read_checkpoint(tmp_path / "twice.pth"))
 
 
 def test_the_prefix_that_a_map_needs_is_named(

@@ -68,6 +68,54 @@ class Limited(TrunkProjector):
         return mu.clamp(-50, 50), torch.nn.functional.softplus(logvar)
 
 
+class Elsewhere(TrunkProjector):
+    """A trunk that is exported with another factor than it is called with."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mu, logvar = super().forward(x)
+        return mu * (1.0004 if torch.onnx.is_in_onnx_export() else 1.0), logvar
+
+
+def test_a_module_that_is_exported_as_a_little_else_is_refused(polynomial: Polynomial) -> None:
+    torch.manual_seed(0)
+    modules = Elsewhere(6, 9, 5).eval(), TrunkProjector(6, 9, 5).eval()
+    with pytest.raises(CimError, match=r"text module .* computes another mu \(on a probe"):
+        ModelSource(modules, polynomial).load()
+
+
+@pytest.mark.parametrize("rows", ["a probe of 4 rows", "40 rows of the data"])
+@pytest.mark.filterwarnings("error")
+def test_a_variance_beyond_float64_is_one_sentence(polynomial: Polynomial, rows: str) -> None:
+    torch.manual_seed(0)
+    modules = TrunkProjector(6, 9, 5).eval(), TrunkProjector(6, 9, 5).eval()
+    with torch.no_grad():
+        for module in modules:
+            module.logvar.bias += 800
+    source = ModelSource(modules, polynomial)
+    if rows.startswith("40"):
+        data = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+        source = source.for_rows({"text": data, "video": data})
+    with pytest.raises(CimError, match=rf"text module gives an exp\(logvar\) .* on {rows}; expec"):
+        source.load()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_module_is_read_for_rows_of_the_data_where_normal_ones_are_too_large(
+    polynomial: Polynomial,
+) -> None:
+    torch.manual_seed(0)
+    modules = TrunkProjector(6, 9, 5).eval(), TrunkProjector(6, 9, 5).eval()
+    with torch.no_grad():
+        for module in modules:
+            module.trunk[0].bias.zero_()
+            module.logvar.weight *= 50_000
+            module.logvar.bias.zero_()
+            module.trunk[3].bias.zero_()
+    data = 1e-4 * np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    model = ModelSource(modules, polynomial).for_rows({"text": data, "video": data}).load()
+    assert model.layout == "trunk"
+
+
 class MeanOnly(TrunkProjector):
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x)[0]

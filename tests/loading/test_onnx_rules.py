@@ -304,6 +304,23 @@ CHAINS |= {
         node("Sqrt", ["v"], ["d"]), node("Concat", ["u", "l", "d"], ["j"], axis=-1),
         node("Slice", ["j", "two_places", "seven", "first"], ["h"]),
     ],
+    "norms limited by a number that is spread over them": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Shape", ["l"], ["sizes"]),
+        node("Expand", ["two", "sizes"], ["twos"]), node("Max", ["l", "twos"], ["q"]),
+        node("Expand", ["tiny", "sizes"], ["tinies"]), node("Add", ["tinies", "q"], ["r"]),
+        node("Div", ["h0", "r"], ["h"]),
+    ],
+    "the smallest of tokens": [
+        *TOKENS, node("ReduceMin", ["t"], ["m"], axes=[2], keepdims=0),
+        node("Add", ["m", "h0"], ["h"]),
+    ],
+    "the smallest number": [
+        linear(), node("ReduceMin", ["h0"], ["m"], axes=[-1]), node("Sub", ["h0", "m"], ["h"]),
+    ],
+    "sums of magnitudes of tokens": [
+        *TOKENS, node("ReduceL1", ["t"], ["m"], axes=[2]), node("Mul", ["t", "m"], ["n"]),
+        node("ReduceL1", ["n"], ["h"], axes=[2], keepdims=0),
+    ],
     "norms from a lower limit on": [
         linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1]), node("Clip", ["l", "two"], ["q"]),
         node("Div", ["h0", "q"], ["h"]),
@@ -505,6 +522,12 @@ UNDER_ONE = [
 ]  # fmt: skip
 """Rows [n, 1, 5], and whether their second axis is of extent 1, as a squeeze of torch asks."""
 
+BY_ITEMS = [*UNDER_ONE, node("Gather", ["sizes", "zero"], ["items"], axis=0)]
+TAKEN = helper.make_graph(
+    [node("Identity", ["items"], ["taken"])],
+    *("taken", [], [helper.make_tensor_value_info("taken", TensorProto.INT64, [1])]),
+)
+
 SQUEEZED = way("in_one", node("Squeeze", ["row_of", "one"], ["in_one"]))
 KEPT = way("as_it_was", node("Identity", ["row_of"], ["as_it_was"]))
 CHAINS["a squeeze of an extent that is 1"] = [
@@ -513,6 +536,17 @@ CHAINS["a squeeze of an extent that is 1"] = [
 CHAINS["a squeeze of an extent that is not"] = [
     *UNDER_ONE, node("Not", ["is_one"], ["other"]),
     node("If", ["other"], ["h"], then_branch=KEPT, else_branch=SQUEEZED),
+]  # fmt: skip
+CHAINS["a branch by a number that is made of an extent"] = [
+    *UNDER_ONE, node("Gather", ["sizes", "two_places"], ["five_of"], axis=0),
+    node("Sub", ["five_of", "seven"], ["less"]),
+    node("Cast", ["less"], ["way"], to=TensorProto.BOOL),
+    node("If", ["way"], ["h"], then_branch=SQUEEZED, else_branch=KEPT),
+]  # fmt: skip
+CHAINS["a choice by an extent that is not as an exporter looks for"] = [
+    *UNDER_ONE, node("Equal", ["sizes", "last"], ["open"]),
+    node("Where", ["open", "one", "sizes"], ["grown"]),
+    node("Expand", ["row_of", "grown"], ["wide"]), node("Squeeze", ["wide", "one"], ["h"]),
 ]  # fmt: skip
 
 CHAINS["a limit that is spread over the items"] = [
@@ -1148,6 +1182,51 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         )
         for kind in ("Div", "Equal", "Mod")
     },
+    "a branch by a number made of how many items there are": (
+        [
+            *BY_ITEMS,
+            node("Sub", ["items", "seven"], ["number"]),
+            node("Cast", ["number"], ["chosen"], to=TensorProto.BOOL),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items; expected the same arithmetic",
+    ),
+    "a branch by there being one item": (
+        [
+            *BY_ITEMS,
+            node("Equal", ["items", "one"], ["chosen"]),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items",
+    ),
+    "a branch by a branch by how many items there are": (
+        [
+            *BY_ITEMS,
+            node("If", ["is_one"], ["number"], then_branch=TAKEN, else_branch=TAKEN),
+            node("Sub", ["number", "seven"], ["less"]),
+            node("Cast", ["less"], ["chosen"], to=TensorProto.BOOL),
+            node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
+        ],
+        r"i \(If\): chooses by the number of items",
+    ),
+    "extents by there being one item": (
+        [
+            *BY_ITEMS,
+            node("Equal", ["sizes", "one"], ["chosen"]),
+            node("Where", ["chosen", "last", "sizes"], ["grown"], "w"),
+            node("Reshape", ["row_of", "grown"], ["h"]),
+        ],
+        r"w \(Where\): chooses by the number of items",
+    ),
+    "a number made of how many items there are": (
+        [
+            *BY_ITEMS,
+            node("Sub", ["items", "seven"], ["number"]),
+            node("Cast", ["number"], ["real"], "c", to=TensorProto.FLOAT),
+            node("Mul", ["h0", "real"], ["h"]),
+        ],
+        r"c \(Cast\): computes with the number of items",
+    ),
     "a branch with what is refused": (
         [
             *UNDER_ONE,
@@ -1243,10 +1322,27 @@ def test_a_batch_norm_that_trains_is_refused(write_onnx: WriteOnnx, opset: int) 
         program(file)
 
 
+def test_a_branch_by_the_items_of_a_file_for_a_number_of_them_is_refused(
+    write_onnx: WriteOnnx,
+) -> None:
+    nodes, sentence = REFUSED["a branch by a number made of how many items there are"]
+    file = write_onnx([*nodes, *HEADS], rng_weights(), shape=(8, WIDTH))
+    with pytest.raises(CimError, match=sentence):
+        program(file)
+
+
 def test_what_the_outputs_do_not_need_is_not_looked_at(write_onnx: WriteOnnx) -> None:
     loose = node("Softmax", ["x"], ["loose"])
     graph = program(write_onnx([*CHAINS["gemm"], loose, *HEADS], rng_weights()))
     assert [one.name for one in graph.nodes] == ["h", "mu", "logvar", "s"]
+
+
+def test_a_value_of_the_file_does_not_take_the_name_of_the_variance(
+    write_onnx: WriteOnnx,
+) -> None:
+    heads = [node("Exp", ["h0"], ["h"], "s"), *HEADS]
+    graph = program(write_onnx([linear(), *heads], rng_weights()))
+    assert [one.name for one in graph.nodes if isinstance(one.op, Exp)] == ["s_value", "s"]
 
 
 def test_mu_and_logvar_have_one_width(write_onnx: WriteOnnx) -> None:

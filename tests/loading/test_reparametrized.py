@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
 from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
@@ -47,7 +47,7 @@ def test_a_weight_norm_is_the_weight_that_it_makes(
     assert describe_checkpoint(read_checkpoint(tmp_path / "m.pth"))["text"]["dtype"] == "float32"
     model = ModelSource(tmp_path / "m.pth", poly_file).load()
     assert model.layout == "trunk"
-    assert sum("are weight norms by their keys" in one for one in model.warnings) == 2
+    assert sum("are weight norms by their keys" in one for one in model.warnings) == 1
     for tower, weight in zip(model.towers, wanted, strict=True):
         found = tower.by_name["fc1"].op.weight.T  # type: ignore[attr-defined]
         np.testing.assert_allclose(found, weight, rtol=1e-6)
@@ -57,6 +57,20 @@ def test_a_weight_norm_is_the_weight_that_it_makes(
 
 def pruned(layer: nn.Linear) -> nn.Module:
     return prune.l1_unstructured(layer, "weight", 0.5)
+
+
+def pruned_bias(layer: nn.Linear) -> nn.Module:
+    return prune.l1_unstructured(layer, "bias", 0.5)
+
+
+class Positive(nn.Module):
+    def forward(self, bias: torch.Tensor) -> torch.Tensor:
+        return bias.exp()
+
+
+def parametrized_bias(layer: nn.Linear) -> nn.Module:
+    parametrize.register_parametrization(layer, "bias", Positive())
+    return layer
 
 
 class Adapted(nn.Module):
@@ -84,6 +98,16 @@ class Adapted(nn.Module):
         (
             pruned,
             r"text_proj\.trunk\.0\.weight_mask is the mask of a pruned layer; .*prune\.remove",
+        ),
+        (
+            pruned_bias,
+            r"trunk\.0\.bias_mask is the mask of a pruned layer; expected its bias: "
+            r'.*prune\.remove\(layer, "bias"\)',
+        ),
+        (
+            parametrized_bias,
+            r"trunk\.0\.parametrizations\.bias\.original is of a parametrized bias; "
+            r'expected the bias itself: .*remove_parametrizations\(layer, "bias"\)',
         ),
         (Adapted, r"trunk\.0\.base_layer\.weight is of an adapter \(LoRA\) .*merge_and_unload\(\)"),
     ],

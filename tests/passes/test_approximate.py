@@ -60,7 +60,7 @@ def test_a_constant_variance_is_a_line() -> None:
 
 def test_a_variance_too_wide_is_refused() -> None:
     with pytest.raises(CimError, match=r"logvar spans -60 to 60 .* too wide for exp in 24"):
-        fit_exp(-60, 60, 2.0**-17)
+        fit_exp(-60, 60, 2.0**-17, "logvar")
 
 
 CURVES = {op.name: op.run for op in (Tanh(), Sigmoid(), Erf(), Softplus(), Elu(1.67), Abs())}

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm, Store
@@ -21,6 +22,7 @@ from cimtool.ir.source import (
     Abs,
     Elu,
     Erf,
+    Exp,
     LayerNorm,
     LeakyRelu,
     Sigmoid,
@@ -191,6 +193,16 @@ def test_every_curve_is_told(models: SimpleNamespace) -> None:
             r"worst error \d\.\de-\d+",
             text[0],
         )
+
+
+def test_a_wide_exp_inside_a_projector_is_not_called_logvar(models: SimpleNamespace) -> None:
+    wide = curved(Exp(), 30.0)
+    calm = [
+        models.with_ops(tower, logvar=Mvm(np.zeros((12, 6)), np.zeros(6)))
+        for tower in (wide.text, wide.video)
+    ]
+    with pytest.raises(CimError, match=r" text\.curve: its input spans -.* too wide for exp"):
+        stages(models.program(*calm), models.job(*models.data))
 
 
 def layer_norm(width: int, eps: float) -> LayerNorm:

@@ -6,8 +6,16 @@ A head says what is stored of an item and how two items are scored, as graphs of
 from __future__ import annotations
 
 from cimtool.base.named import register_modules
-from cimtool.ir.heads.base import Head, ScoreConstants, Span, TowerBuilder, assemble, dimension
+from cimtool.ir.heads.base import (
+    VARIANCE,
+    Head,
+    ScoreConstants,
+    Span,
+    TowerBuilder,
+    assemble,
+    dimension,
+)
 
-__all__ = ["Head", "ScoreConstants", "Span", "TowerBuilder", "assemble", "dimension"]
+__all__ = ["VARIANCE", "Head", "ScoreConstants", "Span", "TowerBuilder", "assemble", "dimension"]
 
 register_modules(__name__, __path__)

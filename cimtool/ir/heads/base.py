@@ -21,6 +21,10 @@ Span = tuple[float, float]
 """The lowest and the highest value of a statistic."""
 
 
+VARIANCE = "s"
+"""The name of a tower's variance, `exp` of its logvar, which no other value of a tower has."""
+
+
 class TowerBuilder(Builder):
     """Builds a tower: the graph of one trained projector, from rows `x` [n, width].
 
@@ -34,7 +38,7 @@ class TowerBuilder(Builder):
         """The finished graph."""
         if logvar is None:
             return self.graph({"mu": mu})
-        return self.graph({"mu": mu, "s": self.add("s", Exp(), logvar)})
+        return self.graph({"mu": mu, "s": self.add(VARIANCE, Exp(), logvar)})
 
 
 def dimension(tower: Graph) -> int:
