@@ -47,7 +47,7 @@ def by_density(a, b, s, d, offset):
 
         @cache
         def parts(z):
-            """What both sides share: y, and all but the part of the sigmoid that has its sign."""
+            """Shared by both sides: y, and all but the part of the sigmoid that has its sign."""
             y = b - a * (offset + s * z * z)
             rest = constant + (d - 1) * mpmath.log(z) - z * z / 2
             return y, rest - mpmath.log1p(mpmath.exp(-abs(y)))
@@ -77,6 +77,7 @@ def by_density(a, b, s, d, offset):
 
 
 STEP = mpmath.mpf("0.02")
+"""Between the points of the contour."""
 
 
 def by_contour(groups, a, b):
