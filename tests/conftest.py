@@ -1,4 +1,8 @@
-"""Fixtures of all tests: small models, as trained numbers and data in files, and a browser."""
+"""Fixtures of all tests: small models, as trained numbers and data in files, and a browser.
+
+What takes long to import is imported where it is used: the process that hands out the tests reads
+this file too, and the workers wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,16 @@ import gc
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
-from playwright.sync_api import Browser, Page, sync_playwright
 from programs import installed
-from safetensors.torch import save_file
 
-from cimtool import api
-from cimtool.training.demo_data import DemoFiles
-from cimtool.training.models.two_branch import TwoBranchProjector
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from cimtool.training.demo_data import DemoFiles
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
@@ -30,16 +33,15 @@ LONGEST = (
     "emit/handoff/test_own_column.py",
     "loading/test_architectures.py",
     "test_every_target.py",
+    "emit/test_exactness.py",
+    "tuning/test_run.py",
     "deployment/test_gallery_sequences.py",
     "test_docs_commands.py",
     "emit/handoff/test_kinds.py",
-    "emit/test_exactness.py",
-    "tuning/test_run.py",
     "test_same_integers.py",
     "emit/handoff/test_random_inputs.py",
     "cli/test_cluster.py",
     "emit/test_handoff.py",
-    "reference/test_exact.py",
     "emit/c/test_layer.py",
     "galleries/test_search.py",
     "test_wheel.py",
@@ -47,6 +49,7 @@ LONGEST = (
     "cli/test_interrupted.py",
     "test_notebooks.py",
     "deployment/test_gallery_kills.py",
+    "reference/test_exact.py",
     "test_docs_site.py",
     "deployment/test_gallery_changes.py",
     "test_action.py",
@@ -116,6 +119,10 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
 
     Its statistics are ed/d and vd/d^2, and so are the polynomial's; there is no file at `poly`.
     """
+    import torch
+
+    from cimtool.training.models.two_branch import TwoBranchProjector
+
     torch.manual_seed(6)
     text, video = TwoBranchProjector(16, 32), TwoBranchProjector(16, 32)
     files = _files(tmp_path_factory.mktemp("small-two-branch"))
@@ -137,6 +144,8 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
 @pytest.fixture(scope="session")
 def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DemoFiles], DemoFiles]:
     """Writes projectors as safetensors: a process that reads them loads no torch."""
+    import torch
+    from safetensors.torch import save_file
 
     def light(files: DemoFiles) -> DemoFiles:
         file = tmp_path_factory.mktemp("light") / "projectors.safetensors"
@@ -147,6 +156,10 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[DemoFil
 
 
 def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) -> DemoFiles:
+    import torch
+
+    from cimtool import api
+
     files = _files(folder)
     text, video = _pairs(width_in)
     _save_data(files, text, video)
@@ -173,6 +186,8 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
 
 
 def _files(folder: Path) -> DemoFiles:
+    from cimtool.training.demo_data import DemoFiles
+
     files, projectors = DemoFiles.under(folder), folder / "projectors.pth"
     return replace(files, teacher=projectors, projectors=projectors, few=files.eval)
 
@@ -194,6 +209,8 @@ def _save_data(files: DemoFiles, text: Rows, video: Rows) -> None:
 @pytest.fixture(scope="session")
 def small_bundle(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`small_trunk` compiled for `isaac-rram-128` with converters too coarse to be lossless."""
+    from cimtool import api
+
     folder = tmp_path_factory.mktemp("bundles") / "small@isaac-rram-128"
     api.compile(
         small_trunk.projectors,
@@ -224,6 +241,8 @@ def chromium() -> Iterator[Browser]:
     A browser for each file of tests: as long as Playwright is started, its event loop counts as
     running in this thread, where tests of other files call `asyncio.run`.
     """
+    from playwright.sync_api import sync_playwright
+
     program = installed("chromium", "CIMTOOL_REQUIRE_BROWSER")
     with (
         sync_playwright() as playwright,

@@ -158,8 +158,11 @@ def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """The BLAS that NumPy has loaded; to find it takes milliseconds."""
-    return ThreadpoolController()
+    """The BLAS that NumPy has loaded; to find it takes milliseconds.
+
+    Without other libraries, of which each limit would ask how many threads they have.
+    """
+    return ThreadpoolController().select(user_api="blas")
 
 
 class _OneBlasThread:
@@ -171,7 +174,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._users:
-                self._limit.enter_context(_libraries().limit(limits=1, user_api="blas"))
+                self._limit.enter_context(_libraries().limit(limits=1))
             self._users += 1
 
     def __exit__(self, *error: object) -> None:

@@ -203,13 +203,12 @@ def _add(op: Add, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> 
 
 def _factor(factor: Array, bits: int, wide: int) -> Operations:
     """One factor: nothing for 1 and -1, a shift for powers of two, else a multiplication."""
-    size = np.unique(np.abs(np.asarray(factor, np.int64)))
-    if np.array_equal(size, [1]):
+    sizes = {abs(one) for one in np.asarray(factor, np.int64).ravel().tolist()}
+    if sizes == {1}:
         return Operations()
-    powers = bool(np.all(size > 0) and np.all(size & (size - 1) == 0))
-    if powers:
+    if all(one.bit_count() == 1 for one in sizes):
         return Operations.of("shifts", 1, wide)
-    return Operations.of("multiplications", 1, bits, int(size.max()).bit_length())
+    return Operations.of("multiplications", 1, bits, max(sizes).bit_length())
 
 
 @COSTS.rule(Sum)

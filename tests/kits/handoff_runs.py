@@ -43,6 +43,10 @@ KINDS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 """Arrays of 12 rows and 8 weights of 8 bits; the last group of rows of a layer is not full."""
 
+PLAIN = "plain"
+SHARED: dict[str, dict[str, object]] = KINDS | {PLAIN: {"array": "24x32"}}
+"""Hand-offs that several files of tests run, of `narrow_trunk`: of each kind, and a plain one."""
+
 
 def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) -> Path:
     """A hand-off of one projector's layers on such arrays."""

@@ -510,19 +510,26 @@ def drawn(h: Tensor) -> object:
 
 
 @pytest.mark.parametrize(
-    ("module", "sentence"),
+    ("made", "sentence"),
     [
-        (body(nn.SiLU()).bfloat16(), r"the largest value\): it computes in bfloat16; expected mod"),
-        (Held(body(), drawn), r"returns a Normal; expected mu alone, a tensor, \(mu, logvar\), or"),
         (
-            nn.LazyLinear(5),
+            lambda: body(nn.SiLU()).bfloat16(),
+            r"the largest value\): it computes in bfloat16; expected mod",
+        ),
+        (
+            lambda: Held(body(), drawn),
+            r"returns a Normal; expected mu alone, a tensor, \(mu, logvar\), or",
+        ),
+        (
+            lambda: nn.LazyLinear(5),
             r"weight is of a lazy module that was not called yet; expected one call",
         ),
-        (Features(), r"numbers, which .*; expected one that takes them as a tensor, without the d"),
-        (of_two_rows(), r"runs on 2 rows and not on 31 \(.*; expected any number of them \(dynam"),
+        (Features, r"numbers, which .*; expected one that takes them as a tensor, without the d"),
+        (of_two_rows, r"runs on 2 rows and not on 31 \(.*; expected any number of them \(dynam"),
     ],
 )
-def test_what_a_module_lacks_is_said(module: nn.Module, sentence: str) -> None:
+def test_what_a_module_lacks_is_said(made: Callable[[], nn.Module], sentence: str) -> None:
+    module = made()
     with pytest.raises(CimError, match=sentence):
         ModelSource((module, module), head="cosine", widths=(6, 6)).load()
 

@@ -1,11 +1,16 @@
-"""Fixtures of hand-offs: the folder of what their builds share."""
+"""Fixtures of hand-offs: what their builds share, and those that several files of tests run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from shared import shared_folder
+from handoff_runs import SHARED, handoff_of
+from shared import made_once, shared_folder
+
+from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,3 +20,20 @@ def verilated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("VERILATED", str(folder))
         yield
+
+
+@pytest.fixture(scope="session")
+def handoff_of_kind(
+    narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, Path], Path]:
+    """Copies a hand-off of `SHARED`, which is made once in the whole run, into a folder."""
+
+    def copied(kind: str, folder: Path) -> Path:
+        made = made_once(
+            tmp_path_factory,
+            f"handoff {kind}",
+            lambda unfinished: handoff_of(narrow_trunk, unfinished, SHARED[kind]),
+        )
+        return Path(shutil.copytree(made / "here", folder / "here"))
+
+    return copied

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_differs_in_icarus(kind: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
-    done = run_goal(handoff_of(narrow_trunk, tmp_path, KINDS[kind]), "icarus")
+def test_no_value_differs_in_icarus(
+    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
+) -> None:
+    done = run_goal(handoff_of_kind(kind, tmp_path), "icarus")
     assert_no_value_differs(done, converters=kind != "digital")
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, handoff_of, run_cocotb, run_goal
-
-from cimtool.training.demo_data import DemoFiles
+from handoff_runs import PLAIN, counts, run_cocotb, run_goal
 
 
 @pytest.mark.parametrize("kind", ["leak", "levels", "differential"])
 def test_a_column_agrees_as_in_the_bench(
-    kind: str, narrow_trunk: DemoFiles, tmp_path: Path
+    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
-    folder = handoff_of(narrow_trunk, tmp_path, KINDS[kind])
+    folder = handoff_of_kind(kind, tmp_path)
     done = run_cocotb(folder)
     bench = counts(run_goal(folder, "icarus").stdout)
     found = counts(done.stdout)
@@ -28,8 +27,10 @@ def test_a_column_agrees_as_in_the_bench(
 
 
 @pytest.fixture(scope="module")
-def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("cocotb"), {"array": "24x32"})
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("cocotb"))
 
 
 @pytest.mark.parametrize(

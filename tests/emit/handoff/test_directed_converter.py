@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from c_tools import c_compiler
-from handoff_runs import handoff_of, shown_faults
+from handoff_runs import PLAIN, shown_faults
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
@@ -107,10 +108,10 @@ def test_a_line_an_input(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("simulator", ["iverilog", "verilator"])
 def test_faults_of_a_converter_are_found(
-    simulator: str, narrow_trunk: DemoFiles, tmp_path: Path
+    simulator: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
     """With no array read, so that these numbers alone can show them."""
-    folder = handoff_of(narrow_trunk, tmp_path, {"array": "24x32"})
+    folder = handoff_of_kind(PLAIN, tmp_path)
     steps = (folder / "steps.txt").read_text("utf-8").splitlines(keepends=True)
     (folder / "steps.txt").write_text(
         "".join(line for line in steps if not line.startswith("read ")), "utf-8"

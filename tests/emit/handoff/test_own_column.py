@@ -7,11 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, TAPS, counts, handoff_of, need_cocotb, run_goal
+from handoff_runs import KINDS, PLAIN, TAPS, counts, handoff_of, need_cocotb, run_goal
 
 from cimtool.training.demo_data import DemoFiles
 
@@ -61,9 +62,9 @@ def first_that_differs(printed: str) -> str:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "leak"])
 def test_it_takes_every_kind_of_array_without_leak(
-    kind: str, narrow_trunk: DemoFiles, tmp_path: Path
+    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
 ) -> None:
-    handoff = handoff_of(narrow_trunk, tmp_path, KINDS[kind])
+    handoff = handoff_of_kind(kind, tmp_path)
     done = run_goal(handoff, "icarus", f"COLUMN={COLUMN}")
     found = counts(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
@@ -95,8 +96,10 @@ def test_what_it_cannot_take_ends_the_run(
 
 
 @pytest.fixture(scope="module")
-def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("own"), {"array": "24x32"})
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("own"))
 
 
 def test_verilator_agrees_without_a_warning(handoff: Path) -> None:

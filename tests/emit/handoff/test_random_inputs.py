@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, handoff_of, run_goal, shown_faults
+from handoff_runs import PLAIN, counts, handoff_of, run_goal, shown_faults
 from programs import installed
 from ranges_apart import with_ranges_apart
 
@@ -21,8 +22,10 @@ TAPS = ["digits", "sums", "codes", "shift_add"]
 
 
 @pytest.mark.parametrize("kind", ["levels", "leak", "digital", "analog shift-and-add"])
-def test_no_value_differs(kind: str, narrow_trunk: DemoFiles, tmp_path: Path) -> None:
-    done = run_goal(handoff_of(narrow_trunk, tmp_path, KINDS[kind]), "random", "VECTORS=100")
+def test_no_value_differs(
+    kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
+) -> None:
+    done = run_goal(handoff_of_kind(kind, tmp_path), "random", "VECTORS=100")
     found = counts(done.stdout)
     assert list(found) == TAPS
     assert all(compared > 1000 and differ == 0 for compared, differ in found.values())
@@ -47,8 +50,10 @@ def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def handoff(narrow_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(narrow_trunk, tmp_path_factory.mktemp("random"), {"array": "24x32"})
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("random"))
 
 
 def test_faults_are_found(handoff: Path) -> None:
