@@ -113,6 +113,11 @@ def chosen(t: Translation, rule: AnyRule) -> Translated | None:
     index = next((i for i in (1, 2) if _numbers(t, i) is None), 1)
     value, other = t.value(index), _numbers(t, 3 - index)
     of = value.of if isinstance(value, Masked) else t.view(index)
+    if other is None and condition.size == 1:  # as torch.lerp of one weight asks for its half
+        a, b = t.view(1), t.view(2)
+        alike = (a.extents, a.items_place) == (b.extents, b.items_place)
+        if alike and condition.ndim <= len(a.axes):
+            return a if condition.item() else b
     if other is None:
         t.fail(f"chooses between {t.input(1)} and {t.input(2)}; expected a constant as one of both")
     view = t.grown(of, condition, other)

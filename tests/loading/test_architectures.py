@@ -382,6 +382,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
         Applied(lambda x: nn.functional.normalize(x, dim=-1, eps=3.0))
     ),
     "order in place of attention": lambda: Heads(Ordered()),
+    "a blend of two values": behind_a_layer(
+        Applied(lambda x: torch.lerp(x, x.relu(), torch.tensor(0.8)))
+    ),
     "smallest numbers and sums of magnitudes": behind_a_layer(
         Applied(lambda x: x - x.amin(-1, keepdim=True) + nn.functional.normalize(x, p=1, dim=-1))
     ),
