@@ -90,7 +90,7 @@ def log_match_probability(
     _check(a, b, arrays)
     flat = [np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays]
     rows = np.stack([_row_numbers(one[:-1], shape) for one in shapes])
-    log_p, log_1mp = _of_rows(flat, rows, a, b)
+    log_p, log_1mp = _of_rows(flat, _widest_of(flat), rows, a, b)
     return log_p.reshape(shape), log_1mp.reshape(shape)
 
 
@@ -103,13 +103,27 @@ def pair_probabilities(
     """
     arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
     _check(a, b, arrays)
-    return lambda i, j: _of_rows(arrays, np.stack((i, i, j, j)), a, b)
+    widest = _widest_of(arrays)  # once: it reads every item, and there may be few pairs a call
+    return lambda i, j: _of_rows(arrays, widest, np.stack((i, i, j, j)), a, b)
+
+
+def _widest_of(arrays: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """The largest variance of each row of s_t and of s_v; `arrays` are mu_t, s_t, mu_v, s_v."""
+    _, s_t, _, s_v = arrays
+    return s_t.max(-1, initial=0), s_v.max(-1, initial=0)
 
 
 def _of_rows(
-    arrays: Sequence[FloatArray], rows: IntArray, a: float, b: float
+    arrays: Sequence[FloatArray],
+    widest: tuple[FloatArray, FloatArray],
+    rows: IntArray,
+    a: float,
+    b: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """log p and log(1-p) of pairs, whose rows [4, n] are of mu_t, s_t, mu_v, s_v, each [.., d]."""
+    """log p and log(1-p) of pairs, whose rows [4, n] are of mu_t, s_t, mu_v, s_v, each [.., d].
+
+    `widest` are the largest variances of the rows of s_t and s_v.
+    """
     mu_t, s_t, mu_v, s_v = arrays
     log_p, log_1mp = np.empty(rows.shape[1]), np.empty(rows.shape[1])
 
@@ -118,8 +132,8 @@ def _of_rows(
         log_probabilities(mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), log_p, log_1mp)
 
     with np.errstate(over="ignore"):
-        widest = a * (s_t.max(-1, initial=0)[rows[1]] + s_v.max(-1, initial=0)[rows[3]])
-    lost = np.flatnonzero(widest > _WIDEST)
+        of_pairs = a * (widest[0][rows[1]] + widest[1][rows[3]])
+    lost = np.flatnonzero(of_pairs > _WIDEST)
     if log_p.size and not lost.size:
         map_rows(some, log_p.size, _AT_ONCE)
         lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))

@@ -1,3 +1,4 @@
+import time
 import tracemalloc
 from functools import cache
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
 from cimtool.reference import exact as module
-from cimtool.reference.exact import exact, log_match_probability
+from cimtool.reference.exact import exact, log_match_probability, pair_probabilities
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 
@@ -297,6 +298,21 @@ def test_memory_beyond_the_scores_is_bounded(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < found.log_p.nbytes + found.log_1mp.nbytes + 300_000
+
+
+def test_a_few_pairs_of_many_items_cost_no_look_at_all_items():
+    def seconds(items):
+        """The least processor time of a call with two pairs."""
+        rows = np.ones((items, 64))
+        of_pairs = pair_probabilities(*(Gaussians(rows, 0.01 * rows),) * 2, 0.1, 5.0)
+        two, found = np.arange(2), []
+        for _ in range(7):
+            began = time.thread_time()
+            of_pairs(two, two)
+            found.append(time.thread_time() - began)
+        return min(found)
+
+    assert seconds(50_000) < 3 * seconds(2)
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (0, 0)])
