@@ -73,9 +73,22 @@ def jit_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     return jit(function, forceinline=True)
 
 
+SUMS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+"""Options of kernels whose sums are in any order; a quotient by 0 is infinite."""
+
+
 def jit_sums(function: Kernel) -> Kernel:
-    """Compile for sums in any order, in vectors; a quotient by 0 is infinite."""
-    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
+    """Compile for sums in any order, in vectors; no kernel calls it, see `jit_summand`."""
+    return cast(Kernel, jit(function, **SUMS))
+
+
+def jit_summand(function: Kernel) -> Kernel:
+    """Compile for sums in any order, as a part of each kernel that calls it.
+
+    A kernel that is called has copies, its own and one in the code of each caller, of which the
+    first that the process loads runs in all. Optimised apart, they may add in different orders.
+    """
+    return cast(Kernel, jit(function, forceinline=True, **SUMS))
 
 
 def thread_count() -> int:

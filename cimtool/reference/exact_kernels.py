@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit_sums
+from cimtool.base.compiled import jit_summand, jit_sums
 from cimtool.reference.exact_series import (
     DOUBT,
     LIKELY,
@@ -127,7 +127,7 @@ def log_probabilities(
         log_1mp[pair] = larger if side > 0 else smaller
 
 
-@jit_sums
+@jit_summand
 def log_expectation(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: FloatArray
 ) -> float:
@@ -147,7 +147,7 @@ def log_expectation(
         series = Series(series.terms[:0], series.around[:0], 0.0, 0.0)
 
 
-@jit_sums
+@jit_summand
 def _largest(s: FloatArray) -> float:
     """The largest of numbers that are 0 or more, padded to STEP."""
     m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
@@ -157,7 +157,7 @@ def _largest(s: FloatArray) -> float:
     return max(max(m0, m1), max(m2, m3))
 
 
-@jit_sums
+@jit_summand
 def _total(values: FloatArray) -> float:
     total = 0.0
     for value in values:
@@ -165,7 +165,7 @@ def _total(values: FloatArray) -> float:
     return total
 
 
-@jit_sums
+@jit_summand
 def _expected(pair: Pair) -> float:
     """log E sigmoid(side y); NaN if it is not reached, or the series is not enough."""
     end = math.inf if pair.side > 0 else 1.0 / (2.0 * pair.a * pair.widest)
@@ -193,13 +193,13 @@ def _expected(pair: Pair) -> float:
     return first + math.log(terms + sign * share * line(c, pole, width, terms / share, pair))
 
 
-@jit_sums
+@jit_summand
 def _doubt(v: float, pair: Pair) -> float:
     """Error of F at |v| at most: that of the series."""
     return remainder(pair.series, v) if len(pair.series.terms) else 0.0
 
 
-@jit_sums
+@jit_summand
 def exponent(v: float, pair: Pair) -> tuple[float, float, float]:
     """F(v), F'(v) and F''(v) for real v within the domain."""
     if len(pair.series.terms):
@@ -220,7 +220,7 @@ def exponent(v: float, pair: Pair) -> tuple[float, float, float]:
     return log_m - u * mean + side * b * v, side * (b - a * slope), a * a * curve
 
 
-@jit_sums
+@jit_summand
 def saddle(low: float, high: float, pair: Pair) -> tuple[float, float, float]:
     """c near the minimum of F(c) - log|sin pi c| in (low, high), F(c), and 1/sqrt(curvature)."""
     pole = low
@@ -243,7 +243,7 @@ def saddle(low: float, high: float, pair: Pair) -> tuple[float, float, float]:
     return c, value, width
 
 
-@jit_sums
+@jit_summand
 def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> float:
     """I_N e^-F(c) by the trapezoid rule in x, t = WIDTH width sinh(x), halving its step.
 
@@ -290,7 +290,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
     return total / math.sin(angle)
 
 
-@jit_sums
+@jit_summand
 def _prepare(c: float, pair: Pair) -> None:
     """Write into the room what the points of the line through c share: r and e, or the series."""
     if len(pair.series.terms):
@@ -302,7 +302,7 @@ def _prepare(c: float, pair: Pair) -> None:
         pair.room[1, i] = pair.a * pair.square[i] * inverse * inverse
 
 
-@jit_sums
+@jit_summand
 def _integrand(
     x: float, step: float, lanes: int, scale: float, c: float, angle: float, pair: Pair,
     nodes: FloatArray, values: FloatArray,
@@ -336,7 +336,7 @@ def _integrand(
         values[2, k] = size * nodes[DX + k] * nodes[LEFT + k]
 
 
-@jit_sums
+@jit_summand
 def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
     """Size and phase of e^(F(c + i t) - F(c)), and the relative error of both.
 
@@ -353,7 +353,7 @@ def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
         nodes[LEFT + k] = 1.3 * left if within else math.inf  # e^x - 1 < 1.3 x below 0.5
 
 
-@jit_sums
+@jit_summand
 def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
     """Size and phase of e^(F(c + i t) - F(c)), without error.
 
@@ -372,7 +372,7 @@ def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
         nodes[LEFT + k] = 0.0
 
 
-@jit_sums
+@jit_summand
 def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
     """Take all dimensions' factors together at each node: their product and the exponent's sums."""
     for k in range(lanes):
@@ -392,7 +392,7 @@ def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: Fl
             nodes[Q + k] /= math.sqrt(square)
 
 
-@jit_sums
+@jit_summand
 def _multiply_four(lanes: int, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
     """Take in four dimensions, two at a time: together they turn the product by less than pi.
 

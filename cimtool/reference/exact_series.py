@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.compiled import jit_sums
+from cimtool.base.compiled import jit_summand
 
 AT_ONCE = 4
 """Orders that one pass over the dimensions adds."""
@@ -56,7 +56,7 @@ class Series(NamedTuple):
     ratio: float
 
 
-@jit_sums
+@jit_summand
 def series_of(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, widest: float,
     power: FloatArray,
@@ -93,13 +93,13 @@ def series_of(
     return Series(terms[:0], terms[:0], 0.0, 0.0)
 
 
-@jit_sums
+@jit_summand
 def _root(variance: float, exponent: float) -> float:
     """The t at which variance t^2 / 2 + pi t is `exponent`."""
     return 2.0 * exponent / (math.pi + math.sqrt(math.pi**2 + 2.0 * variance * exponent))
 
 
-@jit_sums
+@jit_summand
 def _sums(
     square: FloatArray, s: FloatArray, power: FloatArray
 ) -> tuple[tuple[float, float, float, float], tuple[float, float, float, float]]:
@@ -124,19 +124,19 @@ def _sums(
     return (s1, s2, s3, s4), (q1, q2, q3, q4)
 
 
-@jit_sums
+@jit_summand
 def _bound(weight: float, ratio: float, count: int, v: float) -> float:
     near = ratio * v
     return weight * v * near**count / (1.0 - near) if near < NEAR else math.inf
 
 
-@jit_sums
+@jit_summand
 def remainder(series: Series, v: float) -> float:
     """The most that the terms beyond the series add to F at |v|; infinite beyond its reach."""
     return _bound(series.weight, series.ratio, len(series.terms), v)
 
 
-@jit_sums
+@jit_summand
 def derivatives(series: Series, v: float) -> tuple[float, float, float]:
     """F(v), F'(v) and F''(v) for real v."""
     value, slope, half = 0.0, 0.0, 0.0
@@ -150,7 +150,7 @@ def derivatives(series: Series, v: float) -> tuple[float, float, float]:
     return value * v, slope, 2.0 * half
 
 
-@jit_sums
+@jit_summand
 def expand(series: Series, c: float) -> None:
     """Write F^(k)(c) / k! for k = 1 to K into `around`."""
     around, count = series.around, len(series.terms)
@@ -162,7 +162,7 @@ def expand(series: Series, c: float) -> None:
             around[k] += c * around[k + 1]
 
 
-@jit_sums
+@jit_summand
 def along(series: Series, t: float) -> tuple[float, float]:
     """Real and imaginary part of F(c + i t) - F(c), of the series expanded at c."""
     around, count, square = series.around, len(series.around), t * t

@@ -1,7 +1,8 @@
-"""Compiling kernels where numba cannot keep its code."""
+"""Compiling kernels, also where numba cannot keep its code, and work side by side."""
 
 from __future__ import annotations
 
+import ast
 import threading
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,27 @@ def test_a_kernel_is_named_by_the_sources_that_it_is_made_of(
 def threads_of(calls: int, monkeypatch: pytest.MonkeyPatch, asked: str) -> set[int]:
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     return set(compiled.side_by_side(lambda _: threading.get_ident(), range(calls)))
+
+
+def test_no_kernel_calls_another_whose_sums_are_in_any_order_unless_it_is_a_part_of_it() -> None:
+    """Two copies of such a kernel add in two orders, and chance decides which of them runs.
+
+    Code that was just compiled had other last bits than the same code kept from an earlier run.
+    """
+    alone, calls = set(), {}
+    for file in compiled.PACKAGE.rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            ways = {ast.unparse(way) for way in function.decorator_list}
+            if ways & {"jit", "jit_inlined", "jit_sums", "jit_summand"}:
+                called = [one.func for one in ast.walk(function) if isinstance(one, ast.Call)]
+                calls[function.name] = {one.id for one in called if isinstance(one, ast.Name)}
+            if "jit_sums" in ways:
+                alone.add(function.name)
+    assert "log_probabilities" in alone
+    assert "log_expectation" in calls["log_probabilities"]
+    assert {name: found for name, called in calls.items() if (found := called & alone)} == {}
 
 
 def test_one_thread_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
