@@ -35,11 +35,21 @@ class ItemCounts:
         self._places.update(known)
 
     def require_no_choice(self, t: Translation) -> None:
-        """Raise CimError for a node that chooses by the number of items."""
-        if t.node.kind in ("If", "Where") and not t.node.domain and self._are_in(t.input(0)):
+        """Raise CimError for a node that chooses, or cuts an item, by the number of items.
+
+        A range of the items themselves is for the rule to refuse.
+        """
+        if t.node.domain:
+            return
+        if t.node.kind in ("If", "Where") and self._are_in(t.input(0)):
             t.fail(
                 "chooses by the number of items; expected the same arithmetic however many there "
                 "are"
+            )
+        if t.node.kind == "Slice" and self._cuts_numbers(t):
+            t.fail(
+                "takes as many numbers of each item as the number of items says; expected the same "
+                "range however many there are"
             )
 
     def follow(self, t: Translation, folder: ConstantFolder, made: Sequence[object]) -> None:
@@ -58,6 +68,20 @@ class ItemCounts:
             if array.dtype.kind == "f" and t.graph.rows is None:
                 t.fail(COUNTED)
             self._places[name] = np.broadcast_to(places, array.shape)
+
+    def _cuts_numbers(self, t: Translation) -> bool:
+        """True where a start or an end along another axis than that of the items is counted."""
+        value = as_rows(t.value(0))
+        ends = [self._places[name] for name in t.node.inputs[1:3] if self._are_in(name)]
+        if not isinstance(value, Rows) or not ends:
+            return False
+        counted = np.atleast_1d(np.logical_or.reduce(ends))
+        said = t.constant(3)
+        axes = range(len(counted)) if said is None else np.ravel(said)
+        return any(
+            one and t.place(int(axis)) != value.items_axis
+            for one, axis in zip(counted, axes, strict=True)
+        )
 
     def _are_in(self, name: str) -> bool:
         return name in self._places

@@ -1218,6 +1218,14 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"w \(Where\): chooses by the number of items",
     ),
+    "as many numbers as items, less some": (
+        [
+            *BY_ITEMS,
+            node("Sub", ["items", "seven"], ["number"]),
+            node("Slice", ["h0", "zero", "number", "one"], ["h"], "s"),
+        ],
+        r"s \(Slice\): takes as many numbers of each item as the number of items says",
+    ),
     "a number made of how many items there are": (
         [
             *BY_ITEMS,
