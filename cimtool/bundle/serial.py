@@ -329,8 +329,8 @@ def _fields(values: Mapping[str, Any], constants: Constants, of: str) -> dict[st
     return {name: _decoded(value, constants, f"{of}.{name}") for name, value in values.items()}
 
 
-BOUNDLESS = {".lo": -np.inf, ".hi": np.inf}
-"""The one infinite number that a field of such a name may hold: there is no bound."""
+INFINITE = {".lo": -np.inf, ".hi": np.inf, ".mask": -np.inf}
+"""The infinite number that a field of such a name may hold: no bound, and a token left out."""
 
 
 def _checked(value: Any, name: str) -> Any:
@@ -338,8 +338,8 @@ def _checked(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray | np.generic | float):
         numbers = np.asarray(value)
         if numbers.dtype.kind == "f":
-            boundless = BOUNDLESS.get(name[-3:], np.nan)
-            right = (np.abs(numbers) <= LARGEST_NUMBER) | (numbers == boundless)
+            infinite = next((one for end, one in INFINITE.items() if name.endswith(end)), np.nan)
+            right = (np.abs(numbers) <= LARGEST_NUMBER) | (numbers == infinite)
             if not right.all():
                 raise CimError(
                     f"{name} holds {numbers[~right].flat[0]:.4g}; expected numbers of at most "
