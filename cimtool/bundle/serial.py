@@ -332,6 +332,9 @@ def _fields(values: Mapping[str, Any], constants: Constants, of: str) -> dict[st
 INFINITE = {".lo": -np.inf, ".hi": np.inf, ".mask": -np.inf}
 """The infinite number that a field of such a name may hold: no bound, and a token left out."""
 
+BOUNDS = (".lo", ".hi")
+"""Fields that may hold any finite number: bounds of exp, proved of all inputs, are near none."""
+
 
 def _checked(value: Any, name: str) -> Any:
     """The array or number of a field; CimError, which says its name, unless a model may have it."""
@@ -339,11 +342,12 @@ def _checked(value: Any, name: str) -> Any:
         numbers = np.asarray(value)
         if numbers.dtype.kind == "f":
             infinite = next((one for end, one in INFINITE.items() if name.endswith(end)), np.nan)
-            right = (np.abs(numbers) <= LARGEST_NUMBER) | (numbers == infinite)
+            most = np.finfo(np.float64).max if name.endswith(BOUNDS) else LARGEST_NUMBER
+            right = (np.abs(numbers) <= most) | (numbers == infinite)
             if not right.all():
                 raise CimError(
                     f"{name} holds {numbers[~right].flat[0]:.4g}; expected numbers of at most "
-                    f"{LARGEST_NUMBER:g} in magnitude"
+                    f"{most:.4g} in magnitude"
                 )
     return value
 

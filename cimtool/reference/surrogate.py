@@ -18,9 +18,6 @@ MAX_DEGREE = 6
 # 1e-6 leave of a fit.
 CONSTANT_SHARE = 1e-6
 
-SMALLEST_SCALE = 1e-30
-"""The smallest scale of ed and vd; powers of features beyond it leave float64."""
-
 Extent = tuple[float, float]
 
 
@@ -45,8 +42,7 @@ class Polynomial:
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples a side, None where unknown.
     Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
-    a number is not finite or beyond LARGEST_NUMBER, a scale is below SMALLEST_SCALE, or `a` is not
-    positive.
+    a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
 
     degree: int
@@ -77,12 +73,6 @@ class Polynomial:
         for name in ("scale_ed", "scale_vd", "a"):
             if numbers.get(name, 1.0) <= 0:
                 raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
-        for name in ("scale_ed", "scale_vd"):
-            if numbers[name] < SMALLEST_SCALE:
-                raise CimError(
-                    f"polynomial: {name} is {numbers[name]:.3g}; expected at least "
-                    f"{SMALLEST_SCALE:g}"
-                )
 
     @property
     def reads_vd(self) -> bool:

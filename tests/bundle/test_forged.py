@@ -408,7 +408,7 @@ def test_signed_numbers_of_a_stage_that_are_none_name_the_bundle(
         _ = read_bundle(copied).stages
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1e300])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_lower_bound_may_be_below_all_numbers_alone(value: float, copied: Path) -> None:
     arrays = load_file(copied / STAGE_CONSTANTS)
     key = next(name for name in arrays if name.endswith(".lo") and np.isinf(arrays[name]).all())
