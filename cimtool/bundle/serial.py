@@ -318,42 +318,57 @@ def _node(line: Mapping[str, Any], constants: Constants, graph: str) -> Node:
 
 def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:
     """The fields of an operation or a type that a file keeps."""
-    return {
-        one.name: _encoded(getattr(value, one.name), constants, f"{name}.{one.name}")
-        for one in fields(value)
-        if one.metadata != UNSTORED
+    stored = {
+        one.name: getattr(value, one.name) for one in fields(value) if one.metadata != UNSTORED
     }
+    _require_fields(stored, name)
+    return {key: _encoded(field, constants, f"{name}.{key}") for key, field in stored.items()}
 
 
-def _fields(values: Mapping[str, Any], constants: Constants, of: str) -> dict[str, Any]:
-    return {name: _decoded(value, constants, f"{of}.{name}") for name, value in values.items()}
+def _fields(values: Mapping[str, Any], constants: Constants, name: str) -> dict[str, Any]:
+    """The fields of an operation or a type as a file keeps them."""
+    found = {key: _decoded(value, constants) for key, value in values.items()}
+    _require_fields(found, name)
+    return found
 
 
-INFINITE = {".lo": -np.inf, ".hi": np.inf, ".mask": -np.inf}
-"""The infinite number that a field of such a name may hold: no bound, and a token left out."""
-
-BOUNDS = (".lo", ".hi")
-"""Fields that may hold any finite number: bounds of exp, proved of all inputs, are near none."""
+def _require_fields(values: Mapping[str, Any], name: str) -> None:
+    for key, value in values.items():
+        _require_numbers(value, f"{name}.{key}", LIMITS.get(key, ORDINARY))
 
 
-def _checked(value: Any, name: str) -> Any:
-    """The array or number of a field; CimError, which says its name, unless a model may have it."""
-    if isinstance(value, np.ndarray | np.generic | float):
+ORDINARY = (-LARGEST_NUMBER, LARGEST_NUMBER)
+"""The least and the largest number of most fields."""
+
+MOST = float(np.finfo(np.float64).max)
+
+LIMITS = {"lo": (-np.inf, MOST), "hi": (-MOST, np.inf), "mask": (-np.inf, LARGEST_NUMBER)}
+"""Those of others, by the field's name.
+
+Bounds of exp, proved of all inputs, are near none, which is infinite; so is what leaves out tokens.
+"""
+
+
+def _require_numbers(value: Any, name: str, limits: tuple[float, float] = ORDINARY) -> None:
+    """Raise CimError, which says the name, where a field's numbers are beyond limits."""
+    if isinstance(value, tuple):
+        for i, item in enumerate(value):
+            _require_numbers(item, f"{name}.{i}", limits)
+    elif isinstance(value, AdcReferences):
+        of_levels = () if value.levels is None else (value.levels.thresholds, value.levels.levels)
+        _require_numbers((value.step, value.offset, *of_levels), name)
+    elif isinstance(value, np.ndarray | np.generic | float):
         numbers = np.asarray(value)
         if numbers.dtype.kind == "f":
-            infinite = next((one for end, one in INFINITE.items() if name.endswith(end)), np.nan)
-            most = np.finfo(np.float64).max if name.endswith(BOUNDS) else LARGEST_NUMBER
-            right = (np.abs(numbers) <= most) | (numbers == infinite)
+            right = (numbers >= limits[0]) & (numbers <= limits[1])
             if not right.all():
                 raise CimError(
-                    f"{name} holds {numbers[~right].flat[0]:.4g}; expected numbers of at most "
-                    f"{most:.4g} in magnitude"
+                    f"{name} holds {numbers[~right].flat[0]:.4g}; expected numbers from "
+                    f"{limits[0]:.4g} to {limits[1]:.4g}"
                 )
-    return value
 
 
 def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
-    _checked(value, name)
     if isinstance(value, np.ndarray | np.generic):
         if value.ndim:
             return constants.encoded(name, np.asarray(value))
@@ -381,25 +396,24 @@ def _number(value: float) -> float | str:
     return value if isinstance(value, int) or math.isfinite(value) else str(value)
 
 
-def _decoded(value: Any, constants: Constants, name: str) -> Any:
+def _decoded(value: Any, constants: Constants) -> Any:
     if isinstance(value, list):
-        return tuple(_decoded(item, constants, f"{name}.{i}") for i, item in enumerate(value))
+        return tuple(_decoded(item, constants) for item in value)
     if not isinstance(value, dict):
-        return _checked(value, name)
+        return value
     if "factors" in value:
-        return _checked(constants.scaled(value["constant"], value["factors"]), name)
+        return constants.scaled(value["constant"], value["factors"])
     if "constant" in value:
-        return _checked(constants.array(value["constant"]), name)
+        return constants.array(value["constant"])
     if "number" in value:
         number = value["number"]
-        return _checked(np.asarray(number if isinstance(number, int) else float(number)), name)
+        return np.asarray(number if isinstance(number, int) else float(number))
     if "step" in value:
-        references = AdcReferences.from_zero(_checked(value["step"], f"{name}.step"))
+        references = AdcReferences.from_zero(value["step"])
         if value["offset"] != 0:
-            offset = _decoded(value["offset"], constants, f"{name}.offset")
-            references = replace(references, offset=offset)
+            references = replace(references, offset=_decoded(value["offset"], constants))
         if "levels" not in value:
             return references
-        levels = _fields(value["levels"], constants, f"{name}.levels")
+        levels = {key: _decoded(one, constants) for key, one in value["levels"].items()}
         return replace(references, levels=StaircaseLaw(**levels))
     return constants.stored(value["stored"]["constant"], value["crossbar"])
