@@ -67,7 +67,7 @@ from cimtool.ir.program import Program, as_inputs, features_of, score_inputs
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
-from cimtool.passes.pipeline import Stage, passes_for
+from cimtool.passes.pipeline import Stage, kept_stages, passes_for, require_in_step
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.report.result import Result
 
@@ -201,13 +201,23 @@ class Bundle(Result):
             )
         constants = self._constants.joined(read_arrays(self.folder / STAGE_CONSTANTS))
         programs = read_table(file, "compile")
+        last = passes_for(self.settings)[-1].name
+        held = self.program.gallery_items is not None
+        expected = (*kept_stages(self.settings), *([last] if held else []))
+        if tuple(programs) != expected:
+            raise CimError(
+                f"{file}: has not the stages {', '.join(expected)}, in this order; compile again"
+            )
         stages = [
             Stage(name, program_of(values, constants, f"{file}: {name}"))
             for name, values in programs.items()
         ]
-        last = passes_for(self.settings)[-1].name
-        held = self.program.gallery_items is not None
-        return (*stages, Stage(IN_MEMORY if held else last, self.program))
+        found = (*stages, Stage(IN_MEMORY if held else last, self.program))
+        try:
+            require_in_step(found)
+        except ValueError as error:
+            raise CimError(f"{file}: {error}; compile again") from error
+        return found
 
     @property
     def compiled_stages(self) -> tuple[Stage, ...]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, pairwise
 
 from cimtool.base.errors import rows_of
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
-from cimtool.ir.program import Program, check_program, misplaced
+from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.program import Graph, Program, check_program, misplaced
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FitConvertersPass
@@ -15,6 +18,9 @@ from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.quantize import QuantizePass
 from cimtool.passes.tile import TilePass
+
+TRAINED = "trained"
+"""The stage before all passes."""
 
 
 def passes_for(settings: Settings) -> tuple[Pass, ...]:
@@ -43,9 +49,44 @@ def stage_of(stages: Iterable[Stage], made_by: type[Pass]) -> Stage:
     return {stage.name: stage for stage in stages}[made_by.name]
 
 
+def kept_stages(settings: Settings) -> tuple[str, ...]:
+    """The names of the stages that a bundle keeps beside its program, in their order."""
+    return (TRAINED, *(step.name for step in passes_for(settings)[:-1] if step.kept))
+
+
+def require_in_step(stages: Iterable[Stage]) -> None:
+    """Raise ValueError where a stage has lost what the one before it has, from LowerPass on.
+
+    By name they have the same layers, stored values and outputs, which measuring follows; of a
+    score that is in the memory the earlier stages are another graph.
+    """
+    lowered = dropwhile(lambda stage: stage.name != LowerPass.name, stages)
+    for before, after in pairwise(lowered):
+        for graph in before.program.graphs:
+            found = next(one for one in after.program.graphs if one.name == graph.name)
+            if graph.name == "score" and after.program.gallery_items is not None:
+                continue
+            stored = [node.name for node in graph.nodes if isinstance(node.op, Store)]
+            changed = _layers(graph).items() ^ _layers(found).items()
+            lost = {*stored, *graph.outputs.values()} - found.types.keys()
+            if name := min(lost | dict(changed).keys(), default=None):
+                raise ValueError(
+                    f"{before.name} and {after.name} are not the same model at {graph.name}.{name}"
+                )
+
+
+def _layers(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The shapes of the layers' weights."""
+    return {
+        node.name: op.weight.shape
+        for node in graph.nodes
+        if isinstance(op := node.op, Mvm | CrossbarMvm)
+    }
+
+
 def compile_program(program: Program, job: Job, say: Callable[[str], None]) -> tuple[Stage, ...]:
     """Run the pipeline over a trained program; returns the trained stage and one a pass."""
-    trained = Stage("trained", program)
+    trained = Stage(TRAINED, program)
     return (trained, *run_passes(passes_for(job.settings), program, job, say))
 
 

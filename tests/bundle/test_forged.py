@@ -422,6 +422,38 @@ def test_a_lower_bound_may_be_below_all_numbers_alone(value: float, copied: Path
         _ = read_bundle(copied).stages
 
 
+STAGE_CHANGES: dict[str, Change] = {
+    "none": lambda stages: stages.clear(),
+    "one less": lambda stages: stages.pop("lowered"),
+    "one more": lambda stages: stages.update(other=stages["tiled"]),
+    "in another order": lambda stages: [
+        stages.update({name: stages.pop(name)}) for name in reversed(list(stages))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STAGE_CHANGES)
+def test_other_stages_than_those_of_the_passes_are_refused(name: str, copied: Path) -> None:
+    changed(copied, STAGES, STAGE_CHANGES[name], signed=True)
+    with pytest.raises(CimError, match=r"stages\.json: has not the stages trained, folded, "):
+        _ = read_bundle(copied).stages
+
+
+@pytest.mark.parametrize("stage", ["lowered", "quantized", "tiled", "converters fitted"])
+def test_a_layer_of_another_name_in_one_stage_is_refused(stage: str, copied: Path) -> None:
+    def change(values: dict[str, Any]) -> None:
+        text = json.dumps(values.get(stage, values))
+        renamed = json.loads(text.replace('"fc2"', '"layer"'))
+        values.update({stage: renamed} if stage in values else renamed)
+
+    changed(copied, PROGRAM if stage == "converters fitted" else STAGES, change, signed=True)
+    said = (
+        r"stages\.json: \w+ and [\w ]+ are not the same model at text\.(fc2|layer); compile again"
+    )
+    with pytest.raises(CimError, match=said):
+        _ = read_bundle(copied).stages
+
+
 def test_an_unlisted_file_is_refused(copied: Path) -> None:
     (copied / "weights.bin").write_bytes(b"more")
     with pytest.raises(CimError, match=r"weights\.bin: is not listed in manifest\.json"):

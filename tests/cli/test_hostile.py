@@ -99,17 +99,6 @@ def test_coefficients_at_the_end_of_the_numbers(
     )
 
 
-def test_a_scale_at_the_end_of_the_numbers(
-    refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
-) -> None:
-    values = json.loads(small_trunk.poly.read_text()) | {"scale_ed": 1e-100}
-    file = tmp_path / "p.json"
-    file.write_text(json.dumps(values))
-    assert refused(replace(small_trunk, poly=file)) == (
-        f"{file}: polynomial: scale_ed is 1e-100; expected at least 1e-30"
-    )
-
-
 JSON_TEXTS = {
     "digits": '{"degree": 1, "coeff": [' + "9" * 5000 + ', 1], "bias": 0}',
     "infinite": '{"degree": 1, "coeff": [1e999, 1], "bias": 0}',
