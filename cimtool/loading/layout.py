@@ -193,6 +193,13 @@ def read_activation(weights: Weights, key: str, default: str) -> Op | None:
     name = weights.values.get(key, default)
     if name == LEAKY_RELU:
         return LeakyRelu(_slope(weights))
+    said = [weights.values.get(one) for one in ("activation", "output_activation")]
+    if "negative_slope" in weights.named.values and LEAKY_RELU not in said:
+        raise CimError(
+            f"{weights.named.file}: negative_slope = {weights.named.values['negative_slope']}: no "
+            f'activation of {weights.prefix} is leaky-relu; expected activation = "{LEAKY_RELU}", '
+            "or no negative_slope"
+        )
     if name not in ACTIVATIONS:
         known = (*ACTIVATIONS, LEAKY_RELU)
         raise unknown(f"{weights.place(key)}: {key}", str(name), known)

@@ -164,6 +164,10 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
             r"layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
             r'did you mean "activation"',
         ),
+        (
+            '[text]\nactivation = "tanh"\nnegative_slope = 0.5\n',
+            r"map\.toml: negative_slope = 0\.5: no activation of .* is leaky-relu; expected",
+        ),
     ],
 )
 def test_mistakes_in_a_map(
