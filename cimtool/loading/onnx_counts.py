@@ -124,6 +124,8 @@ def _settled(t: Translation, given: Sequence[Array]) -> Array:
     if t.node.kind != "Equal":
         return np.array(False)
     pairs = [(np.asarray(t.value(i)), places) for i, places in enumerate(given)]
-    extents = [places & (numbers > 0) & (numbers % t.graph.items == 0) for numbers, places in pairs]
+    extents = [
+        places & (numbers > 0) & t.graph.places_of_items(numbers) for numbers, places in pairs
+    ]
     none = [~places & (numbers < 1) for numbers, places in pairs]
     return np.asarray((extents[0] & none[1]) | (extents[1] & none[0]))
