@@ -254,6 +254,8 @@ def clip(t: Translation) -> Translated:
 def limit(t: Translation, lower: bool) -> Translated:
     """The largest, or the smallest, of a value and constants."""
     values = [t.value(i) for i in range(len(t.node.inputs))]
+    if len(values) == 1:
+        return values[0]
     computed = [i for i, value in enumerate(values) if not isinstance(value, np.ndarray)]
     if len(computed) > 1:
         parts = "max(a, b) is a + Relu(b - a)" if lower else "min(a, b) is a - Relu(a - b)"

@@ -495,6 +495,14 @@ CONSTANTS: dict[str, list[NodeProto]] = {
 CHAINS |= {
     name: [*nodes, linear(), node("Add", ["h0", "k"], ["h"])] for name, nodes in CONSTANTS.items()
 }
+CHAINS |= {
+    "the largest of one value": [linear(), node("Max", ["h0"], ["m"]), node("Min", ["m"], ["h"])],
+    "the one largest in no order": [
+        linear(),
+        node("TopK", ["h0", "one_place_axis"], ["k", "i"], sorted=0),
+        node("Add", ["h0", "k"], ["h"]),
+    ],
+}
 NEWEST = {"Swish", "RMSNormalization"}
 """Operators of newer sets than the runtime that tests use has for certain."""
 
@@ -601,6 +609,18 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
     wanted["s"] = np.exp(wanted.pop("logvar"))
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16", "int32", "int64", "uint64"])
+def test_whole_numbers_of_any_size_become_weights(write_onnx: WriteOnnx, kind: str) -> None:
+    whole = np.random.default_rng(3).integers(0, 100, (WIDTH, HIDDEN)).astype(kind)
+    nodes = [
+        node("Cast", ["whole"], ["real"], to=1), node("Mul", ["real", "low"], ["scaled"]),
+        node("MatMul", ["x", "scaled"], ["h"]), *HEADS,
+    ]  # fmt: skip
+    tower = program(write_onnx(nodes, rng_weights() | {"whole": whole}))
+    (found, *_) = tower.operations(Mvm).values()
+    np.testing.assert_array_equal(found.weight, whole.astype(np.float32) * np.float32(-0.3))
 
 
 def test_every_operator_is_in_a_chain() -> None:
@@ -1289,6 +1309,39 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Mul", ["s", "b"], ["h"]),
         ],
         r"node 3 \(Mul\): multiplies row norms by constants \[5\]; expected one number above 0",
+    ),
+    "the largest in no order": (
+        [linear(), node("TopK", ["h0", "two_places"], ["h", "i"], "t", sorted=0)],
+        r"t \(TopK\): takes 2 numbers in no order \(sorted = 0\); expected sorted = 1 \(torch: ",
+    ),
+    "means of a layer norm": (
+        [
+            linear(),
+            node("LayerNormalization", ["h0", "c", "b"], ["n", "m"], "ln"),
+            node("Add", ["n", "m"], ["h"], "a"),
+        ],
+        r"a \(Add\): its input m is output 2 of ln \(LayerNormalization\), which is not computed; "
+        "expected its first output alone",
+    ),
+    "deviations of a layer norm with a constant": (
+        [
+            linear(),
+            node("LayerNormalization", ["h0", "c", "b"], ["n", "m", "v"], "ln"),
+            node("Max", ["v", "b"], ["u"], "a"),
+            node("Add", ["n", "u"], ["h"]),
+        ],
+        r"a \(Max\): its input v is output 3 of ln \(LayerNormalization\), which is not computed",
+    ),
+    "items in a narrow type": (
+        [
+            linear(),
+            node("Shape", ["h0"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Cast", ["n"], ["i"], "narrow", to=TensorProto.INT8),
+            node("Cast", ["i"], ["f"], to=1),
+            node("Mul", ["h0", "f"], ["h"]),
+        ],
+        r"narrow \(Cast\): computes with the number of items",
     ),
     "reshape": (
         [linear(), node("Reshape", ["h0", "column"], ["h"], "r")],
