@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.loading.onnx_constants import ELEMENTWISE, ConstantFolder
+from cimtool.loading.onnx_constants import ELEMENTWISE, ConstantFolder, constant_inputs
 from cimtool.loading.onnx_spreads import COUNTED
 from cimtool.loading.onnx_translation import Norms, Translation, as_rows
 from cimtool.loading.onnx_views import ITEMS, Rows
@@ -95,8 +95,9 @@ class ItemCounts:
             return ()
         given = [self._places.get(name, np.array(False)) for name in names]
         if kind == "Concat" or (kind in MOVING and not any(map(self._are_in, names[1:]))):
-            constants = [np.asarray(t.value(i)) for i in range(len(names))]
-            moved = len(names) if kind == "Concat" else 1
+            constants = constant_inputs(t.node, t.values)
+            assert constants is not None
+            moved = len(constants) if kind == "Concat" else 1
             places = [
                 np.array(np.broadcast_to(own, constant.shape))
                 for own, constant in zip(given[:moved], constants, strict=False)
