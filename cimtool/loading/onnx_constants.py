@@ -130,11 +130,7 @@ def _power(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     if base.dtype.kind not in "iu":
         return np.asarray(np.power(base, exponent), base.dtype)
     made = np.trunc(np.power(base.astype(np.float64), exponent.astype(np.float64)))
-    held = np.iinfo(base.dtype)
-    kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
-    if not kept.all():
-        raise ValueError(f"the power {made[~kept].flat[0]:g} is not exact in {base.dtype}")
-    return np.asarray(made, base.dtype)
+    return _whole(np.asarray(made), base.dtype)
 
 
 def _expand(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -199,10 +195,25 @@ def _reduction(function: Callable[..., Any]) -> Fold:
         axes = tuple(_axes(attributes, inputs)) or None
         if axes is None and attributes.get("noop_with_empty_axes", 0):
             axes = ()  # each number by itself, as onnxruntime does it
-        kept = bool(attributes.get("keepdims", 1))
-        return np.asarray(function(inputs[0], axis=axes, keepdims=kept), inputs[0].dtype)
+        array, kept = inputs[0], bool(attributes.get("keepdims", 1))
+        if array.dtype.kind not in "iu" or function in (np.max, np.min):
+            return np.asarray(function(array, axis=axes, keepdims=kept), array.dtype)
+        real = array.astype(np.float64)
+        made = np.trunc(function(real, axis=axes, keepdims=kept))
+        if np.abs(real).sum() > LARGEST_EXACT:
+            raise ValueError("a reduction of whole numbers beyond 2**53")
+        return _whole(made, array.dtype)
 
     return fold
+
+
+def _whole(made: Array, kind: np.dtype[Any]) -> Array:
+    """Whole numbers in float64 as those of a type; ValueError where it does not hold them."""
+    held = np.iinfo(kind)
+    kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
+    if not kept.all():
+        raise ValueError(f"{made[~kept].flat[0]:g} is not exact in {kind}")
+    return np.asarray(made, kind)
 
 
 def _root_of_squares(array: Array, **along: Any) -> Array:
@@ -219,8 +230,16 @@ def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)
     index: list[slice] = [slice(None)] * inputs[0].ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis] = slice(start, end, step)
+        index[axis] = _limited(start, end, step, inputs[0].shape[axis])
     return inputs[0][tuple(index)]
+
+
+def _limited(start: int, end: int, step: int, size: int) -> slice:
+    """A slice whose start, backwards, is one of the numbers however far before them it lies."""
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return slice(max(start, 0), max(end, 0), step)
+    return slice(max(start, 0), end if end >= 0 else None, step)
 
 
 def _softmax(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
