@@ -230,11 +230,11 @@ def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)
     index: list[slice] = [slice(None)] * inputs[0].ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis] = _limited(start, end, step, inputs[0].shape[axis])
+        index[axis] = range_of(start, end, step, inputs[0].shape[axis])
     return inputs[0][tuple(index)]
 
 
-def _limited(start: int, end: int, step: int, size: int) -> slice:
+def range_of(start: int, end: int, step: int, size: int) -> slice:
     """A slice whose start, backwards, is one of the numbers however far before them it lies."""
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:

@@ -65,6 +65,7 @@ def rng_weights() -> Weights:
     found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     found |= {"one_and_all": np.array([1, -1, 2]), "two_to_five": found["W"][:2].copy()}
+    found |= {"before": np.array([-HIDDEN - 1])}
     return found
 
 
@@ -484,6 +485,11 @@ CONSTANTS: dict[str, list[NodeProto]] = {
         node("Gemm", ["row", "W", "low"], ["g"], transB=1, alpha=0.5, beta=2.0),
         node("Flatten", ["g"], ["f"], axis=0), node("MatMul", ["f", "n"], ["k"]),
     ],
+    "steps of all axes": [node("Slice", ["twice", "zero", "end", "", "two_places"], ["k"])],
+    "a negative extent divided": [
+        node("Shape", ["W"], ["s"], start=1), node("Neg", ["s"], ["m"]),
+        node("Div", ["m", "two_places"], ["d"]), node("Cast", ["d"], ["k"], to=1),
+    ],
     "shapes of an expansion": [
         node("Shape", ["row"], ["s"]),
         node("ConstantOfShape", ["two_places"], ["o"], value=helper.make_tensor("v", 7, [1], [1])),
@@ -497,6 +503,11 @@ CHAINS |= {
 }
 CHAINS |= {
     "the largest of one value": [linear(), node("Max", ["h0"], ["m"]), node("Min", ["m"], ["h"])],
+    "a slice backwards from before the numbers": [
+        linear(),
+        node("Slice", ["h0", "before", "before", "one_place_axis", "last"], ["k"]),
+        node("Add", ["h0", "k"], ["h"]),
+    ],
     "the one largest in no order": [
         linear(),
         node("TopK", ["h0", "one_place_axis"], ["k", "i"], sorted=0),
@@ -1309,6 +1320,10 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Mul", ["s", "b"], ["h"]),
         ],
         r"node 3 \(Mul\): multiplies row norms by constants \[5\]; expected one number above 0",
+    ),
+    "a slice of no step": (
+        [linear(), node("Slice", ["h0", "zero", "five", "one", "zero"], ["h"], "s")],
+        r"s \(Slice\): its step is 0; expected another whole number",
     ),
     "the largest in no order": (
         [linear(), node("TopK", ["h0", "two_places"], ["h", "i"], "t", sorted=0)],
