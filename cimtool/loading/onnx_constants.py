@@ -430,8 +430,8 @@ class ConstantFolder:
         Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
         result beyond the budget.
         """
-        if any(array.dtype.kind not in "biufcV" for array in inputs):
-            raise CimError(f"{where}: computes with texts; expected numbers")
+        if any(array.dtype.kind not in "biufV" for array in inputs):
+            raise CimError(f"{where}: computes with texts or complex numbers; expected real ones")
         try:
             self.take(_size(node, inputs), where)
             self._multiply(_products(node, inputs), where)

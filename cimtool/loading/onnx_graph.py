@@ -106,7 +106,7 @@ class OnnxGraph:
         return self.rows or ANY_ROWS
 
     def places_of_items(self, whole: Array) -> Array:
-        """Where whole numbers are multiples of the number of items, which small types cannot be."""
+        """The multiples of the number of items among whole numbers; small types hold none."""
         import numpy as np
 
         if whole.dtype.kind not in "iu" or self.items > np.iinfo(whole.dtype).max:

@@ -356,10 +356,10 @@ CASES: dict[str, Make] = {
     "Unsqueeze": unsqueeze,
     "Where": where,
 }  # fmt: skip
-"""What makes a random node of each operator of constants."""
+"""Makers of random nodes, by the operator of constants."""
 
 OUTPUTS = {"LayerNormalization": 3, "Split": 2}
-"""How many outputs a node has, where it has several."""
+"""The number of outputs of a node, where it has several."""
 
 
 def test_every_operator_of_constants_has_cases() -> None:

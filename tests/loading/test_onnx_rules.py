@@ -1089,7 +1089,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "texts among constants": (
         [node("Mul", ["words", "five"], ["k"], "k"), *ADDED],
-        r"k \(Mul\): computes with texts; expected numbers",
+        r"k \(Mul\): computes with texts or complex numbers; expected real ones",
     ),
     "a constant as texts": (
         [node("Cast", ["W"], ["k"], "k", to=TensorProto.STRING), *ADDED],
@@ -1321,6 +1321,10 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"node 3 \(Mul\): multiplies row norms by constants \[5\]; expected one number above 0",
     ),
+    "complex numbers": (
+        [node("Cast", ["imaginary"], ["k"], "c", to=1), linear(), node("Add", ["h0", "k"], ["h"])],
+        r"c \(Cast\): computes with texts or complex numbers; expected real ones",
+    ),
     "a slice of no step": (
         [linear(), node("Slice", ["h0", "zero", "five", "one", "zero"], ["h"], "s")],
         r"s \(Slice\): its step is 0; expected another whole number",
@@ -1382,6 +1386,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights |= {"tall": np.ones((20_000, 1), np.float32)}
     weights |= {"flat_one": np.ones((1, 20_000), np.float32)}
     weights |= {"column_shape": np.array([20_000, 1000]), "row_shape": np.array([1000, 1000])}
+    weights |= {"imaginary": np.full(HIDDEN, 1j)}
     weights |= {"words": np.array(["a", "b"], object)}
     weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
     weights |= {"square": np.array([-1, 2, 2])}
