@@ -38,8 +38,27 @@ SLOW_PRODUCTS = 16
 VIEWS = ("Identity", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results take no memory of their own."""
 
+LEFT_OUT: Array = np.empty(0, np.int64)
+"""In the place of an input that a node leaves out before others, as Slice may its axes."""
+
+LARGEST_EXACT = float(2**53)
+"""Up to here float64 has all whole numbers, and so powers of whole numbers are exact."""
+
+NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
+"""Types of numpy's extensions that are integers; others of theirs are real."""
+
 Folded = Array | tuple[Array, ...]
 Fold = Callable[[Mapping[str, Any], list[Array]], Folded]
+
+
+def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Array] | None:
+    """The inputs of a node that has constants alone, without those left out at its end."""
+    given = list(node.inputs)
+    while given and not given[-1]:
+        given.pop()
+    known = [values.get(name) if name else LEFT_OUT for name in given]
+    arrays = [value for value in known if isinstance(value, np.ndarray)]
+    return arrays if given and len(arrays) == len(given) else None
 
 
 def _integers(array: Array) -> list[int]:
@@ -57,7 +76,19 @@ def _cast(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     wanted = helper.tensor_dtype_to_np_dtype(attributes["to"])
     if wanted.kind == "O":
         raise ValueError("a cast to texts")
-    return inputs[0].astype(wanted)
+    array, made = inputs[0], inputs[0].astype(wanted)
+    narrow, real = wanted.name in NARROW, array.dtype.kind not in "biu"
+    if narrow or (real and wanted.kind in "iu"):
+        before = np.trunc(array.astype(np.float64)) if real else array.astype(np.int64)
+        kept = made.astype(before.dtype) == before
+    elif wanted.itemsize == 1 and wanted.kind not in "biu":
+        before = array.astype(np.float64)
+        kept = np.abs(before - made.astype(np.float64)) <= np.abs(before) / 2
+    else:
+        return made
+    if not kept.all():
+        raise ValueError(f"{array[~kept].flat[0]} is beyond {wanted.name}")
+    return made
 
 
 def _constant_of_shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -70,9 +101,36 @@ def _constant_of_shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Ar
 
 def _divide(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     a, b = inputs
-    if a.dtype.kind in "iu" and b.dtype.kind in "iu":
-        return np.asarray(a // b)
-    return np.asarray(a / b)
+    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
+        return np.asarray(a / b)
+    _require_divisor(b)
+    whole = a // b
+    return np.asarray(whole + ((whole < 0) & (whole * b != a)).astype(whole.dtype))
+
+
+def _require_divisor(b: Array) -> None:
+    if not b.all():
+        raise ValueError("a division of whole numbers by 0")
+
+
+def _modulo(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    """The remainder with the sign of the divisor, or by `fmod`, as real numbers, the dividend's."""
+    a, b = inputs
+    signed = attributes.get("fmod", 0)
+    if a.dtype.kind in "iu":
+        _require_divisor(b)
+    elif not signed:
+        raise ValueError("a remainder of real numbers with fmod = 0; ONNX has it with fmod = 1")
+    return np.asarray(np.fmod(a, b) if signed else np.mod(a, b))
+
+
+def _power(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    """Powers in the type of the base; of whole numbers those that it holds exactly."""
+    base, exponent = inputs
+    if base.dtype.kind not in "iu":
+        return np.asarray(np.power(base, exponent), base.dtype)
+    made = np.trunc(np.power(base.astype(np.float64), exponent.astype(np.float64)))
+    return _whole(np.asarray(made), base.dtype)
 
 
 def _expand(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -82,7 +140,10 @@ def _expand(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
 
 def _flatten(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     array, axis = inputs[0], attributes.get("axis", 1)
-    return array.reshape(math.prod(array.shape[: axis % (array.ndim + 1)]), -1)
+    if not -array.ndim <= axis <= array.ndim:
+        raise ValueError(f"axis {axis} of {array.ndim}")
+    axis += array.ndim if axis < 0 else 0
+    return array.reshape(math.prod(array.shape[:axis]), math.prod(array.shape[axis:]))
 
 
 def _gemm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -94,12 +155,13 @@ def _gemm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
     return np.asarray(attributes.get("alpha", 1.0) * (a @ b) + added, a.dtype)
 
 
-def _layer_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+def _layer_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Folded:
     array, axis = inputs[0], attributes.get("axis", -1)
     axes = tuple(range(axis % array.ndim, array.ndim))
-    centred = array - array.mean(axes, keepdims=True)
-    variance = np.square(centred).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
-    return np.asarray(centred / np.sqrt(variance) * inputs[1] + sum(inputs[2:3]), array.dtype)
+    mean = array.mean(axes, keepdims=True)
+    variance = np.square(array - mean).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
+    made = (array - mean) / np.sqrt(variance) * inputs[1] + sum(inputs[2:3])
+    return np.asarray(made, array.dtype), mean, 1 / np.sqrt(variance)
 
 
 def _gather(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -114,7 +176,16 @@ def _reshape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
 
 
 def _range(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    return np.arange(*(array.item() for array in inputs), dtype=inputs[0].dtype)
+    start, _, step = inputs
+    places = np.arange(_range_length(inputs), dtype=start.dtype)
+    return np.asarray(start.reshape(()) + places * step.reshape(()))
+
+
+def _range_length(inputs: list[Array]) -> int:
+    start, limit, step = (array.item() for array in inputs)
+    if inputs[0].dtype.kind in "iu":
+        return max(-(int(start - limit) // int(step)), 0)
+    return max(math.ceil(float((inputs[1] - inputs[0]).item()) / float(step)), 0)
 
 
 def _reduction(function: Callable[..., Any]) -> Fold:
@@ -123,11 +194,26 @@ def _reduction(function: Callable[..., Any]) -> Fold:
     def fold(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
         axes = tuple(_axes(attributes, inputs)) or None
         if axes is None and attributes.get("noop_with_empty_axes", 0):
-            return inputs[0]
-        kept = bool(attributes.get("keepdims", 1))
-        return np.asarray(function(inputs[0], axis=axes, keepdims=kept), inputs[0].dtype)
+            axes = ()  # each number by itself, as onnxruntime does it
+        array, kept = inputs[0], bool(attributes.get("keepdims", 1))
+        if array.dtype.kind not in "iu" or function in (np.max, np.min):
+            return np.asarray(function(array, axis=axes, keepdims=kept), array.dtype)
+        real = array.astype(np.float64)
+        made = np.trunc(function(real, axis=axes, keepdims=kept))
+        if np.abs(real).sum() > LARGEST_EXACT:
+            raise ValueError("a reduction of whole numbers beyond 2**53")
+        return _whole(made, array.dtype)
 
     return fold
+
+
+def _whole(made: Array, kind: np.dtype[Any]) -> Array:
+    """Whole numbers in float64 as those of a type; ValueError where it does not hold them."""
+    held = np.iinfo(kind)
+    kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
+    if not kept.all():
+        raise ValueError(f"{made[~kept].flat[0]:g} is not exact in {kind}")
+    return np.asarray(made, kind)
 
 
 def _root_of_squares(array: Array, **along: Any) -> Array:
@@ -140,12 +226,20 @@ def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
         given = [list(attributes["starts"]), list(attributes["ends"])]
         given += [list(attributes["axes"])] if "axes" in attributes else []
     starts, ends, *rest = given
-    axes = rest[0] if rest else list(range(len(starts)))
+    axes = rest[0] if rest and rest[0] else list(range(len(starts)))
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)
     index: list[slice] = [slice(None)] * inputs[0].ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis] = slice(start, end, step)
+        index[axis] = range_of(start, end, step, inputs[0].shape[axis])
     return inputs[0][tuple(index)]
+
+
+def range_of(start: int, end: int, step: int, size: int) -> slice:
+    """A slice whose start, backwards, is one of the numbers however far before them it lies."""
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return slice(max(start, 0), max(end, 0), step)
+    return slice(max(start, 0), end if end >= 0 else None, step)
 
 
 def _softmax(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -162,8 +256,16 @@ def _split(attributes: Mapping[str, Any], inputs: list[Array]) -> tuple[Array, .
     sizes = _integers(inputs[1]) if len(inputs) > 1 else list(attributes.get("split", ()))
     if not sizes:
         share = -(-array.shape[axis] // attributes["outputs"])
-        sizes = [share] * attributes["outputs"]
+        sizes = [share] * (attributes["outputs"] - 1)
+        sizes.append(array.shape[axis] - sum(sizes))
+    if min(sizes) < 0 or sum(sizes) != array.shape[axis]:
+        raise ValueError(f"{array.shape[axis]} numbers in parts of {sizes}")
     return tuple(np.split(array, np.cumsum(sizes)[:-1], axis=axis))
+
+
+def _shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
+    start, end = attributes.get("start", 0), attributes.get("end")
+    return np.array(inputs[0].shape[start:end], np.int64)
 
 
 def _squeeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
@@ -219,7 +321,7 @@ def _ufunc(function: Callable[..., Any]) -> Fold:
     return lambda attributes, inputs: np.asarray(function(*inputs))
 
 
-ELEMENTWISE: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Abs": np.abs,
     "Add": np.add,
     "And": np.logical_and,
@@ -239,17 +341,15 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Max": lambda *arrays: functools.reduce(np.maximum, arrays),
     "Min": lambda *arrays: functools.reduce(np.minimum, arrays),
     "Mish": lambda x: x * np.tanh(np.logaddexp(x.dtype.type(0), x)),
-    "Mod": np.mod,
     "Mul": np.multiply,
     "Neg": np.negative,
     "Not": np.logical_not,
     "Or": np.logical_or,
     "PRelu": lambda x, slope: np.where(x > 0, x, slope * x),
-    "Pow": np.power,
     "Reciprocal": np.reciprocal,
     "Relu": lambda x: np.maximum(x, 0),
     "Round": np.rint,
-    "Sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "Sign": np.sign,
     "Sin": np.sin,
     "Softplus": lambda x: np.logaddexp(x.dtype.type(0), x),
@@ -260,10 +360,13 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Where": np.where,
     "Xor": np.logical_xor,
 }
+"""Operators of numbers in equal places that have no attributes."""
+
+ELEMENTWISE = frozenset([*FUNCTIONS, "Mod", "Pow"])
 """Operators of numbers in equal places, after all have been spread to one shape."""
 
 FOLDS: dict[str, Fold] = {
-    **{kind: _ufunc(function) for kind, function in ELEMENTWISE.items()},
+    **{kind: _ufunc(function) for kind, function in FUNCTIONS.items()},
     "Cast": _cast,
     "Concat": lambda attributes, inputs: np.concatenate(inputs, axis=attributes["axis"]),
     "ConstantOfShape": _constant_of_shape,
@@ -279,6 +382,8 @@ FOLDS: dict[str, Fold] = {
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _bent(0.01, np.positive),
     "MatMul": _ufunc(np.matmul),
+    "Mod": _modulo,
+    "Pow": _power,
     "Range": _range,
     "ReduceL1": _reduction(lambda x, **along: np.abs(x).sum(**along)),
     "ReduceL2": _reduction(_root_of_squares),
@@ -289,7 +394,7 @@ FOLDS: dict[str, Fold] = {
     "ReduceSum": _reduction(np.sum),
     "ReduceSumSquare": _reduction(lambda x, **along: np.square(x).sum(**along)),
     "Reshape": _reshape,
-    "Shape": lambda attributes, inputs: np.array(inputs[0].shape, np.int64),
+    "Shape": _shape,
     "Size": lambda attributes, inputs: np.array(inputs[0].size, np.int64),
     "Slice": _slice,
     "Softmax": _softmax,
@@ -300,7 +405,7 @@ FOLDS: dict[str, Fold] = {
     "Trilu": _triangle,
     "Unsqueeze": _unsqueeze,
 }
-"""The operators of constants, by name; their inputs are those that a node gives.
+"""The operators of constants, by name; their inputs are those of `constant_inputs`.
 
 `outputs` and `opset` are among the attributes: the number of a node's outputs, the operator set.
 """
@@ -325,8 +430,8 @@ class ConstantFolder:
         Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
         result beyond the budget.
         """
-        if any(array.dtype.kind not in "biufcV" for array in inputs):
-            raise CimError(f"{where}: computes with texts; expected numbers")
+        if any(array.dtype.kind not in "biufV" for array in inputs):
+            raise CimError(f"{where}: computes with texts or complex numbers; expected real ones")
         try:
             self.take(_size(node, inputs), where)
             self._multiply(_products(node, inputs), where)
@@ -381,8 +486,7 @@ def _size(node: OnnxNode, inputs: list[Array]) -> int:
         case "LayerNormalization":
             return math.prod(np.broadcast_shapes(*shapes))
         case "Range":
-            start, limit, step = (float(array.item()) for array in inputs)
-            return max(math.ceil((limit - start) / step), 0)
+            return _range_length(inputs)
         case "Tile":
             return inputs[0].size * math.prod(_integers(inputs[1]))
     return inputs[0].size

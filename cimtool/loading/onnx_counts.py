@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.loading.onnx_constants import ELEMENTWISE, ConstantFolder
+from cimtool.loading.onnx_constants import ELEMENTWISE, ConstantFolder, constant_inputs
 from cimtool.loading.onnx_spreads import COUNTED
 from cimtool.loading.onnx_translation import Norms, Translation, as_rows
 from cimtool.loading.onnx_views import ITEMS, Rows
@@ -95,8 +95,9 @@ class ItemCounts:
             return ()
         given = [self._places.get(name, np.array(False)) for name in names]
         if kind == "Concat" or (kind in MOVING and not any(map(self._are_in, names[1:]))):
-            constants = [np.asarray(t.value(i)) for i in range(len(names))]
-            moved = len(names) if kind == "Concat" else 1
+            constants = constant_inputs(t.node, t.values)
+            assert constants is not None
+            moved = len(constants) if kind == "Concat" else 1
             places = [
                 np.array(np.broadcast_to(own, constant.shape))
                 for own, constant in zip(given[:moved], constants, strict=False)
@@ -124,6 +125,8 @@ def _settled(t: Translation, given: Sequence[Array]) -> Array:
     if t.node.kind != "Equal":
         return np.array(False)
     pairs = [(np.asarray(t.value(i)), places) for i, places in enumerate(given)]
-    extents = [places & (numbers > 0) & (numbers % t.graph.items == 0) for numbers, places in pairs]
+    extents = [
+        places & (numbers > 0) & t.graph.places_of_items(numbers) for numbers, places in pairs
+    ]
     none = [~places & (numbers < 1) for numbers, places in pairs]
     return np.asarray((extents[0] & none[1]) | (extents[1] & none[0]))

@@ -105,6 +105,14 @@ class OnnxGraph:
         """The number that stands for the rows of `x` in computations of shapes."""
         return self.rows or ANY_ROWS
 
+    def places_of_items(self, whole: Array) -> Array:
+        """The multiples of the number of items among whole numbers; small types hold none."""
+        import numpy as np
+
+        if whole.dtype.kind not in "iu" or self.items > np.iinfo(whole.dtype).max:
+            return np.zeros(whole.shape, bool)
+        return np.asarray((whole != 0) & (whole % self.items == 0))
+
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
     """Read a projector; CimError where the file is no valid ONNX model of one."""

@@ -148,8 +148,10 @@ def as_it_is(t: Translation, rule: AnyRule) -> None:
 
 def raised(t: Translation, rule: AnyRule) -> Translated | None:
     """The larger of masked numbers and a constant that masks as well."""
+    if len(t.node.inputs) != 2:
+        return None
     index = next((i for i in (0, 1) if isinstance(t.value(i), Masked)), None)
-    if index is None or len(t.node.inputs) != 2:
+    if index is None:
         return None
     value, least = t.value(index), _numbers(t, 1 - index)
     assert isinstance(value, Masked)

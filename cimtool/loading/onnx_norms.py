@@ -159,6 +159,11 @@ def top(t: Translation) -> Translated:
     count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
     if not 1 <= count <= width:
         t.fail(f"takes {counts.tolist()} of {width} numbers; expected a number from 1 to {width}")
+    if count > 1 and not t.node.attributes.get("sorted", 1):
+        t.fail(
+            f"takes {count} numbers in no order (sorted = 0); expected sorted = 1 "
+            "(torch: topk(..., sorted=True))"
+        )
     kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
     made = t.columns_taken(t.add(Sorted(), rows.name), kept)
     return made.reordered([order.index(i) for i in range(last + 1)])

@@ -17,7 +17,7 @@ from cimtool.ir.arithmetic import Clip, plus, scalar
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
-from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
+from cimtool.loading.onnx_constants import FOLDS, ConstantFolder, constant_inputs
 from cimtool.loading.onnx_counts import ItemCounts
 from cimtool.loading.onnx_fixed import FixedBuilder
 from cimtool.loading.onnx_graph import Branch, OnnxGraph, OnnxNode
@@ -118,9 +118,9 @@ def _translate_nodes(
             values.update({own: inner[made] for own, made in pairs.items() if made in inner})
             continue
         given = [values[name] for name in node.inputs if name in values]
-        constants = [value for value in given if isinstance(value, np.ndarray)]
-        foldable = not node.domain and node.kind in FOLDS and len(constants) == len(given)
-        if foldable and given and not over_items(t):
+        constants = constant_inputs(node, values)
+        foldable = not node.domain and node.kind in FOLDS
+        if foldable and constants is not None and not over_items(t):
             require_uncounted(t)
             folded = folder.fold(node, constants, t.where)
             counts.follow(t, folder, folded)
@@ -254,6 +254,8 @@ def clip(t: Translation) -> Translated:
 def limit(t: Translation, lower: bool) -> Translated:
     """The largest, or the smallest, of a value and constants."""
     values = [t.value(i) for i in range(len(t.node.inputs))]
+    if len(values) == 1:
+        return values[0]
     computed = [i for i, value in enumerate(values) if not isinstance(value, np.ndarray)]
     if len(computed) > 1:
         parts = "max(a, b) is a + Relu(b - a)" if lower else "min(a, b) is a - Relu(a - b)"

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.loading.onnx_constants import range_of
 from cimtool.loading.onnx_translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx_views import ITEMS, Rows, extent, taken
 
@@ -129,7 +130,10 @@ def sliced(t: Translation) -> Translated:
         if place == view.items_axis and every:
             continue
         place = _axis_of_numbers(t, axis)
-        kept = np.arange(extent(view.axes[place]))[starts[i] : ends[i] : step]
+        if step == 0:
+            t.fail("its step is 0; expected another whole number")
+        size = extent(view.axes[place])
+        kept = np.arange(size)[range_of(starts[i], ends[i], step, size)]
         if not len(kept):
             t.fail("leaves no channel")
         view = taken_along(t, view, place, kept)

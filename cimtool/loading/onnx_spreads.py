@@ -28,6 +28,9 @@ SpreadRule = Callable[[Translation], Translated]
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
 
+TYPES_OF_SHAPES = (6, 7, 9, 12, 13)
+"""INT32, INT64, BOOL, UINT32 and UINT64, to which a number of items may be cast."""
+
 COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
 """Operators of integers whose result depends on how many items there are."""
 
@@ -54,11 +57,13 @@ def over_items(t: Translation) -> bool:
 def require_uncounted(t: Translation) -> None:
     """Raise CimError where the number of items, of a file for any, becomes a number of the model.
 
-    It does by `Range`, where `Cast` makes it real, and where a choice is made by its size or by a
-    part of it: as an extent it stays an integer.
+    It does by `Range`, where `Cast` makes it real or narrow, and where a choice is made by its size
+    or by a part of it: as an extent it stays an integer.
     """
     kind, to = t.node.kind, t.node.attributes.get("to")
-    counting = kind in (*COUNTING, *COUNTING_SINGLE) or (kind == "Cast" and to in REAL_TYPES)
+    counting = kind in (*COUNTING, *COUNTING_SINGLE) or (
+        kind == "Cast" and to not in TYPES_OF_SHAPES
+    )
     if t.graph.rows is not None or not counting:
         return
     given = (t.values.get(name) for name in t.node.inputs)
@@ -69,7 +74,7 @@ def require_uncounted(t: Translation) -> None:
 
 def _depends_on_items(t: Translation, whole: Sequence[Array]) -> bool:
     """True where integers hold the number of items, and the node's result may differ with it."""
-    have_items = [bool(((one != 0) & (one % t.graph.items == 0)).any()) for one in whole]
+    have_items = [bool(t.graph.places_of_items(one).any()) for one in whole]
     if t.node.kind not in COUNTING_SINGLE:
         return any(have_items)
     if len(whole) != 2 or any(one.size != 1 for one in whole):

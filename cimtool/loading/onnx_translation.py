@@ -217,8 +217,19 @@ class Translation:
         """The value of an input."""
         name = self.input(index)
         if name not in self.values:
-            self.fail(f"its input {name or index + 1} is not there")
+            self.fail(f"its input {name or index + 1} {self._missing(name)}")
         return self.values[name]
+
+    def _missing(self, name: str) -> str:
+        """Words for an input that no rule made: it may be one of several outputs of a node."""
+        for node in self.graph.nodes:
+            if node.kind != "If" and name and name in node.outputs[1:]:
+                number = node.outputs.index(name) + 1
+                return (
+                    f"is output {number} of {node.label} ({node.kind}), which is not computed; "
+                    "expected its first output alone, or this one by operators of its own"
+                )
+        return "is not there"
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""

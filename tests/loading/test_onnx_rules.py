@@ -65,6 +65,7 @@ def rng_weights() -> Weights:
     found |= {"six_of": np.array([6]), "seven": np.array([7])}
     found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
     found |= {"one_and_all": np.array([1, -1, 2]), "two_to_five": found["W"][:2].copy()}
+    found |= {"before": np.array([-HIDDEN - 1])}
     return found
 
 
@@ -484,6 +485,11 @@ CONSTANTS: dict[str, list[NodeProto]] = {
         node("Gemm", ["row", "W", "low"], ["g"], transB=1, alpha=0.5, beta=2.0),
         node("Flatten", ["g"], ["f"], axis=0), node("MatMul", ["f", "n"], ["k"]),
     ],
+    "steps of all axes": [node("Slice", ["twice", "zero", "end", "", "two_places"], ["k"])],
+    "a negative extent divided": [
+        node("Shape", ["W"], ["s"], start=1), node("Neg", ["s"], ["m"]),
+        node("Div", ["m", "two_places"], ["d"]), node("Cast", ["d"], ["k"], to=1),
+    ],
     "shapes of an expansion": [
         node("Shape", ["row"], ["s"]),
         node("ConstantOfShape", ["two_places"], ["o"], value=helper.make_tensor("v", 7, [1], [1])),
@@ -494,6 +500,19 @@ CONSTANTS: dict[str, list[NodeProto]] = {
 """Nodes of constants alone, as exporters leave them."""
 CHAINS |= {
     name: [*nodes, linear(), node("Add", ["h0", "k"], ["h"])] for name, nodes in CONSTANTS.items()
+}
+CHAINS |= {
+    "the largest of one value": [linear(), node("Max", ["h0"], ["m"]), node("Min", ["m"], ["h"])],
+    "a slice backwards from before the numbers": [
+        linear(),
+        node("Slice", ["h0", "before", "before", "one_place_axis", "last"], ["k"]),
+        node("Add", ["h0", "k"], ["h"]),
+    ],
+    "the one largest in no order": [
+        linear(),
+        node("TopK", ["h0", "one_place_axis"], ["k", "i"], sorted=0),
+        node("Add", ["h0", "k"], ["h"]),
+    ],
 }
 NEWEST = {"Swish", "RMSNormalization"}
 """Operators of newer sets than the runtime that tests use has for certain."""
@@ -601,6 +620,18 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
     wanted["s"] = np.exp(wanted.pop("logvar"))
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16", "int32", "int64", "uint64"])
+def test_whole_numbers_of_any_size_become_weights(write_onnx: WriteOnnx, kind: str) -> None:
+    whole = np.random.default_rng(3).integers(0, 100, (WIDTH, HIDDEN)).astype(kind)
+    nodes = [
+        node("Cast", ["whole"], ["real"], to=1), node("Mul", ["real", "low"], ["scaled"]),
+        node("MatMul", ["x", "scaled"], ["h"]), *HEADS,
+    ]  # fmt: skip
+    tower = program(write_onnx(nodes, rng_weights() | {"whole": whole}))
+    (found, *_) = tower.operations(Mvm).values()
+    np.testing.assert_array_equal(found.weight, whole.astype(np.float32) * np.float32(-0.3))
 
 
 def test_every_operator_is_in_a_chain() -> None:
@@ -1058,7 +1089,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "texts among constants": (
         [node("Mul", ["words", "five"], ["k"], "k"), *ADDED],
-        r"k \(Mul\): computes with texts; expected numbers",
+        r"k \(Mul\): computes with texts or complex numbers; expected real ones",
     ),
     "a constant as texts": (
         [node("Cast", ["W"], ["k"], "k", to=TensorProto.STRING), *ADDED],
@@ -1290,6 +1321,47 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"node 3 \(Mul\): multiplies row norms by constants \[5\]; expected one number above 0",
     ),
+    "complex numbers": (
+        [node("Cast", ["imaginary"], ["k"], "c", to=1), linear(), node("Add", ["h0", "k"], ["h"])],
+        r"c \(Cast\): computes with texts or complex numbers; expected real ones",
+    ),
+    "a slice of no step": (
+        [linear(), node("Slice", ["h0", "zero", "five", "one", "zero"], ["h"], "s")],
+        r"s \(Slice\): its step is 0; expected another whole number",
+    ),
+    "the largest in no order": (
+        [linear(), node("TopK", ["h0", "two_places"], ["h", "i"], "t", sorted=0)],
+        r"t \(TopK\): takes 2 numbers in no order \(sorted = 0\); expected sorted = 1 \(torch: ",
+    ),
+    "means of a layer norm": (
+        [
+            linear(),
+            node("LayerNormalization", ["h0", "c", "b"], ["n", "m"], "ln"),
+            node("Add", ["n", "m"], ["h"], "a"),
+        ],
+        r"a \(Add\): its input m is output 2 of ln \(LayerNormalization\), which is not computed; "
+        "expected its first output alone",
+    ),
+    "deviations of a layer norm with a constant": (
+        [
+            linear(),
+            node("LayerNormalization", ["h0", "c", "b"], ["n", "m", "v"], "ln"),
+            node("Max", ["v", "b"], ["u"], "a"),
+            node("Add", ["n", "u"], ["h"]),
+        ],
+        r"a \(Max\): its input v is output 3 of ln \(LayerNormalization\), which is not computed",
+    ),
+    "items in a narrow type": (
+        [
+            linear(),
+            node("Shape", ["h0"], ["s"]),
+            node("Gather", ["s", "first_place"], ["n"]),
+            node("Cast", ["n"], ["i"], "narrow", to=TensorProto.INT8),
+            node("Cast", ["i"], ["f"], to=1),
+            node("Mul", ["h0", "f"], ["h"]),
+        ],
+        r"narrow \(Cast\): computes with the number of items",
+    ),
     "reshape": (
         [linear(), node("Reshape", ["h0", "column"], ["h"], "r")],
         r"r \(Reshape\): to \[-1, 7\] changes the rows; expected \[-1, 5\]",
@@ -1314,6 +1386,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights |= {"tall": np.ones((20_000, 1), np.float32)}
     weights |= {"flat_one": np.ones((1, 20_000), np.float32)}
     weights |= {"column_shape": np.array([20_000, 1000]), "row_shape": np.array([1000, 1000])}
+    weights |= {"imaginary": np.full(HIDDEN, 1j)}
     weights |= {"words": np.array(["a", "b"], object)}
     weights |= {"yes": np.array(True), "column": np.array([-1, 7])}
     weights |= {"square": np.array([-1, 2, 2])}
