@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -12,10 +12,39 @@ from typing import TYPE_CHECKING, Any
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.loading.onnx_graph import OUTPUTS
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+
+def outputs_of(value: Any) -> tuple[Any, ...] | None:
+    """The outputs that a module returns: (mu, logvar), or mu alone; None where it is neither.
+
+    Those that stand under names, as in a dictionary or a named tuple, are taken by these alone.
+    """
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(value[name] for name in OUTPUTS) if set(OUTPUTS) <= set(value) else None
+    if names := field_names(value):
+        named = set(OUTPUTS) <= set(names)
+        return tuple(getattr(value, name) for name in OUTPUTS) if named else None
+    return tuple(value) if isinstance(value, tuple | list) and len(value) == len(OUTPUTS) else None
+
+
+def field_names(value: Any) -> tuple[str, ...]:
+    """The names of a named tuple's fields, torch's own too; none for anything else."""
+    return getattr(type(value), "__match_args__", ()) if isinstance(value, tuple) else ()
+
+
+def kind_of(value: Any) -> str:
+    """The type of what a module returns, for messages: with the fields of a named tuple."""
+    names = field_names(value)
+    return type(value).__name__ + (f" of ({', '.join(names)})" if names else "")
 
 
 @contextmanager

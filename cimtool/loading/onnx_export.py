@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
-from cimtool.loading.module_calls import evaluating, in_single
+from cimtool.loading.module_calls import evaluating, field_names, in_single, kind_of, outputs_of
 from cimtool.loading.onnx_graph import OUTPUTS, graph_of
 from cimtool.loading.onnx_rules import translate
 
@@ -73,7 +73,7 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
             f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
             "any number of them (dynamic_shapes of torch.export.export)"
         )
-    ordered = _ordered(own, names)
+    ordered = _ordered(own)
     try:
         _require_thresholds(ordered, width)
         with _quiet():
@@ -133,8 +133,8 @@ def _expected(module: nn.Module, width: int) -> str:
     )
 
 
-def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
-    """The module with its outputs in order, also those that it returns in a dictionary.
+def _ordered(module: nn.Module) -> nn.Module:
+    """The module with its outputs in order, also those that it returns by names.
 
     TorchScript is exported as it is: a trace through another module does not take it.
     """
@@ -150,8 +150,7 @@ def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
             self.module = module
 
         def forward(self, x: Any) -> Any:
-            value = self.module(x)
-            return tuple(value[name] for name in names) if isinstance(value, Mapping) else value
+            return outputs_of(self.module(x))
 
     ordered = Ordered()
     ordered.training = False
@@ -221,16 +220,14 @@ def _output_names(module: nn.Module, width: int, where: str) -> list[str]:
 
     with torch.no_grad():
         value = module(torch.ones(TRIED_ROWS, width))
-    if isinstance(value, torch.Tensor):
-        return [OUTPUTS[0]]
-    if isinstance(value, Mapping) and set(OUTPUTS) <= set(value):
-        return list(OUTPUTS)
-    if isinstance(value, tuple | list) and len(value) == len(OUTPUTS):
-        return list(OUTPUTS)
-    count = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    found = outputs_of(value)
+    if found is not None:
+        script = isinstance(module, torch.jit.ScriptModule)  # exported in the order of its fields
+        return [*((script and field_names(value)) or OUTPUTS[: len(found)])]
+    count = f" of {len(value)}" if hasattr(value, "__len__") and not field_names(value) else ""
     raise CimError(
-        f"{where} returns a {type(value).__name__}{count}; expected mu alone, a tensor, (mu, "
-        "logvar), or a dictionary of these"
+        f"{where} returns a {kind_of(value)}{count}; expected mu alone, a tensor, (mu, logvar), or "
+        "these by their names in a dictionary or a named tuple"
     )
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -204,9 +205,54 @@ def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
     assert list(model.towers[0].outputs) == ["mu", "s"]
 
 
+class Exchanged(NamedTuple):
+    logvar: Tensor
+    mu: Tensor
+
+
+class Elsenamed(NamedTuple):
+    scale: Tensor
+    loc: Tensor
+
+
+class Named(nn.Module):
+    """A module in a form that torch.jit.script takes too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Exchanged:
+        h = self.layer(x)
+        return Exchanged(mu=h, logvar=torch.sigmoid(h))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("is_script", [False, True])
+def test_outputs_of_a_named_tuple_are_taken_by_their_names(
+    polynomial: Polynomial, is_script: bool
+) -> None:
+    plain = Named().eval()
+    module = torch.jit.script(plain) if is_script else plain
+    tower = ModelSource((module, module), polynomial, widths=(6, 6)).load().towers[0]
+    rows = torch.randn(9, 6)
+    found = run_graph(tower, {"x": rows.numpy().astype(np.float64)})
+    wanted = plain.layer(rows).detach()
+    np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
+    np.testing.assert_allclose(found["s"], wanted.sigmoid().exp(), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
+        (
+            Held(body(nn.SiLU()), lambda h: Elsenamed(h, 2 * h)),
+            r"the text module returns a Elsenamed of \(scale, loc\); expected mu alone, ",
+        ),
+        (
+            Held(body(nn.SiLU()), lambda h: h.reshape(-1, 5, 1).max(2)),
+            r"the text module returns a max of \(values, indices\); expected mu alone, a tensor",
+        ),
         (
             Held(body(nn.SiLU()), torch.sin),
             r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
