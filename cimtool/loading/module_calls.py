@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
@@ -107,39 +110,65 @@ def _given(module: nn.Module, rows: Array) -> torch.Tensor:
 def choices(module: nn.Module, rows: Array) -> list[str]:
     """The lines of Python that read numbers of a tensor which depends on rows [n, in].
 
-    As `if x.max() > 1:` does: an exporter follows one way of it. What reads extents is not meant.
+    As `if x.max() > 1:` does, also by way of numpy: an exporter follows one way of it. What reads
+    extents is not meant.
     """
     import torch
+    from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
+    of_tensor = torch.Tensor
+    readers = of_tensor.numpy, of_tensor.tolist, of_tensor.__array__, of_tensor.__dlpack__
     known, found = dict[int, torch.Tensor](), dict[str, None]()
+
+    def is_known(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and _place(value) in known
 
     class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             made = func(*args, **(kwargs or {}))
-            if any(id(leaf) in known for leaf in tree_leaves((args, kwargs))):
+            if any(map(is_known, tree_leaves((args, kwargs)))):
                 leaves = tree_leaves(made)
-                known.update({id(one): one for one in leaves if isinstance(one, torch.Tensor)})
+                known.update({_place(one): one for one in leaves if isinstance(one, torch.Tensor)})
                 if any(isinstance(one, bool | int | float) for one in leaves):
                     found[_line_of_caller()] = None
             return made
 
+    class Read(TorchFunctionMode):
+        """Sees what hands a tensor's memory on, which is no operator."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in readers and is_known(args[0]):
+                found[_line_of_caller()] = None
+            return func(*args, **(kwargs or {}))
+
     given = _given(module, rows)
-    known[id(given)] = given
-    with evaluating(module), torch.no_grad(), Followed():  # type: ignore[no-untyped-call]
+    known[_place(given)] = given
+    with evaluating(module), torch.no_grad(), Followed(), Read():  # type: ignore[no-untyped-call]
         module(given)
     return list(found)
 
 
+def _place(tensor: torch.Tensor) -> int:
+    """The place of a tensor's memory, which views of it share; of itself where it has none."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (NotImplementedError, RuntimeError):  # a sparse tensor
+        return id(tensor)
+
+
 def _line_of_caller() -> str:
-    """The file and line of the innermost frame of a module's call that is not torch's, if any."""
+    """The file and line of the innermost frame of a module's call that is the user's, if any."""
     import torch
 
-    library = str(Path(torch.__file__).parent)
-    inner = reversed(traceback.extract_stack()[:-2])  # without this function and what called it
-    frames = list(takewhile(lambda frame: frame.filename != __file__, inner))
-    own = next((f for f in frames if not f.filename.startswith(library)), frames[0])
+    libraries = tuple(str(Path(inspect.getfile(library)).parent) for library in (torch, np))
+    inner = reversed(traceback.extract_stack())
+    inside = takewhile(lambda f: (f.filename, f.name) != (__file__, choices.__name__), inner)
+    frames = [frame for frame in inside if frame.filename != __file__]
+    own = next((f for f in frames if not f.filename.startswith(libraries)), frames[0])
     return f"{Path(own.filename).name}, line {own.lineno}"

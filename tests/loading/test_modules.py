@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 from torch.utils._python_dispatch import _get_current_dispatch_mode
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
@@ -441,6 +442,32 @@ def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
         CimError, match=r"256 rows of the data .* a choice in Python .*test_modules"
     ):
         source.for_rows({"text": 100 * rows, "video": rows}).load()
+
+
+@pytest.mark.parametrize(
+    "largest",
+    [
+        lambda x: x.detach().numpy().max(),
+        lambda x: max(x.flatten().tolist()),
+        lambda x: np.asarray(x.detach()).max(),
+        lambda x: np.asarray(x.data, np.float64).max(),
+        lambda x: np.from_dlpack(x.detach()).max(),
+        lambda x: np.linalg.norm(x.detach().clone()),
+        lambda x: float(x.data.max()),
+        lambda x: from_dlpack(to_dlpack(x.detach())).max().item(),
+    ],
+)
+def test_a_choice_by_way_of_numpy_is_told(largest: Callable[[Tensor], float]) -> None:
+    chosen = Held(body(), lambda h: 2 * h if largest(h) > 200 else h)
+    (note,) = ModelSource((chosen, body()), head="cosine", widths=(6, 6)).load().warnings
+    assert "text module makes a choice in Python that depends on the input (test_modules" in note
+
+
+def test_numbers_that_do_not_depend_on_the_input_are_no_choice() -> None:
+    scale = torch.ones(3)
+    module = Held(body(), lambda h: h * max(scale.tolist()) * scale.numpy().max())
+    model = ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    assert not model.warnings
 
 
 class Unfollowed(nn.Module):
