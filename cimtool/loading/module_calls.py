@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import traceback
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -50,23 +51,64 @@ def kind_of(value: Any) -> str:
     return type(value).__name__ + (f" of ({', '.join(names)})" if names else "")
 
 
+CONTAINERS = (dict, OrderedDict, list, set)
+
+
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every part gets its own mode and attributes back.
+    """Evaluation mode for a while; every part gets its own mode, attributes and numbers back.
 
-    A call may keep activations in attributes, and weight norms keep their weights there.
+    A call may keep activations in attributes, weight norms keep their weights there, and any part
+    may keep a state in its buffers: only tensors are copied for it, and containers of them.
     """
-    kept = [(part, part.training, dict(vars(part))) for part in module.modules()]
+    parts = [(part, part.training, dict(vars(part))) for part in module.modules()]
+    held = [value for *_, own in parts for value in own.values() if type(value) in CONTAINERS]
+    containers = [(value, copy.copy(value)) for value in held]
+    tensors = [(one, one.detach(), one.detach().clone()) for one in _plain_tensors(module)]
     with suppress(NotImplementedError):  # an exported program has the mode that it was made in
         module.eval()
     try:
         yield
     finally:
-        for part, mode, attributes in kept:
+        for part, mode, attributes in parts:
             part.training = mode
             for name in vars(part).keys() - attributes.keys():
                 del vars(part)[name]
             vars(part).update(attributes)
+        for container, kept in containers:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(kept)
+        for tensor, memory, numbers in tensors:
+            _restore(tensor, memory, numbers)
+
+
+def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:
+    """The tensors that a module and its parts hold in any attribute, which have numbers."""
+    import torch
+    from torch.nn.parameter import is_lazy
+    from torch.utils._pytree import tree_leaves
+
+    held = [vars(part) for part in module.modules()]
+    leaves = (*module.parameters(), *module.buffers(), *tree_leaves(held))
+    found = {
+        id(one): one
+        for one in leaves
+        if isinstance(one, torch.Tensor)
+        and not (is_lazy(one) or one.is_meta)
+        and one.layout == torch.strided
+    }
+    return list(found.values())
+
+
+def _restore(tensor: torch.Tensor, memory: torch.Tensor, numbers: torch.Tensor) -> None:
+    """Give a tensor its memory and its numbers back, where they are others."""
+    import torch
+
+    with torch.no_grad():
+        if not torch.equal(memory, numbers):
+            memory.copy_(numbers)
+        if tensor.shape != memory.shape or tensor.data_ptr() != memory.data_ptr():
+            tensor.data = memory
 
 
 def floats(module: nn.Module) -> list[torch.Tensor]:
@@ -92,18 +134,11 @@ def in_single(module: nn.Module, where: str) -> nn.Module:
         ) from None
 
 
-def called(module: nn.Module, rows: Array) -> Any:
-    """The value of a module for rows [n, in], wherever its weights are."""
+def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
+    """A copy of rows [n, in] that a module takes, wherever its weights are."""
     import torch
 
-    with evaluating(module), torch.no_grad():
-        return module(_given(module, rows))
-
-
-def _given(module: nn.Module, rows: Array) -> torch.Tensor:
-    import torch
-
-    given, first = torch.from_numpy(rows), next(iter(floats(module)), None)
+    given, first = torch.tensor(rows), next(iter(floats(module)), None)
     return given if first is None else given.to(first.device, first.dtype)
 
 
@@ -147,7 +182,7 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
                 found[_line_of_caller()] = None
             return func(*args, **(kwargs or {}))
 
-    given = _given(module, rows)
+    given = given_rows(module, rows)
     known[_place(given)] = given
     with evaluating(module), torch.no_grad(), Followed(), Read():  # type: ignore[no-untyped-call]
         module(given)

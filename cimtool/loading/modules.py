@@ -19,7 +19,14 @@ from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
-from cimtool.loading.module_calls import called, choices, floats, kind_of, outputs_of
+from cimtool.loading.module_calls import (
+    choices,
+    evaluating,
+    floats,
+    given_rows,
+    kind_of,
+    outputs_of,
+)
 from cimtool.loading.onnx_export import export_module, first_line
 from cimtool.loading.onnx_graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
@@ -314,9 +321,25 @@ def _reason(module: nn.Module, chosen: str) -> str:
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module; mu and s in float64."""
+    """Run a module; mu and s in float64. CimError where another call gives others."""
+    import torch
+
+    # Read meanwhile: a module may return what it keeps.
+    with evaluating(module), torch.no_grad():
+        found, again = (_run(module, rows, has_variance, where) for _ in range(2))
+    for key, array in found.items():
+        if _error(again[key], array) > PROBE_TOLERANCE:
+            raise CimError(
+                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when it is called "
+                "again with the same rows; expected outputs that depend on the rows alone, on no "
+                "state of a call before and no random numbers"
+            )
+    return found
+
+
+def _run(module: nn.Module, rows: Array, has_variance: bool, where: str) -> dict[str, FloatArray]:
     try:
-        value = called(module, rows)
+        value = module(given_rows(module, rows))
     except Exception as error:
         raise CimError(
             f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "

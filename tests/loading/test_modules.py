@@ -470,6 +470,79 @@ def test_numbers_that_do_not_depend_on_the_input_are_no_choice() -> None:
     assert not model.warnings
 
 
+class Counting(nn.Module):
+    """Keeps a state in every way, on which its outputs do not depend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.seen = nn.Linear(6, 5), torch.zeros(())
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("centre", torch.zeros(6))
+        self.register_buffer("last", torch.zeros(6))
+        self.register_buffer("late", None)
+        self.weighted, self.log = nn.Parameter(torch.ones(6)), [torch.zeros(6)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(0)
+        self.seen += len(x)
+        self.count += len(x)
+        self.centre.mul_(0.9).add_(0.1 * mean)
+        self.last = self.last + mean
+        self.late = mean
+        self.weighted.data.mul_(0.5)
+        self.log[0].add_(mean)
+        self.log.append(mean)
+        return self.layer(x)
+
+
+class Fading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+        self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale.mul_(0.9)
+        return self.layer(x * self.scale)
+
+
+def test_a_modules_state_is_left_as_it_was() -> None:
+    module = Counting().eval()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    places = {key: value.data_ptr() for key, value in module.state_dict().items()}
+    ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    after = module.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(before[key], value) for key, value in after.items())
+    assert {key: value.data_ptr() for key, value in after.items()} == places
+    assert (module.seen, len(module.log), module.late) == (0, 1, None)
+    assert not module.log[0].any()
+
+
+def test_a_module_whose_outputs_depend_on_calls_before_is_refused() -> None:
+    with pytest.raises(CimError, match=r"text module gives another mu when it is called again"):
+        ModelSource((Fading(), body()), head="cosine", widths=(6, 6)).load()
+
+
+class InPlace(nn.Module):
+    """Writes over its rows, and returns a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+        self.register_buffer("made", torch.zeros(0, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.made = self.layer(x.mul_(2))
+        return self.made
+
+
+def test_a_module_may_write_over_its_rows_and_return_what_it_keeps() -> None:
+    module = InPlace()
+    model = ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    assert (model.warnings, module.made.shape) == ((), (0, 5))
+
+
 class Unfollowed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if _get_current_dispatch_mode() is not None:
