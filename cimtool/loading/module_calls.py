@@ -135,11 +135,22 @@ def in_single(module: nn.Module, where: str) -> nn.Module:
 
 
 def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
-    """A copy of rows [n, in] that a module takes, wherever its weights are."""
+    """A copy of rows [n, in] that a module takes, wherever its weights are.
+
+    Of the types of its weights it is the first's, or float32 where it runs on that one alone.
+    """
     import torch
 
-    given, first = torch.tensor(rows), next(iter(floats(module)), None)
-    return given if first is None else given.to(first.device, first.dtype)
+    given, own = torch.tensor(rows), floats(module)
+    if not own:
+        return given
+    given = given.to(own[0].device)
+    if len({array.dtype for array in own}) > 1:
+        try:
+            module(given.to(own[0].dtype, copy=True))
+        except Exception:
+            return given
+    return given.to(own[0].dtype)
 
 
 def choices(module: nn.Module, rows: Array) -> list[str]:
@@ -182,10 +193,11 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
                 found[_line_of_caller()] = None
             return func(*args, **(kwargs or {}))
 
-    given = given_rows(module, rows)
-    known[_place(given)] = given
-    with evaluating(module), torch.no_grad(), Followed(), Read():  # type: ignore[no-untyped-call]
-        module(given)
+    with evaluating(module), torch.no_grad():
+        given = given_rows(module, rows)
+        known[_place(given)] = given
+        with Followed(), Read():  # type: ignore[no-untyped-call]
+            module(given)
     return list(found)
 
 

@@ -686,6 +686,56 @@ def test_a_module_that_cannot_be_copied_to_float32_is_refused_in_a_sentence() ->
         ModelSource((module, module), head="cosine", widths=(6, 6)).load()
 
 
+class Converting(nn.Module):
+    """Converts what goes into each of its layers to that layer's own type."""
+
+    def __init__(self, first: torch.dtype, second: torch.dtype) -> None:
+        super().__init__()
+        self.second = nn.Linear(8, 5).to(second)
+        self.first = nn.Linear(6, 8).to(first)
+        self.types = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.types
+        return self.second(self.first(x.to(first)).relu().to(second)).float()
+
+
+class DoubleThenSingle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 5).double()
+        self.first = nn.Linear(6, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x).relu().double())
+
+
+@pytest.mark.parametrize("width", [6, None])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Converting(torch.float64, torch.float32),
+        lambda: Converting(torch.float32, torch.float64),
+        lambda: Converting(torch.float64, torch.float64),
+        DoubleThenSingle,
+    ],
+)
+def test_a_module_that_converts_to_float64_is_read_as_it_is(
+    make: Callable[[], nn.Module], width: int | None
+) -> None:
+    module = make().eval()
+    source = ModelSource((module, module), head="cosine", widths=(width, width))
+    rows = torch.randn(9, 6)
+    found = run_graph(source.load().towers[0], {"x": rows.numpy().astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, module(rows).detach(), atol=1e-6)
+
+
+def test_a_module_that_converts_to_half_precision_is_refused_with_the_reason() -> None:
+    module = Converting(torch.bfloat16, torch.float32)
+    with pytest.raises(CimError, match=r"converts its rows to bfloat16 and computes in it; expec"):
+        ModelSource((module, module), head="cosine", widths=(6, 6)).load()
+
+
 @pytest.mark.parametrize(("threshold", "text"), [(20, ""), (5, "chooses by"), (2, "chooses by")])
 def test_a_softplus_keeps_its_threshold(threshold: float, text: str) -> None:
     class Softplus(nn.Module):
