@@ -237,16 +237,24 @@ STORED = {
 }
 """Types of numbers in a `.safetensors` file, by their names there."""
 
+HALF = 2
+"""Bytes of a number in half precision."""
+
+
+def is_float8(array: Array) -> bool:
+    """True for numbers of float8, of any kind."""
+    return array.itemsize == 1 and array.dtype.kind not in "biu"
+
 
 def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
-    """A tensor's array; fewer bits than those of a float32 become one, exactly."""
+    """A tensor's array; half precision becomes float32, exactly."""
     if tensor["dtype"] not in STORED:
         raise CimError(f"{path}: {key} is a tensor of {tensor['dtype']}; expected real numbers")
     dtype = np.dtype(STORED[tensor["dtype"]])
     require_shape(tensor["shape"], dtype.itemsize, f"{path}: {key}")
     array = np.ndarray(tensor["shape"], dtype, bytes(tensor["data"]))
-    whole = array.dtype.kind in "biu"
-    return array if whole or array.dtype == np.float64 else array.astype(np.float32, copy=False)
+    half = array.dtype.kind not in "biu" and array.itemsize == HALF
+    return array.astype(np.float32) if half else array
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -313,6 +321,8 @@ class _Plain:
 def tensor_array(tensor: Any, file: str, key: str) -> Array:
     """Return a torch tensor as an array; half precision becomes float32, exactly.
 
+    float8 stays as it is: as weights it has a scale, which stands elsewhere.
+
     Raises CimError for a tensor that is quantized, sparse, complex or without data.
     """
     import torch
@@ -324,6 +334,9 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
         raise CimError(f"{file}: {key} is a tensor of {kind}; expected plain real numbers")
     require_shape(tensor.shape, NUMBER, f"{file}: {key}")
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        kind = getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))
+        return np.asarray(tensor.cpu().contiguous().view(torch.uint8).numpy()).view(kind)
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return np.asarray(tensor.cpu().contiguous().numpy())

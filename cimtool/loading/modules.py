@@ -19,8 +19,16 @@ from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
-from cimtool.loading.module_calls import called, choices, floats
+from cimtool.loading.module_calls import (
+    choices,
+    evaluating,
+    floats,
+    given_rows,
+    kind_of,
+    outputs_of,
+)
 from cimtool.loading.onnx_export import export_module, first_line
+from cimtool.loading.onnx_graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
@@ -313,24 +321,38 @@ def _reason(module: nn.Module, chosen: str) -> str:
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module; mu and s in float64."""
+    """Run a module; mu and s in float64. CimError where another call gives others."""
     import torch
 
+    # Read meanwhile: a module may return what it keeps.
+    with evaluating(module), torch.no_grad():
+        found, again = (_run(module, rows, has_variance, where) for _ in range(2))
+    for key, array in found.items():
+        if _error(again[key], array) > PROBE_TOLERANCE:
+            raise CimError(
+                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when it is called "
+                "again with the same rows; expected outputs that depend on the rows alone, on no "
+                "state of a call before and no random numbers"
+            )
+    return found
+
+
+def _run(module: nn.Module, rows: Array, has_variance: bool, where: str) -> dict[str, FloatArray]:
     try:
-        value = called(module, rows)
+        value = module(given_rows(module, rows))
     except Exception as error:
         raise CimError(
             f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
             "expected rows as wide as it takes"
         ) from None
-    kind, names = type(value).__name__, ("mu", "logvar")
-    if not has_variance:
-        if not isinstance(value, torch.Tensor):
-            raise CimError(f"{where} returns a {kind}; expected mu alone, a tensor")
-        return {"mu": tensor_array(value, where, "mu").astype(np.float64)}
-    if isinstance(value, Mapping) and {"mu", "logvar"} <= set(value):
-        value = (value["mu"], value["logvar"])
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise CimError(f"{where} returns a {kind}; expected (mu, logvar)")
-    mu, logvar = (tensor_array(part, where, key) for part, key in zip(value, names, strict=True))
-    return {"mu": mu.astype(np.float64), "s": np.exp(logvar.astype(np.float64))}
+    found = outputs_of(value)
+    if found is None or len(found) != 1 + has_variance:
+        expected = "(mu, logvar)" if has_variance else "mu alone, a tensor"
+        raise CimError(f"{where} returns a {kind_of(value)}; expected {expected}")
+    arrays = {
+        key: tensor_array(part, where, key).astype(np.float64)
+        for key, part in zip(OUTPUTS, found, strict=False)
+    }
+    if "logvar" in arrays:
+        arrays["s"] = np.exp(arrays.pop("logvar"))
+    return arrays

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
-from cimtool.loading.module_calls import evaluating, in_single
+from cimtool.loading.module_calls import (
+    evaluating,
+    field_names,
+    floats,
+    in_single,
+    kind_of,
+    outputs_of,
+)
 from cimtool.loading.onnx_graph import OUTPUTS, graph_of
 from cimtool.loading.onnx_rules import translate
 
@@ -48,15 +55,46 @@ MOST_TOKENS = 256
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
     """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile.
+    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile;
+    one that takes rows in float32 and converts them to its float64 itself is read as it is.
     `width` is `in`, None where no data say it: then it is looked for. The graph that torch's older
     exporter writes is read, or where it is refused the newer one's. Raises CimError, which says
     `where` it stands, for a module that takes no such rows, returns something else, or has
     operators that torch cannot export or a program has not.
     """
-    own = in_single(module, where)
+    own = _in_single(module, where, width)
     with evaluating(own):
         return _tower_of(own, where, width)
+
+
+def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
+    """The module, or a copy in float32 on the CPU, unless only the module itself takes rows.
+
+    CimError where that one computes in half precision.
+    """
+    own = in_single(module, where)
+    if own is module or _takes(own, width) or not _takes(module, width):
+        return own
+    kinds = [str(array.dtype).removeprefix("torch.") for array in floats(module)]
+    half = next((kind for kind in kinds if kind not in ("float32", "float64")), None)
+    if half is not None:
+        raise CimError(
+            f"{where} converts its rows to {half} and computes in it; expected one that runs in "
+            "float32 after module.float(), without conversions of its own"
+        )
+    return module
+
+
+def _takes(module: nn.Module, width: int | None) -> bool:
+    """True where a module takes rows in float32, of this width where one is given."""
+    with evaluating(module):
+        if width is not None:
+            return not _failure(module, width)
+        try:
+            _width(module, "")
+        except CimError:
+            return False
+        return True
 
 
 def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
@@ -73,7 +111,7 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
             f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
             "any number of them (dynamic_shapes of torch.export.export)"
         )
-    ordered = _ordered(own, names)
+    ordered = _ordered(own)
     try:
         _require_thresholds(ordered, width)
         with _quiet():
@@ -133,8 +171,8 @@ def _expected(module: nn.Module, width: int) -> str:
     )
 
 
-def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
-    """The module with its outputs in order, also those that it returns in a dictionary.
+def _ordered(module: nn.Module) -> nn.Module:
+    """The module with its outputs in order, also those that it returns by names.
 
     TorchScript is exported as it is: a trace through another module does not take it.
     """
@@ -150,8 +188,7 @@ def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
             self.module = module
 
         def forward(self, x: Any) -> Any:
-            value = self.module(x)
-            return tuple(value[name] for name in names) if isinstance(value, Mapping) else value
+            return outputs_of(self.module(x))
 
     ordered = Ordered()
     ordered.training = False
@@ -221,16 +258,14 @@ def _output_names(module: nn.Module, width: int, where: str) -> list[str]:
 
     with torch.no_grad():
         value = module(torch.ones(TRIED_ROWS, width))
-    if isinstance(value, torch.Tensor):
-        return [OUTPUTS[0]]
-    if isinstance(value, Mapping) and set(OUTPUTS) <= set(value):
-        return list(OUTPUTS)
-    if isinstance(value, tuple | list) and len(value) == len(OUTPUTS):
-        return list(OUTPUTS)
-    count = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    found = outputs_of(value)
+    if found is not None:
+        script = isinstance(module, torch.jit.ScriptModule)  # exported in the order of its fields
+        return [*((script and field_names(value)) or OUTPUTS[: len(found)])]
+    count = f" of {len(value)}" if hasattr(value, "__len__") and not field_names(value) else ""
     raise CimError(
-        f"{where} returns a {type(value).__name__}{count}; expected mu alone, a tensor, (mu, "
-        "logvar), or a dictionary of these"
+        f"{where} returns a {kind_of(value)}{count}; expected mu alone, a tensor, (mu, logvar), or "
+        "these by their names in a dictionary or a named tuple"
     )
 
 

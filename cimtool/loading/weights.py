@@ -18,7 +18,7 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.checkpoint import Checkpoint
+from cimtool.loading.checkpoint import Checkpoint, is_float8
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 from cimtool.loading.reparametrized import with_weights
 
@@ -46,6 +46,9 @@ UNCERTAINTIES = {
     "visual.proj": "visual.uncertainty_proj",
 }
 """The keys of PCME++'s second matrix beside those, and the name of that layer."""
+
+SCALES = re.compile(r"\.(weight|input|output)_(scale|scale_inv|scale_2|zero_point)")
+"""The ends of the keys beside a weight that is kept as codes."""
 
 TRAINED = {"weight", "bias", "running_mean", "running_var"}
 """Parameters that are real numbers: integers in their place are codes of a quantized model."""
@@ -190,10 +193,11 @@ def _of_modality(
     keys = _keys_of(checkpoint, arrays, modality, named)
     chosen = {name: arrays[key] for name, key in keys.items()}
     for name, array in chosen.items():
-        if array.dtype.kind != "f" and name.rpartition(".")[2] in TRAINED:
+        coded = array.dtype.kind != "f" or is_float8(array)
+        if coded and name.rpartition(".")[2] in (*TRAINED, MATRIX):
             raise CimError(
                 f"{checkpoint.file}: {keys[name]} holds {array.dtype} numbers, whose scale is not "
-                "known; expected floating point"
+                "known; expected floating point of 16 bits or more"
             )
         if not array.size:
             raise CimError(
@@ -298,6 +302,12 @@ def _projection(
     for place in places:
         names = {place: MATRIX, f"{place}.weight": "weight", f"{place}.bias": "bias"}
         own = [name for name in copies if name == place or name.startswith(f"{place}.")]
+        scale = next((name for name in own if SCALES.fullmatch(name[len(place) :])), None)
+        if scale is not None and f"{place}.weight" in own:
+            raise CimError(
+                f"{checkpoint.file}: {copies[scale][0]} is of a quantized weight; expected "
+                f"{place}.weight in floating point of 16 bits or more, without a scale"
+            )
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
             beside = UNCERTAINTIES.get(place) if prefix is None else None
             read = {f"{PROJECTION}.{names[name]}": copies[name] for name in own}

@@ -24,6 +24,7 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import dimension
 from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import Model
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
@@ -32,6 +33,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.training.hardware.fine_tune import with_tensors
 from cimtool.training.towers import TwoTower
 
 D = 5
@@ -467,3 +469,42 @@ def test_points_need_a_head_that_takes_them(write_onnx: WriteOnnx, poly_file: Pa
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
     program = ModelSource((point, point), head="cosine").load().program
     assert np.diag(Simulator(program).scores(x, x)) == pytest.approx(1)
+
+
+EIGHTS = "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu"
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [*((kind, "pth") for kind in EIGHTS), *((kind, "safetensors") for kind in EIGHTS[:2])],
+)
+@pytest.mark.parametrize("key", ["text_projection.weight", "text_projection", "text_proj.0.weight"])
+def test_float8_weights_are_refused(key: str, kind: str, suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"m.{suffix}"
+    video = key.replace("text_projection", "visual_projection").replace("text_proj.", "video_proj.")
+    codes = torch.ones(5, 6).to(getattr(torch, f"float8_{kind}"))
+    held = {key: codes, video: torch.ones(5, 6)}
+    (save_file if suffix == "safetensors" else torch.save)(held, file)
+    sentence = rf"{key} holds float8_{kind} numbers, whose scale is not known; expected floating"
+    with pytest.raises(CimError, match=sentence):
+        ModelSource(file, head="cosine").load()
+
+
+@pytest.mark.parametrize("scale", ["weight_scale", "weight_scale_inv", "input_scale"])
+def test_a_scale_beside_a_projection_is_named(scale: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.safetensors"
+    held = {f"{name}.weight": torch.ones(5, 6) for name in ("text_projection", "visual_projection")}
+    save_file({**held, f"text_projection.{scale}": torch.ones(1)}, file)
+    with pytest.raises(
+        CimError, match=rf"text_projection\.{scale} is of a quantized weight; expec"
+    ):
+        ModelSource(file, head="cosine").load()
+
+
+def test_float8_tensors_of_an_encoder_are_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "m.pth"
+    held = {f"{name}.weight": torch.ones(5, 6) for name in ("text_projection", "visual_projection")}
+    torch.save({**held, "encoder.weight": torch.ones(5, 6).to(torch.float8_e4m3fn)}, file)
+    assert ModelSource(file, head="cosine").load().text_width == 6
+    saved = with_tensors(read_checkpoint(file).content, {})
+    assert saved["encoder.weight"].dtype == torch.float32

@@ -4,6 +4,7 @@ import importlib.util
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 from torch.utils._python_dispatch import _get_current_dispatch_mode
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
@@ -204,9 +206,54 @@ def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
     assert list(model.towers[0].outputs) == ["mu", "s"]
 
 
+class Exchanged(NamedTuple):
+    logvar: Tensor
+    mu: Tensor
+
+
+class Elsenamed(NamedTuple):
+    scale: Tensor
+    loc: Tensor
+
+
+class Named(nn.Module):
+    """A module in a form that torch.jit.script takes too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Exchanged:
+        h = self.layer(x)
+        return Exchanged(mu=h, logvar=torch.sigmoid(h))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("is_script", [False, True])
+def test_outputs_of_a_named_tuple_are_taken_by_their_names(
+    polynomial: Polynomial, is_script: bool
+) -> None:
+    plain = Named().eval()
+    module = torch.jit.script(plain) if is_script else plain
+    tower = ModelSource((module, module), polynomial, widths=(6, 6)).load().towers[0]
+    rows = torch.randn(9, 6)
+    found = run_graph(tower, {"x": rows.numpy().astype(np.float64)})
+    wanted = plain.layer(rows).detach()
+    np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
+    np.testing.assert_allclose(found["s"], wanted.sigmoid().exp(), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
+        (
+            Held(body(nn.SiLU()), lambda h: Elsenamed(h, 2 * h)),
+            r"the text module returns a Elsenamed of \(scale, loc\); expected mu alone, ",
+        ),
+        (
+            Held(body(nn.SiLU()), lambda h: h.reshape(-1, 5, 1).max(2)),
+            r"the text module returns a max of \(values, indices\); expected mu alone, a tensor",
+        ),
         (
             Held(body(nn.SiLU()), torch.sin),
             r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
@@ -397,6 +444,105 @@ def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
         source.for_rows({"text": 100 * rows, "video": rows}).load()
 
 
+@pytest.mark.parametrize(
+    "largest",
+    [
+        lambda x: x.detach().numpy().max(),
+        lambda x: max(x.flatten().tolist()),
+        lambda x: np.asarray(x.detach()).max(),
+        lambda x: np.asarray(x.data, np.float64).max(),
+        lambda x: np.from_dlpack(x.detach()).max(),
+        lambda x: np.linalg.norm(x.detach().clone()),
+        lambda x: float(x.data.max()),
+        lambda x: from_dlpack(to_dlpack(x.detach())).max().item(),
+    ],
+)
+def test_a_choice_by_way_of_numpy_is_told(largest: Callable[[Tensor], float]) -> None:
+    chosen = Held(body(), lambda h: 2 * h if largest(h) > 200 else h)
+    (note,) = ModelSource((chosen, body()), head="cosine", widths=(6, 6)).load().warnings
+    assert "text module makes a choice in Python that depends on the input (test_modules" in note
+
+
+def test_numbers_that_do_not_depend_on_the_input_are_no_choice() -> None:
+    scale = torch.ones(3)
+    module = Held(body(), lambda h: h * max(scale.tolist()) * scale.numpy().max())
+    model = ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    assert not model.warnings
+
+
+class Counting(nn.Module):
+    """Keeps a state in every way, on which its outputs do not depend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.seen = nn.Linear(6, 5), torch.zeros(())
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("centre", torch.zeros(6))
+        self.register_buffer("last", torch.zeros(6))
+        self.register_buffer("late", None)
+        self.weighted, self.log = nn.Parameter(torch.ones(6)), [torch.zeros(6)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(0)
+        self.seen += len(x)
+        self.count += len(x)
+        self.centre.mul_(0.9).add_(0.1 * mean)
+        self.last = self.last + mean
+        self.late = mean
+        self.weighted.data.mul_(0.5)
+        self.log[0].add_(mean)
+        self.log.append(mean)
+        return self.layer(x)
+
+
+class Fading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+        self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale.mul_(0.9)
+        return self.layer(x * self.scale)
+
+
+def test_a_modules_state_is_left_as_it_was() -> None:
+    module = Counting().eval()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    places = {key: value.data_ptr() for key, value in module.state_dict().items()}
+    ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    after = module.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(before[key], value) for key, value in after.items())
+    assert {key: value.data_ptr() for key, value in after.items()} == places
+    assert (module.seen, len(module.log), module.late) == (0, 1, None)
+    assert not module.log[0].any()
+
+
+def test_a_module_whose_outputs_depend_on_calls_before_is_refused() -> None:
+    with pytest.raises(CimError, match=r"text module gives another mu when it is called again"):
+        ModelSource((Fading(), body()), head="cosine", widths=(6, 6)).load()
+
+
+class InPlace(nn.Module):
+    """Writes over its rows, and returns a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+        self.register_buffer("made", torch.zeros(0, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.made = self.layer(x.mul_(2))
+        return self.made
+
+
+def test_a_module_may_write_over_its_rows_and_return_what_it_keeps() -> None:
+    module = InPlace()
+    model = ModelSource((module, body()), head="cosine", widths=(6, 6)).load()
+    assert (model.warnings, module.made.shape) == ((), (0, 5))
+
+
 class Unfollowed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if _get_current_dispatch_mode() is not None:
@@ -537,6 +683,56 @@ def test_what_a_module_lacks_is_said(made: Callable[[], nn.Module], sentence: st
 def test_a_module_that_cannot_be_copied_to_float32_is_refused_in_a_sentence() -> None:
     module = Keeping().double()
     with pytest.raises(CimError, match=r"has float64 on cpu and cannot be copied \(cannot pickle"):
+        ModelSource((module, module), head="cosine", widths=(6, 6)).load()
+
+
+class Converting(nn.Module):
+    """Converts what goes into each of its layers to that layer's own type."""
+
+    def __init__(self, first: torch.dtype, second: torch.dtype) -> None:
+        super().__init__()
+        self.second = nn.Linear(8, 5).to(second)
+        self.first = nn.Linear(6, 8).to(first)
+        self.types = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.types
+        return self.second(self.first(x.to(first)).relu().to(second)).float()
+
+
+class DoubleThenSingle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 5).double()
+        self.first = nn.Linear(6, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x).relu().double())
+
+
+@pytest.mark.parametrize("width", [6, None])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Converting(torch.float64, torch.float32),
+        lambda: Converting(torch.float32, torch.float64),
+        lambda: Converting(torch.float64, torch.float64),
+        DoubleThenSingle,
+    ],
+)
+def test_a_module_that_converts_to_float64_is_read_as_it_is(
+    make: Callable[[], nn.Module], width: int | None
+) -> None:
+    module = make().eval()
+    source = ModelSource((module, module), head="cosine", widths=(width, width))
+    rows = torch.randn(9, 6)
+    found = run_graph(source.load().towers[0], {"x": rows.numpy().astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, module(rows).detach(), atol=1e-6)
+
+
+def test_a_module_that_converts_to_half_precision_is_refused_with_the_reason() -> None:
+    module = Converting(torch.bfloat16, torch.float32)
+    with pytest.raises(CimError, match=r"converts its rows to bfloat16 and computes in it; expec"):
         ModelSource((module, module), head="cosine", widths=(6, 6)).load()
 
 

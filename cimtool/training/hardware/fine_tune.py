@@ -27,7 +27,7 @@ from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.configuration import Configuration
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
-from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
+from cimtool.loading.checkpoint import Checkpoint, is_float8, read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.provenance import KEY as PROVENANCE
@@ -306,7 +306,10 @@ def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: st
         if isinstance(value, Mapping):
             found[key] = with_tensors(value, new, name)
         elif isinstance(value, np.ndarray):
-            found[key] = torch.from_numpy(np.array(new.get(name, value)))
+            array = new.get(name, value)
+            # An encoder's, which numpy and torch know under types of their own.
+            array = array.astype(np.float32) if is_float8(array) else np.array(array)
+            found[key] = torch.from_numpy(array)
         else:
             found[key] = value
     return found
