@@ -65,6 +65,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     held = [value for *_, own in parts for value in own.values() if type(value) in CONTAINERS]
     containers = [(value, copy.copy(value)) for value in held]
     tensors = [(one, one.detach(), one.detach().clone()) for one in _plain_tensors(module)]
+    script = [(p, list(p.named_buffers(recurse=False))) for p in module.modules() if _is_script(p)]
     with suppress(NotImplementedError):  # an exported program has the mode that it was made in
         module.eval()
     try:
@@ -78,8 +79,18 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         for container, kept in containers:
             container.clear()
             (container.extend if isinstance(container, list) else container.update)(kept)
+        for part, buffers in script:
+            for name, buffer in buffers:
+                setattr(part, name, buffer)
         for tensor, memory, numbers in tensors:
             _restore(tensor, memory, numbers)
+
+
+def _is_script(module: nn.Module) -> bool:
+    """True for TorchScript, whose buffers are in no attribute of Python's."""
+    import torch
+
+    return isinstance(module, torch.jit.ScriptModule)
 
 
 def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:

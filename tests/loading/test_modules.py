@@ -17,6 +17,7 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 import cimtool.api as api
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
+from cimtool.loading.module_calls import evaluating
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource
@@ -504,6 +505,27 @@ class Fading(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.scale.mul_(0.9)
         return self.layer(x * self.scale)
+
+
+class Assigning(nn.Module):
+    """Counts its calls in a buffer that it assigns anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.calls = nn.Buffer(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls = self.calls + 1
+        return torch.relu(self.fc(x))
+
+
+def test_the_buffers_of_torchscript_are_left_as_they_were() -> None:
+    module = torch.jit.script(Assigning().eval())
+    with evaluating(module):
+        module(torch.ones(2, 4))
+        assert module.calls == 1
+    assert module.calls == module.state_dict()["calls"] == 0
 
 
 def test_a_modules_state_is_left_as_it_was() -> None:
