@@ -90,19 +90,25 @@ class Runner:
         return {name: self._leave(values[name]) for name in names}
 
     def over_blocks(
-        self, x: Array, names: Sequence[str], seen: Callable[[dict[str, Array]], Result]
+        self,
+        x: Array,
+        names: Sequence[str],
+        seen: Callable[[dict[str, Array]], Result],
+        given: Mapping[str, Array | None] = MappingProxyType({}),
     ) -> list[Result]:
         """Results of `seen`, called with the named values of a projector for each block of rows.
 
         Embeddings are `x` [n, width]. Blocks of real numbers are the same rows whatever the
-        threads: their products round by height.
+        threads: their products round by height. Values that are `given`, of all rows, are not
+        computed; None is one that nothing reads.
         """
         from cimtool.base.compiled import map_rows, side_by_side
 
         height = block_height(self.graph, ROW_BLOCK, names)
 
         def of_block(block: slice) -> Result:
-            return seen(self.values({"x": x[block]}, names))
+            known = {k: None if value is None else value[block] for k, value in given.items()}
+            return seen(self.values({"x": x[block]}, names, known))
 
         if self.threaded:
             return map_rows(of_block, len(x), min(THREAD_ROWS, height))
@@ -117,9 +123,17 @@ class Runner:
         found = self.rows_of(x, list(outputs.values()))
         return {name: found[value] for name, value in outputs.items()}
 
-    def rows_of(self, x: Array, names: Sequence[str]) -> dict[str, Array]:
-        """The named values of a projector on embeddings `x` [n, width], in blocks of rows."""
-        blocks = self.over_blocks(x, names, dict)
+    def rows_of(
+        self,
+        x: Array,
+        names: Sequence[str],
+        given: Mapping[str, Array | None] = MappingProxyType({}),
+    ) -> dict[str, Array]:
+        """The named values of a projector on embeddings `x` [n, width], in blocks of rows.
+
+        `given` are those of `over_blocks`.
+        """
+        blocks = self.over_blocks(x, names, dict, given)
         if len(blocks) == 1:  # a copy would take as much again
             return blocks[0]
         return {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from cimtool.verification.references import (
     within_float64,
 )
 from cimtool.verification.saturation import Domain, domains
+from cimtool.verification.shared import SharingStage, sharing
 
 JITTER = 1e-3
 """The share of the range of each statistic by which the float score is tried."""
@@ -139,39 +141,35 @@ def run_stages(
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
-    The trained program's `float_file` is run beside them. The next two are computed while a row is
-    measured. Raises CimError where a stage's scores are not finite, and for a file that is not
+    The trained program's `float_file` is run beside them. The next are computed while a row is
+    measured; stages that share values one after the other. Raises CimError where a stage's scores are not finite, and for a file that is not
     the program's.
     """
     trained = stages[0].program
     limited = {name: name for name in trained.score.statistics} | dict(model.head.limited)
-    counted = (LowerPass.name, stages[-1].name)
+    counted = dict.fromkeys((LowerPass.name, stages[-1].name), limited)
     calls: list[Callable[[], Any]] = [
         partial(_run_trained, trained, model, data, references, say),
         partial(_score_file, float_file, stage_of(stages, FoldPass).program, data, say),
-        *(
-            partial(_run_stage, stage, data, limited if stage.name in counted else {}, say)
-            for stage in stages[1:]
-        ),
+        *(partial(_run_alike, some, data, counted, say) for some in sharing(stages[1:])),
     ]
     computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
     name = model.head.surrogate if run.known is None else references.name
-    simulator, features = run.simulator, run.features
     scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
     table = _table(trained, model, data, references, run)
-    scores = table.float_scores
-    del run  # its features go with the first stage
+    last = StageResult(run.simulator, run.features, table.float_scores, ())
+    del run
     logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
     found: tuple[Domain, ...] = ()
-    for stage in stages[1:]:
-        simulator, features, scores, saturated = next(computed)
-        table.add(stage.name, scores, *real_means(stage.program, features))
-        found += saturated
-    results = (simulator, features, scores, found)
+    names = [stage.name for stage in stages[1:]]
+    for name_of, last in zip(names, chain.from_iterable(computed), strict=True):
+        table.add(name_of, last.scores, *real_means(last.simulator.program, last.features))
+        found += last.domains
+    results = (last.simulator, last.features, last.scores, found)
     return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 
 
@@ -186,19 +184,69 @@ def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -
     return Session(float_file).score_rows(data.text, data.video, most)
 
 
-def _run_stage(
-    stage: Stage, data: Embeddings, limited: Mapping[str, str], say: Say
-) -> tuple[Simulator, dict[str, Features], FloatArray, tuple[Domain, ...]]:
-    """A stage made ready, its features, its scores [n, m] and the domains of `limited` values."""
-    say(f"{stage.name}: encoding and scoring")
-    simulator = Simulator(stage.program)
-    features = encode(simulator, data)
-    scores = simulator.score(features["text"], features["video"])
-    if not limited:
-        return simulator, features, scores, ()
-    say(f"{stage.name}: counting saturated pairs")
-    counts = domains(simulator, stage.name, features, data.truth, limited)
-    return simulator, features, scores, counts
+@dataclass(frozen=True, eq=False)
+class StageResult:
+    """A stage made ready, its features, its scores [n, m] and the domains that were counted."""
+
+    simulator: Simulator
+    features: dict[str, Features]
+    scores: FloatArray
+    domains: tuple[Domain, ...]
+
+
+def _run_alike(
+    stages: Sequence[SharingStage],
+    data: Embeddings,
+    counted: Mapping[str, Mapping[str, str]],
+    say: Say,
+) -> Iterator[StageResult]:
+    """Results of stages that share values; `counted` are values whose domains count, by stage."""
+    found: list[StageResult] = []
+    inner: dict[str, dict[str, Array]] = {}
+    for one, after in zip(stages, (*stages[1:], None), strict=True):
+        say(f"{one.name}: encoding and scoring")
+        simulator = Simulator(one.program)
+        if one.same:
+            features, scores = found[-1].features, found[-1].scores
+        else:
+            features, inner = _encoded(simulator, data, one, inner, after)
+            scores = simulator.score(features["text"], features["video"])
+        ranges: tuple[Domain, ...] = ()
+        if one.name in counted:
+            say(f"{one.name}: counting saturated pairs")
+            ranges = domains(simulator, one.name, features, data.truth, counted[one.name])
+        found.append(StageResult(simulator, features, scores, ranges))
+    # Each goes as its row is measured.
+    return (found.pop(0) for _ in stages)
+
+
+def _encoded(
+    simulator: Simulator,
+    data: Embeddings,
+    stage: SharingStage,
+    inner: Mapping[str, Mapping[str, Array]],
+    after: SharingStage | None,
+) -> tuple[dict[str, Features], dict[str, dict[str, Array]]]:
+    """Features of both modalities, and the values that the stage `after` takes over.
+
+    `inner` are those that this stage takes over.
+    """
+    features: dict[str, Features] = {}
+    kept: dict[str, dict[str, Array]] = {}
+    for modality in MODALITIES:
+        given = {
+            name: None if value is None else inner[modality][value]
+            for name, value in stage.taken[modality].items()
+        }
+        wanted = {} if after is None else after.taken[modality]
+        more = [value for value in wanted.values() if value is not None]
+        runner = simulator.runner(modality)
+        outputs = runner.graph.outputs
+        names = list(dict.fromkeys([*outputs.values(), *more]))
+        values = runner.rows_of(getattr(data, modality), names, given)
+        features[modality] = {name: values[value] for name, value in outputs.items()}
+        kept[modality] = {value: values[value] for value in more}
+    return features, kept
 
 
 def _table(

@@ -1,0 +1,137 @@
+"""Values that a stage computes from the same numbers as the stage before it, found once for both.
+
+Passes change a part of a program: what a graph computes up to there is what it computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.integer import Quantize
+from cimtool.ir.op import Identity, Op
+from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.passes.pipeline import Stage
+from cimtool.simulation.simulator import ROW_BLOCK, block_height
+
+
+def shared_values(before: Graph, graph: Graph) -> dict[str, str]:
+    """The values of `graph` that are one of `before`, to the last bit, by that one's name.
+
+    Operations are alike where all of their fields are. A layer on lossless crossbars is the integer
+    product of its weights, by the same kernels.
+    """
+    origin = {name: name for name in before.inputs}
+    for node in before.nodes:
+        same = isinstance(node.op, Identity)
+        origin[node.name] = origin[node.inputs[0]] if same else node.name
+    found = {name: name for name in graph.inputs if name in before.inputs}
+    for node in graph.nodes:
+        if not found.keys() >= set(node.inputs):
+            continue
+        inputs, other = [found[name] for name in node.inputs], before.by_name.get(node.name)
+        if isinstance(node.op, Identity):
+            found[node.name] = inputs[0]
+        elif other is not None and [origin[name] for name in other.inputs] == inputs:
+            if alike(other.op, node.op):
+                found[node.name] = node.name
+    return found
+
+
+def taken_over(before: Graph, graph: Graph) -> dict[str, str | None]:
+    """Nodes of a projector that it need not compute, by the value of `before` that each one is.
+
+    None for a value that nothing else reads then. Of real numbers alone, in blocks of one height:
+    products round by height. Empty where nothing is gained.
+    """
+    if before.operations(Quantize) or graph.operations(Quantize):
+        return {}
+    found = shared_values(before, graph)
+    same = {node.name: found[node.name] for node in graph.nodes if node.name in found}
+    same = {name: value for name, value in same.items() if value in before.by_name}
+    read = {i for node in graph.nodes if node.name not in same for i in node.inputs}
+    read |= set(graph.outputs.values())
+    handed = {name: value if name in read else None for name, value in same.items()}
+    kept = {value for value in handed.values() if value is not None}
+    outputs = [list(one.outputs.values()) for one in (before, graph)]
+    heights = {
+        block_height(before, ROW_BLOCK, [*outputs[0], *kept]),
+        *map(block_height, (before, graph), (ROW_BLOCK, ROW_BLOCK), outputs),
+    }
+    return handed if len(heights) == 1 else {}
+
+
+@dataclass(frozen=True)
+class SharingStage:
+    """A stage, and what it has from the one before it.
+
+    `taken` are the values of each projector that it takes over, as `taken_over` has them. Where all
+    of it is the `same`, features and scores are the other's.
+    """
+
+    name: str
+    program: Program
+    taken: Mapping[str, Mapping[str, str | None]]
+    same: bool
+
+
+def sharing(stages: Sequence[Stage]) -> list[list[SharingStage]]:
+    """The stages in order, those in one list of which each has something from the one before it."""
+    found: list[list[SharingStage]] = []
+    before: Program | None = None
+    for stage in stages:
+        program = stage.program
+        taken: dict[str, dict[str, str | None]] = {modality: {} for modality in MODALITIES}
+        if before is not None:
+            taken = {m: taken_over(getattr(before, m), getattr(program, m)) for m in MODALITIES}
+        any_taken = any(taken.values())
+        same = before is not None and not any_taken and same_program(before, program)
+        if not (any_taken or same):
+            found.append([])
+        found[-1].append(SharingStage(stage.name, program, taken, same))
+        before = program
+    return found
+
+
+def same_program(before: Program, program: Program) -> bool:
+    """True where a program's features and scores are those of the one before it."""
+    if len(before.graphs) != len(program.graphs):
+        return False
+    for one, other in zip(before.graphs, program.graphs, strict=True):
+        found = shared_values(one, other)
+        if one.inputs.keys() != other.inputs.keys() or one.outputs.keys() != other.outputs.keys():
+            return False
+        if any(found.get(value) != one.outputs[name] for name, value in other.outputs.items()):
+            return False
+    return True
+
+
+def alike(one: Op, other: Op) -> bool:
+    """True where two operations make the same numbers of the same inputs."""
+    products = _exact_product(one), _exact_product(other)
+    if products[0] is not None and products[1] is not None:
+        return all(map(_equal, *products))
+    if type(one) is not type(other):
+        return False
+    return all(_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+
+
+def _exact_product(op: Op) -> tuple[Array, Array] | None:
+    """Weights and biases of a layer without converters that lose anything; None of other ones."""
+    exact = isinstance(op, Mvm) or (isinstance(op, CrossbarMvm) and op.exact)
+    return (op.weight, op.bias) if exact else None
+
+
+def _equal(one: object, other: object) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return False
+    return bool(one == other)
