@@ -16,6 +16,9 @@ BoolArray = npt.NDArray[np.bool_]
 FLOAT_BITS = 53
 """Bits of whole numbers that are exact in float64."""
 
+SINGLE_BITS = 24
+"""Bits of whole numbers that are exact in float32."""
+
 SIGNED_TYPES = (np.int8, np.int16, np.int32, np.int64)
 
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray
+from cimtool.base.arrays import FLOAT_BITS, SINGLE_BITS, IntArray
 from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
@@ -404,20 +404,24 @@ def group_sums(
                 row_sum = summed << cells.places
             for k, column in enumerate(cells.slices):
                 p = converted(products[k](driven) + unused, r, k, c) - leak
-                p = np.where(column.flipped[r], code.complement * row_sum - p, p)
+                if column.flipped[r].any():
+                    p = np.where(column.flipped[r], code.complement * row_sum - p, p)
                 total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
             total -= cycle.factor * code.offset * row_sum
         yield total
 
 
 def _product_with(cells: IntArray) -> Callable[[IntArray], IntArray]:
-    """`x @ cells` of any x, in float64 where every sum is exact there: integers have no BLAS."""
-    real, most = cells.astype(np.float64), _largest(cells) * len(cells)
+    """`x @ cells` of any x, in floats where every sum is exact: integers have no BLAS."""
+    most = _largest(cells) * len(cells)
+    factor = cache(cells.astype)
 
     def product(x: IntArray) -> IntArray:
-        if _largest(x) * most >= 1 << 53:
-            return x @ cells.astype(np.int64)
-        return (x.astype(np.float64) @ real).astype(np.int64)
+        reach = _largest(x) * most
+        kind = np.float32 if reach < 1 << SINGLE_BITS else np.float64
+        if reach >= 1 << FLOAT_BITS:
+            return x @ factor(np.int64)
+        return (x.astype(kind) @ factor(kind)).astype(np.int64)
 
     return product
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -235,13 +236,19 @@ def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
 def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
     """The same as `ranked` returns, where the ranks [n] are those of the only right items."""
     known = ~np.isnan(rank)
-    found = {"rank": rank}
-    for name, measure in BY_CLASS.items():
-        by_rank, at = np.unique(rank[known], return_inverse=True)
-        values = np.array([measure((np.array([one]), None)) for one in by_rank])
-        found[name] = np.full(len(rank), np.nan)
-        found[name][known] = values[at.reshape(-1)]
+    found = {"rank": rank} | {name: np.full(len(rank), np.nan) for name in BY_CLASS}
+    by_rank, at = np.unique(rank[known], return_inverse=True)
+    values = np.array([_at_rank(one) for one in by_rank.tolist()]).reshape(-1, len(BY_CLASS))
+    for column, name in enumerate(BY_CLASS):
+        found[name][known] = values[at.reshape(-1), column]
     return found
+
+
+@lru_cache(1 << 16)
+def _at_rank(rank: float) -> tuple[float, ...]:
+    """The measures of BY_CLASS of a query whose only right item has a rank; stages share most."""
+    hits = np.array([rank]), None
+    return tuple(measure(hits) for measure in BY_CLASS.values())
 
 
 def queries_among_others(scores: Array, labels: Classes) -> Queries:
