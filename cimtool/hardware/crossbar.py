@@ -418,10 +418,11 @@ def _product_with(cells: IntArray) -> Callable[[IntArray], IntArray]:
 
     def product(x: IntArray) -> IntArray:
         reach = _largest(x) * most
-        kind = np.float32 if reach < 1 << SINGLE_BITS else np.float64
+        kind = "float32" if reach < 1 << SINGLE_BITS else "float64"
         if reach >= 1 << FLOAT_BITS:
-            return x @ factor(np.int64)
-        return (x.astype(kind) @ factor(kind)).astype(np.int64)
+            kind = "int64"
+        found: IntArray = (x.astype(kind) @ factor(kind)).astype(np.int64, copy=False)
+        return found
 
     return product
 

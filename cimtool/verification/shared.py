@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,9 +38,12 @@ def shared_values(before: Graph, graph: Graph) -> dict[str, str]:
         inputs, other = [found[name] for name in node.inputs], before.by_name.get(node.name)
         if isinstance(node.op, Identity):
             found[node.name] = inputs[0]
-        elif other is not None and [origin[name] for name in other.inputs] == inputs:
-            if alike(other.op, node.op):
-                found[node.name] = node.name
+        elif (
+            other is not None
+            and [origin[name] for name in other.inputs] == inputs
+            and alike(other.op, node.op)
+        ):
+            found[node.name] = node.name
     return found
 
 
@@ -115,16 +119,18 @@ def alike(one: Op, other: Op) -> bool:
     """True where two operations make the same numbers of the same inputs."""
     products = _exact_product(one), _exact_product(other)
     if products[0] is not None and products[1] is not None:
-        return all(map(_equal, *products))
+        return all(map(_equal, products[0], products[1]))
     if type(one) is not type(other):
         return False
-    return all(_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    names = [field.name for field in fields(cast(Any, one))]
+    return all(_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def _exact_product(op: Op) -> tuple[Array, Array] | None:
     """Weights and biases of a layer without converters that lose anything; None of other ones."""
-    exact = isinstance(op, Mvm) or (isinstance(op, CrossbarMvm) and op.exact)
-    return (op.weight, op.bias) if exact else None
+    if isinstance(op, Mvm) or (isinstance(op, CrossbarMvm) and op.exact):
+        return op.weight, op.bias
+    return None
 
 
 def _equal(one: object, other: object) -> bool:

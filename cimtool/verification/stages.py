@@ -142,8 +142,8 @@ def run_stages(
     """Run every stage, the first being the trained program, and fill the drift table.
 
     The trained program's `float_file` is run beside them. The next are computed while a row is
-    measured; stages that share values one after the other. Raises CimError where a stage's scores are not finite, and for a file that is not
-    the program's.
+    measured, those that share values one after the other. Raises CimError where a stage's scores
+    are not finite, and for a file that is not the program's.
     """
     trained = stages[0].program
     limited = {name: name for name in trained.score.statistics} | dict(model.head.limited)
@@ -151,7 +151,7 @@ def run_stages(
     calls: list[Callable[[], Any]] = [
         partial(_run_trained, trained, model, data, references, say),
         partial(_score_file, float_file, stage_of(stages, FoldPass).program, data, say),
-        *(partial(_run_alike, some, data, counted, say) for some in sharing(stages[1:])),
+        *(partial(run_sharing, some, data, counted, say) for some in sharing(stages[1:])),
     ]
     computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
@@ -194,7 +194,7 @@ class StageResult:
     domains: tuple[Domain, ...]
 
 
-def _run_alike(
+def run_sharing(
     stages: Sequence[SharingStage],
     data: Embeddings,
     counted: Mapping[str, Mapping[str, str]],

@@ -34,6 +34,27 @@ def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_befo
     assert (tiled.get("step_rmse"), tiled.get("float_rmse")) == (0, pytest.approx(0.5))
 
 
+def test_equal_scores_have_equal_queries_but_for_their_own_step_and_means() -> None:
+    found = table(POLY + 1)
+    found.add("polynomial", POLY, MU, MU)
+    found.add("folded", POLY, MU, MU)
+    found.add("quantized", POLY + 0.5, MU, MU)
+    found.add_beside("float.onnx", POLY)
+    found.add("tiled", POLY + 0.5, MU, MU + 0.1)
+    alone = DriftTable(found.truth, POLY + 1)
+    alone.add("polynomial", POLY, MU, MU)
+    alone.add("tiled", POLY + 0.5, MU, MU + 0.1)
+    same, other = found.queries[-1], alone.queries[-1]
+    assert same.text.keys() == other.text.keys()
+    assert (same.text["step_squares"] == 0).all()
+    for name in same.text.keys() - {"step_squares"}:
+        np.testing.assert_array_equal(same.text[name], other.text[name])
+    for name in same.video:
+        np.testing.assert_array_equal(same.video[name], other.video[name])
+    # The float score's own row lacks what is measured against it.
+    assert "float_squares" in found.queries[2].text
+
+
 def test_monte_carlo_stands_beside_the_exact_score() -> None:
     found = table(POLY)
     found.add_monte_carlo("Monte Carlo (K=10)", POLY + 2)
