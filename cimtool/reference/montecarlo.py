@@ -84,9 +84,8 @@ def monte_carlo(
         def fill(rows: slice, near: list[tuple[IntArray, FloatArray]] = near) -> None:
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for cols, z_v in near:
-                part = rows, slice(cols[0], cols[-1] + 1)
-                x = _sigmoid_inputs(z_t, z_v, a, b)
-                log_p[part], log_1mp[part], error[part] = mean_of_sigmoids(x)
+                found = mean_of_sigmoids(_sigmoid_inputs(z_t, z_v, a, b))
+                log_p[rows, cols], log_1mp[rows, cols], error[rows, cols] = found
 
         side_by_side(fill, list(blocks(len(text), _TEXT_POINTS // samples)))
     return SampledProbabilities(log_p, log_1mp, error)

@@ -47,11 +47,9 @@ def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
     x = np.ascontiguousarray(x)
     side, smaller, error = (np.empty((len(x), x.shape[3])) for _ in range(3))
     _smaller_means(x, side, smaller, error)
-    steep = np.nonzero(error > STEEP)
-    if steep[0].size:
-        rows, columns = steep
-        some = side[steep][:, None, None] * x[rows, :, :, columns]
-        error[steep] = _jackknife_error(np.moveaxis(some, 0, -1))
+    for text in np.flatnonzero((error > STEEP).any(axis=1)):  # one at a time: they may be many
+        steep = error[text] > STEEP
+        error[text, steep] = _jackknife_error(side[text, steep] * x[text][:, :, steep])
     larger = np.log1p(-np.exp(smaller))
     # d logit / dp = 1 / (p (1-p)), the same from either side.
     error /= np.exp(larger)
@@ -71,7 +69,7 @@ def _smaller_means(
     """
     n, K, _, m = x.shape
     low, high, c, shift = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-    room, terms, others = np.empty(m), np.empty(m), np.empty(m)
+    room, powers, terms = np.empty(m), np.empty(m), np.empty(m)
     sums = np.empty((2, 2, K, m))  # of both sides' rows and columns
     for text in range(n):
         low[:], high[:] = math.inf, -math.inf
@@ -88,14 +86,13 @@ def _smaller_means(
         sums[:] = 0.0
         for i in range(K):
             for j in range(K):
-                if either:
-                    _both_terms(x[text, i, j], side[text], c, shift, room, terms, others)
-                    _add(others, sums[1, 0, i])
-                    _add(others, sums[1, 1, j])
-                else:
-                    _terms(x[text, i, j], side[text], c, shift, room, terms)
+                _terms(x[text, i, j], side[text], c, shift, room, powers, terms)
                 _add(terms, sums[0, 0, i])
                 _add(terms, sums[0, 1, j])
+                if either:
+                    _multiply(terms, powers)  # now sigmoid(-side x), where c is 0
+                    _add(powers, sums[1, 0, i])
+                    _add(powers, sums[1, 1, j])
         for k in range(m):
             mean, spread = _mean(sums[0, :, :, k])
             if (low[k] < SURE) & (high[k] > -SURE):
@@ -115,34 +112,26 @@ def _widen(x: FloatArray, low: FloatArray, high: FloatArray) -> None:
 @jit_fused_part
 def _terms(
     x: FloatArray, side: FloatArray, c: FloatArray, shift: FloatArray, room: FloatArray,
-    terms: FloatArray,
+    powers: FloatArray, terms: FloatArray,
 ) -> None:  # fmt: skip
-    """Write sigmoid(side x) e^-c."""
+    """Write e^(c - side x), and sigmoid(side x) e^-c by it."""
     for k in range(len(x)):
-        terms[k] = c[k] - side[k] * x[k]
-    exponentials(terms, room)
+        powers[k] = c[k] - side[k] * x[k]
+    exponentials(powers, room)
     for k in range(len(x)):
-        terms[k] = 1.0 / (terms[k] + shift[k])
-
-
-@jit_fused_part
-def _both_terms(
-    x: FloatArray, side: FloatArray, c: FloatArray, shift: FloatArray, room: FloatArray,
-    terms: FloatArray, others: FloatArray,
-) -> None:  # fmt: skip
-    """Write sigmoid(side x) e^-c, and sigmoid(-side x) where c is 0."""
-    for k in range(len(x)):
-        others[k] = c[k] - side[k] * x[k]
-    exponentials(others, room)
-    for k in range(len(x)):
-        terms[k] = 1.0 / (others[k] + shift[k])
-        others[k] *= terms[k]
+        terms[k] = 1.0 / (powers[k] + shift[k])
 
 
 @jit_fused_part
 def _add(terms: FloatArray, sums: FloatArray) -> None:
     for k in range(len(sums)):
         sums[k] += terms[k]
+
+
+@jit_fused_part
+def _multiply(factors: FloatArray, values: FloatArray) -> None:
+    for k in range(len(values)):
+        values[k] *= factors[k]
 
 
 @jit_fused_part
@@ -180,8 +169,7 @@ def exponentials(y: FloatArray, room: FloatArray) -> None:
     bits = room.view(np.int64)
     for k in range(len(y)):
         bits[k] = (bits[k] + 1023) << 52  # now a float64, 2^whole
-    for k in range(len(y)):
-        y[k] *= room[k]
+    _multiply(room, y)
 
 
 def _jackknife_error(x: FloatArray) -> FloatArray:
@@ -197,5 +185,7 @@ def _jackknife_error(x: FloatArray) -> FloatArray:
     for axis in (0, 1):
         sums = np.logaddexp.reduce(log_sigmoids, axis=axis)
         left = np.logaddexp.reduce(sums[others], axis=1)
-        variance += (K - 1) * np.var(left, axis=0)
+        # Row by row: NumPy would add those of a pair alone in another order.
+        mean = sum(left) / K
+        variance += (K - 1) / K * sum(np.square(left - mean))
     return np.sqrt(variance)
