@@ -91,6 +91,20 @@ def jit_summand(function: Kernel) -> Kernel:
     return cast(Kernel, jit(function, forceinline=True, **SUMS))
 
 
+FUSED = {"error_model": "numpy", "fastmath": {"contract"}}
+"""Options of kernels whose sums are in the order written; a product and a sum may round once."""
+
+
+def jit_fused(function: Kernel) -> Kernel:
+    """Compile with fused products, for kernels that are vectors of numbers side by side."""
+    return cast(Kernel, jit(function, **FUSED))
+
+
+def jit_fused_part(function: Kernel) -> Kernel:
+    """Compile with fused products, as a part of each kernel that calls it."""
+    return cast(Kernel, jit(function, forceinline=True, **FUSED))
+
+
 def thread_count() -> int:
     """Threads for blocks of rows: the cores that this process may use, or OMP_NUM_THREADS."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

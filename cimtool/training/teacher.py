@@ -12,7 +12,8 @@ from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
-from cimtool.reference.montecarlo import check_samples, draw, mean_of_sigmoids
+from cimtool.reference.montecarlo import check_samples, draw
+from cimtool.reference.sigmoid_means import mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.training.options import check_count
 
@@ -95,7 +96,7 @@ def monte_carlo_labels(
         z_t = draw(text[rows[0]], "text", numbers, sigmoid.K, seed)
         z_v = draw(video[rows[1]], "video", numbers, sigmoid.K, seed)
         inputs = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
-        return mean_of_sigmoids(np.moveaxis(inputs, 0, -1))
+        return tuple(one[0] for one in mean_of_sigmoids(np.moveaxis(inputs, 0, -1)[None]))
 
     return _labelled(text, video, pairs, label, AT_ONCE, say)
 
