@@ -142,10 +142,8 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
         """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
         stored, crossbar = self.stored, self.crossbar
-        if self.exact or crossbar.column_leak:  # known without the cells, which take long to cut
-            return None
         flips = any(one.flipped.any() for one in stored.slices)
-        if flips or stored.cells.row_sum_factors.any():
+        if self.exact or crossbar.column_leak or flips or stored.cells.row_sum_factors.any():
             return None
         lo = hi = np.zeros(stored.shape[1], np.int64)
         for column in self.columns:

@@ -6,8 +6,8 @@ Passes change a part of a program: what a graph computes up to there is what it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass, fields, is_dataclass
+from typing import cast
 
 import numpy as np
 
@@ -85,26 +85,33 @@ class SharingStage:
 
 
 def sharing(stages: Sequence[Stage]) -> list[list[SharingStage]]:
-    """The stages in order, those in one list of which each has something from the one before it."""
+    """The stages in order, those in one list of which each has something from the one before it.
+
+    One that takes values over hands none on: it does not have all of its own.
+    """
     found: list[list[SharingStage]] = []
-    before: Program | None = None
+    before: SharingStage | None = None
     for stage in stages:
         program = stage.program
         taken: dict[str, dict[str, str | None]] = {modality: {} for modality in MODALITIES}
-        if before is not None:
-            taken = {m: taken_over(getattr(before, m), getattr(program, m)) for m in MODALITIES}
+        if before is not None and not any(before.taken.values()):
+            graphs = {m: (getattr(before.program, m), getattr(program, m)) for m in MODALITIES}
+            taken = {m: taken_over(*pair) for m, pair in graphs.items()}
         any_taken = any(taken.values())
-        same = before is not None and not any_taken and same_program(before, program)
+        same = before is not None and not any_taken and same_program(before.program, program)
         if not (any_taken or same):
             found.append([])
-        found[-1].append(SharingStage(stage.name, program, taken, same))
-        before = program
+        before = SharingStage(stage.name, program, taken, same)
+        found[-1].append(before)
     return found
 
 
 def same_program(before: Program, program: Program) -> bool:
-    """True where a program's features and scores are those of the one before it."""
-    if len(before.graphs) != len(program.graphs):
+    """True where a program's features and scores are those of the one before it, to the last bit.
+
+    Of integers alone: products of real numbers round by the height of the blocks, which may differ.
+    """
+    if len(before.graphs) != len(program.graphs) or not program.text.operations(Quantize):
         return False
     for one, other in zip(before.graphs, program.graphs, strict=True):
         found = shared_values(one, other)
@@ -120,24 +127,28 @@ def alike(one: Op, other: Op) -> bool:
     products = _exact_product(one), _exact_product(other)
     if products[0] is not None and products[1] is not None:
         return all(map(_equal, products[0], products[1]))
-    if type(one) is not type(other):
-        return False
-    names = [field.name for field in fields(cast(Any, one))]
-    return all(_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return _equal(one, other)
 
 
 def _exact_product(op: Op) -> tuple[Array, Array] | None:
     """Weights and biases of a layer without converters that lose anything; None of other ones."""
-    if isinstance(op, Mvm) or (isinstance(op, CrossbarMvm) and op.exact):
+    if type(op) is Mvm or (type(op) is CrossbarMvm and op.exact):
         return op.weight, op.bias
     return None
 
 
 def _equal(one: object, other: object) -> bool:
+    """True for the same numbers, of one type, part by part; zeros of both signs are equal."""
     if one is other:
         return True
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if type(one) is not type(other):
         return False
+    if isinstance(one, np.ndarray):
+        return one.dtype == cast(Array, other).dtype and np.array_equal(one, cast(Array, other))
+    if isinstance(one, tuple):
+        others = cast(tuple[object, ...], other)
+        return len(one) == len(others) and all(map(_equal, one, others))
+    if is_dataclass(one):
+        names = [field.name for field in fields(one)]
+        return all(_equal(getattr(one, name), getattr(other, name)) for name in names)
     return bool(one == other)

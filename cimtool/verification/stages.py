@@ -158,19 +158,19 @@ def run_stages(
     name = model.head.surrogate if run.known is None else references.name
     scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
     table = _table(trained, model, data, references, run)
-    last = StageResult(run.simulator, run.features, table.float_scores, ())
     del run
     logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
     found: tuple[Domain, ...] = ()
-    names = [stage.name for stage in stages[1:]]
-    for name_of, last in zip(names, chain.from_iterable(computed), strict=True):
-        table.add(name_of, last.scores, *real_means(last.simulator.program, last.features))
+    results = chain.from_iterable(computed)
+    for stage in stages[1:]:
+        last: StageResult = next(results)
+        table.add(stage.name, last.scores, *real_means(last.simulator.program, last.features))
         found += last.domains
-    results = (last.simulator, last.features, last.scores, found)
-    return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
+    compiled = (last.simulator, last.features, last.scores, found)
+    return StageRuns(name, scatter, table, *compiled, statistics, jitter, finite)
 
 
 def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -> Array:

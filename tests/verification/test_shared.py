@@ -8,7 +8,8 @@ import pytest
 from cimtool.base.progress import silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.arithmetic import Add, Mvm
+from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.shared import alike, same_program, shared_values, sharing, taken_over
@@ -106,3 +107,56 @@ def test_an_operation_of_other_fields_is_another(lossless: Bundle) -> None:
             assert not alike(node.op, replace(node.op, bias=node.op.bias + 1))
     requant = known["quantized"].text.by_name["relu1.stored"].op
     assert not alike(requant, replace(requant, hi=1))
+
+
+def total(*factors: np.ndarray, offset: np.ndarray | None = None) -> Add:
+    return Add(factors, np.zeros(3) if offset is None else offset)
+
+
+def test_factors_are_compared_one_by_one() -> None:
+    ones, twos = np.ones(3), np.full(3, 2.0)
+    assert alike(total(ones, twos), total(ones.copy(), twos.copy()))
+    assert not alike(total(ones, twos), total(twos, ones))
+    assert not alike(total(ones, twos), total(ones))
+    assert not alike(total(ones), total(ones.astype(np.int64)))
+    assert not alike(total(np.float64(1)), total(np.ones(1)))
+    assert not alike(total(ones), total(ones, offset=np.ones(3)))
+
+
+def test_arrays_are_compared_by_what_they_hold(make_bundle: MakeBundle) -> None:
+    graph = programs(make_bundle("lossy", **LOSSY))["converters fitted"].text
+    one = graph.by_name["fc2"].op
+    assert not one.exact
+    again = replace(one, stored=replace(one.stored), bias=one.bias.copy())
+    assert alike(one, again)
+    assert not alike(one, replace(one, stored=replace(one.stored, weight=one.weight + 1)))
+    first = one.references[0]
+    other = (replace(first, offset=first.offset + 1), *one.references[1:])
+    assert not alike(one, replace(one, references=other))
+
+
+def test_a_kind_of_layer_of_another_is_not_its_product() -> None:
+    class Other(Mvm):
+        pass
+
+    weight, bias = np.ones((2, 3)), np.zeros(3)
+    assert alike(Mvm(weight, bias), Mvm(weight.copy(), bias))
+    assert not alike(Mvm(weight, bias), Other(weight, bias))
+
+
+def test_a_stage_that_takes_values_over_hands_none_on(lossless: Bundle) -> None:
+    _, _, lowered, *others = lossless.stages
+    chain = [*lossless.stages[1:3], *(replace(lowered, name=f"again {k}") for k in range(3))]
+    groups = sharing(chain)
+    assert [one.name for group in groups for one in group] == [stage.name for stage in chain]
+    taken = [any(one.taken.values()) for group in groups for one in group]
+    assert taken == [False, True, False, True, False]
+    rows = np.random.default_rng(7).normal(size=(40, 12)).astype(np.float32)
+    data = Embeddings(rows, rows[::-1].copy(), np.arange(40))
+    results = [one for group in groups for one in run_sharing(group, data, {}, silent)]
+    first, *last = results[1:]
+    for result in last:
+        for modality in MODALITIES:
+            for name, value in first.features[modality].items():
+                np.testing.assert_array_equal(result.features[modality][name], value)
+        np.testing.assert_array_equal(result.scores, first.scores)
