@@ -76,11 +76,16 @@ class ConstantTable:
 
 def _digest(packed: Array) -> str:
     header = f"{packed.dtype.str}{packed.shape}".encode()
-    return hashlib.sha256(header + packed.tobytes()).hexdigest()
+    digest = hashlib.sha256(header)
+    digest.update(packed)
+    return digest.hexdigest()
 
 
 SMALLEST_SCALED = 64
 """Elements of an array below which its own copy is as small as factors."""
+
+FACTOR_ROWS = 64
+"""Rows that are compared at once: they stay in a core's cache, and tell most others apart."""
 
 
 def column_factors(base: Array, wanted: Array) -> FloatArray | None:
@@ -89,15 +94,32 @@ def column_factors(base: Array, wanted: Array) -> FloatArray | None:
     None where there are none. Each element allows the factors that round to it, an interval; a
     column's is in all of its own, and here their middle.
     """
+    from cimtool.base.compiled import map_rows
+
+    def allowed(rows: slice) -> tuple[FloatArray, FloatArray]:
+        return _factors_allowed(base[rows], wanted[rows])
+
+    def same(rows: slice) -> bool:
+        return np.array_equal(scaled_columns(base[rows], factors), wanted[rows])
+
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        half = np.spacing(np.abs(wanted)).astype(np.float64) / 2
-        ends = [(wanted + sign * half) / base for sign in (-1, 1)]
-        here = (base != 0) & (wanted != 0)
-        low = np.where(here, np.minimum(*ends), -np.inf).max(axis=0)
-        high = np.where(here, np.maximum(*ends), np.inf).min(axis=0)
+        low, high = allowed(slice(FACTOR_ROWS))
+        if (low > high).any():
+            return None
+        lows, highs = zip(*map_rows(allowed, len(base), FACTOR_ROWS), strict=True)
+        low, high = np.max(lows, axis=0), np.min(highs, axis=0)
         factors = np.where(np.isfinite(low), (low + high) / 2, 0.0)
-        same = np.array_equal(scaled_columns(base, factors), wanted)
-    return factors if same else None
+        return factors if all(map_rows(same, len(base), FACTOR_ROWS)) else None
+
+
+def _factors_allowed(base: Array, wanted: Array) -> tuple[FloatArray, FloatArray]:
+    """The least and the largest factor [c] of each column that all of its elements allow."""
+    half = np.spacing(np.abs(wanted)).astype(np.float64) / 2
+    ends = [(wanted + sign * half) / base for sign in (-1, 1)]
+    here = (base != 0) & (wanted != 0)
+    low: FloatArray = np.where(here, np.minimum(*ends), -np.inf).max(axis=0)
+    high: FloatArray = np.where(here, np.maximum(*ends), np.inf).min(axis=0)
+    return low, high
 
 
 def scaled_columns(base: Array, factors: Array) -> Array:
