@@ -76,9 +76,7 @@ class ConstantTable:
 
 def _digest(packed: Array) -> str:
     header = f"{packed.dtype.str}{packed.shape}".encode()
-    digest = hashlib.sha256(header)
-    digest.update(packed)
-    return digest.hexdigest()
+    return hashlib.sha256(header + packed.tobytes()).hexdigest()
 
 
 SMALLEST_SCALED = 64

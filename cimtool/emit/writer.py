@@ -64,7 +64,7 @@ class GraphWriter:
             raise CimError(
                 f"{self.layer}: holds a number beyond {dtype}; expected smaller weights"
             ) from None
-        key = (kind, stored.shape, hashlib.sha256(stored).digest())
+        key = (kind, stored.shape, hashlib.sha256(stored.tobytes()).digest())
         if key not in self._constants:
             self._constants[key] = self._unique("constant")
             self._tensors.append(numpy_helper.from_array(stored, self._constants[key]))

@@ -14,6 +14,7 @@ from cimtool.api import Compilation, prepare
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.serial import (
+    FACTOR_ROWS,
     Constants,
     ConstantTable,
     as_computed,
@@ -214,15 +215,17 @@ def test_levels_that_are_none_are_refused(with_levels: Program, part, change, sa
 @given(st.integers(0, 2**32 - 1))
 def test_folded_weights_are_factors_of_the_trained_ones_to_the_last_bit(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    base = rng.normal(size=(16, 8)).astype(np.float32)
+    base = rng.normal(size=(FACTOR_ROWS + 16, 8)).astype(np.float32)
     base[rng.random(base.shape) < 0.1] = 0
     by = rng.lognormal(0, 3, 8) * rng.choice([-1, 1, 0], 8)
     wanted = scaled_columns(base, by)
     found = column_factors(base, wanted)
     assert found is not None
     np.testing.assert_array_equal(scaled_columns(base, found), wanted)
-    wanted[0, 0] += 1
-    assert column_factors(base, wanted) is None
+    for row in (0, len(base) - 1):  # told apart by the first rows, and beyond them
+        other = wanted.copy()
+        other[row, 0] += 1
+        assert column_factors(base, other) is None
 
 
 def test_an_array_is_the_base_of_one_other_alone() -> None:
