@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
@@ -53,12 +53,12 @@ def exact(
     width = max(_NEAR // max(text.d, 1), 1)
     n, m = len(text), len(video)
     log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
-    of_pairs = pair_probabilities(text, video, a, b)
+    of_pairs, countdown = pair_probabilities(text, video, a, b), Countdown(say)
     for block in blocks(n, _BLOCK // max(m, 1)):
         i, j = _near_pairs(np.arange(block.start, block.stop), m, width)
         log_p[i, j], log_1mp[i, j] = of_pairs(i, j)
         if block.stop - block.start < n:
-            say(f"exact score: {block.stop} of {n} texts")
+            countdown.tell(f"exact score: {block.stop} of {n} texts", block.stop, n)
     return MatchProbabilities(log_p, log_1mp)
 
 
