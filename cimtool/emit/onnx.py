@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from onnx import ModelProto
 
-from cimtool.base.compiled import ahead
 from cimtool.emit.operations import append
 from cimtool.emit.writer import GraphWriter, Port
 from cimtool.ir.arithmetic import Store
@@ -120,7 +117,6 @@ def onnx_files(program: Program, calibrated: Program) -> dict[str, bytes]:
 
     Raises CimError where a layer has no integer ONNX form.
     """
-    models = {f"{graph.name}.onnx": partial(onnx_model, graph) for graph in program.graphs}
-    models["float.onnx"] = partial(float_model, calibrated)
-    made = ahead([*models.values()])
-    return {name: file_bytes(model) for name, model in zip(models, made, strict=True)}
+    models = {f"{graph.name}.onnx": onnx_model(graph) for graph in program.graphs}
+    models["float.onnx"] = float_model(calibrated)
+    return {name: file_bytes(model) for name, model in models.items()}
