@@ -284,7 +284,7 @@ def _queries(
     means = _moved_back(subject, trained, *real_means(subject.program, features))
     say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
     with within_float64(data):
-        scores = _scores(subject, simulator, features, known)
+        scores = _scores(subject, simulator, features, known, say)
     if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
         raise CimError(
             f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
@@ -296,7 +296,7 @@ def _queries(
     ranked, said = rank_queries(scores, *means, truth), all_equal(scores, data.called, "scores")
     if subject.sigmoid is not None and _of_logits(subject):
         say(f"{name}: exact scores")
-        said += _add_error(ranked, subject, subject.sigmoid, scores, known)
+        said += _add_error(ranked, subject, subject.sigmoid, scores, known, say)
     return ranked, said
 
 
@@ -306,6 +306,7 @@ def _add_error(
     sigmoid: tuple[float, float],
     scores: FloatArray,
     known: TrainedValues,
+    say: Say,
 ) -> list[str]:
     """Add each text's mean squared distance of `scores` [n, m] from the exact ones.
 
@@ -317,7 +318,7 @@ def _add_error(
     place = id(subject.trained), sigmoid
     try:
         if place not in known.exact:
-            known.exact[place] = on_grid(exact(*known.gaussians(subject), *sigmoid).logit)
+            known.exact[place] = on_grid(exact(*known.gaussians(subject), *sigmoid, say).logit)
     except OutOfReach as error:
         return [f"no logit RMSE: {error}"]
     off = scores - known.exact[place]
@@ -331,13 +332,18 @@ def _of_logits(subject: Subject) -> bool:
 
 
 def _scores(
-    subject: Subject, simulator: Simulator, features: Mapping[str, Features], known: TrainedValues
+    subject: Subject,
+    simulator: Simulator,
+    features: Mapping[str, Features],
+    known: TrainedValues,
+    say: Say,
 ) -> FloatArray:
     """The scores of all pairs [n, m]; those of Monte Carlo are logits."""
     if subject.samples is None or subject.sigmoid is None:
         found: FloatArray = simulator.score(features["text"], features["video"])
         return found
-    return monte_carlo(*known.gaussians(subject), *subject.sigmoid, subject.samples).logit
+    items = known.gaussians(subject)
+    return monte_carlo(*items, *subject.sigmoid, subject.samples, say=say).logit
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:

@@ -11,6 +11,7 @@ from numpy.random import Generator, Philox
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import jit_sums, side_by_side
 from cimtool.base.errors import ArgumentError
+from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.sigmoid_means import mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
@@ -23,6 +24,9 @@ _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120
+
+# Blocks of texts between two lines of progress, enough for threads to end at about one time.
+_TOLD = 16
 
 DEFAULT_SAMPLES = 10
 """Samples a side where nothing else is said."""
@@ -56,6 +60,7 @@ def monte_carlo(
     b: float,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
+    say: Say = silent,
 ) -> SampledProbabilities:
     """Estimate E[sigmoid(b - a |z_t - z_v|^2)] of all pairs from K = `samples` draws an item.
 
@@ -70,8 +75,10 @@ def monte_carlo(
         raise ArgumentError("{seed} is {}; expected 0 to 2^64 - 1", seed)
     rows_t, rows_v = np.arange(len(text)), np.arange(len(video))
     text, video = centred(text, video)
-    log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
-    for held in blocks(len(video), _VIDEO_POINTS // samples):
+    n, m = len(text), len(video)
+    log_p, log_1mp, error = (np.empty((n, m)) for _ in range(3))
+    texts, countdown = list(blocks(n, _TEXT_POINTS // samples)), Countdown(say)
+    for held in blocks(m, _VIDEO_POINTS // samples):
 
         def drawn(cols: IntArray) -> tuple[IntArray, FloatArray]:
             z_v = draw(video[cols], "video", cols, samples, seed)
@@ -87,7 +94,12 @@ def monte_carlo(
                 found = mean_of_sigmoids(_sigmoid_inputs(z_t, z_v, a, b))
                 log_p[rows, cols], log_1mp[rows, cols], error[rows, cols] = found
 
-        side_by_side(fill, list(blocks(len(text), _TEXT_POINTS // samples)))
+        for first in range(0, len(texts), _TOLD):
+            some = texts[first : first + _TOLD]
+            side_by_side(fill, some)
+            done = n * held.start + some[-1].stop * (held.stop - held.start)
+            if some[-1].stop - some[0].start < n or held.stop - held.start < m:
+                countdown.tell(f"Monte Carlo: {done:,} of {n * m:,} pairs", done, n * m)
     return SampledProbabilities(log_p, log_1mp, error)
 
 

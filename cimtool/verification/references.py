@@ -12,7 +12,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
@@ -136,9 +136,9 @@ class References:
         leave_one_out: bool,
         say: Say,
     ) -> TeacherScores:
-        def sample(items: int | None, seed: int) -> tuple[FloatArray, Array]:
+        def sample(items: int | None, seed: int, say: Say = silent) -> tuple[FloatArray, Array]:
             """Scores of the first `items` of both modalities, and their standard errors."""
-            found = monte_carlo(text[:items], video[:items], a, b, self.samples, seed)
+            found = monte_carlo(text[:items], video[:items], a, b, self.samples, seed, say)
             if fit_logit:
                 return found.logit, found.standard_error_of_logit
             p = np.exp(found.log_p)
@@ -147,7 +147,7 @@ class References:
 
         pairs = f"{len(text)} x {len(video)} pairs"
         say(f"{self.monte_carlo_name}: {pairs}")
-        sampled, error = sample(None, self.seed)
+        sampled, error = sample(None, self.seed, say)
         standard_error = float(np.sqrt(np.mean(error * error)))
         sampled = on_grid(sampled)
         del error  # as large as the scores

@@ -107,6 +107,19 @@ def test_block_sizes_change_nothing_beyond_1e_12(
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
 
 
+def test_progress_is_told_block_by_block(monkeypatch):
+    monkeypatch.setattr(montecarlo, "_TEXT_POINTS", 10)  # two texts
+    monkeypatch.setattr(montecarlo, "_TOLD", 2)
+    monkeypatch.setattr(montecarlo, "_VIDEO_POINTS", 20)  # four videos
+    lines = []
+    monte_carlo(make(7, 8, 0), make(6, 8, 1), 0.1, 0.0, samples=5, say=lines.append)
+    counts = [line.split(";")[0] for line in lines]
+    assert counts == [f"Monte Carlo: {done} of 42 pairs" for done in (16, 28, 36, 42)]
+    monkeypatch.undo()
+    monte_carlo(make(7, 8, 0), make(6, 8, 1), 0.1, 0.0, samples=5, say=lines.append)
+    assert len(lines) == 4
+
+
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     text, video = make(40, 64, 0), make(50, 64, 1)
     monkeypatch.setattr(montecarlo, "_TEXT_POINTS", 60)
