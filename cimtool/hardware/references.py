@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -156,16 +155,16 @@ class AdcReferences:
         for numbers in (self.levels.thresholds, self.levels.levels):
             if not (isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == int):
                 raise ValueError("converter levels: expected whole numbers in a row")
-        thresholds, levels = self.levels.thresholds.tolist(), self.levels.levels.tolist()
+        thresholds, levels = self.levels.thresholds, self.levels.levels
         if len(thresholds) != codes - 1 or len(levels) != codes:
             raise ValueError(
                 f"converter levels: {len(thresholds)} thresholds and {len(levels)} values; "
                 f"{codes} codes have {codes - 1} and {codes}"
             )
         for name, numbers in (("thresholds", thresholds), ("values", levels)):
-            if any(after <= before for before, after in pairwise(numbers)):
+            if (numbers[1:] <= numbers[:-1]).any():
                 raise ValueError(f"converter levels: {name} must rise")
-            if numbers and max(numbers[-1], -numbers[0]) >= most:
+            if numbers.size and max(int(numbers[-1]), -int(numbers[0])) >= most:
                 raise ValueError(f"converter levels: {name} must lie within {most} steps")
 
 
