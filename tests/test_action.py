@@ -94,6 +94,7 @@ OFFLINE = {
     "PIP_NO_INDEX": "1",
     "PIP_NO_DEPS": "1",
     "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it the wrong way round: no isolation
+    "PIP_NO_COMPILE": "0",  # and so here: what is installed is hardly run
     "OMP_NUM_THREADS": "1",
 }
 
