@@ -98,6 +98,23 @@ def test_a_layer_of_other_weights_and_all_behind_it_are_not_shared(lossless: Bun
     assert not {"fc2", "relu2.stored", "mu", "mu_stored"} & found.keys()
 
 
+def test_an_operation_on_other_inputs_is_not_shared(lossless: Bundle) -> None:
+    graph = programs(lossless)["quantized"].text
+    assert graph.by_name["fc2"].inputs == ("relu1.stored",)
+    nodes = tuple(
+        replace(node, inputs=("x.stored",)) if node.name == "fc2" else node for node in graph.nodes
+    )
+    found = shared_values(graph, replace(graph, nodes=nodes))
+    assert {"x.stored", "relu1.stored"} <= found.keys()
+    assert not {"fc2", "mu"} & found.keys()
+
+
+def test_features_of_real_numbers_are_not_those_of_another_program(lossless: Bundle) -> None:
+    known = programs(lossless)
+    assert same_program(known["quantized"], known["quantized"])
+    assert not same_program(known["folded"], known["folded"])
+
+
 def test_an_operation_of_other_fields_is_another(lossless: Bundle) -> None:
     known = programs(lossless)
     for node in known["converters fitted"].text.nodes:
