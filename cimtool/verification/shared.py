@@ -27,10 +27,7 @@ def shared_values(before: Graph, graph: Graph) -> dict[str, str]:
     Operations are alike where all of their fields are. A layer on lossless crossbars is the integer
     product of its weights, by the same kernels.
     """
-    origin = {name: name for name in before.inputs}
-    for node in before.nodes:
-        same = isinstance(node.op, Identity)
-        origin[node.name] = origin[node.inputs[0]] if same else node.name
+    origin = _origins(before)
     found = {name: name for name in graph.inputs if name in before.inputs}
     for node in graph.nodes:
         if not found.keys() >= set(node.inputs):
@@ -45,6 +42,15 @@ def shared_values(before: Graph, graph: Graph) -> dict[str, str]:
         ):
             found[node.name] = node.name
     return found
+
+
+def _origins(graph: Graph) -> dict[str, str]:
+    """The value that each value of a graph is, those of identities being others'."""
+    origin = {name: name for name in graph.inputs}
+    for node in graph.nodes:
+        same = isinstance(node.op, Identity)
+        origin[node.name] = origin[node.inputs[0]] if same else node.name
+    return origin
 
 
 def taken_over(before: Graph, graph: Graph) -> dict[str, str | None]:
@@ -114,10 +120,11 @@ def same_program(before: Program, program: Program) -> bool:
     if len(before.graphs) != len(program.graphs) or not program.text.operations(Quantize):
         return False
     for one, other in zip(before.graphs, program.graphs, strict=True):
-        found = shared_values(one, other)
+        found, origin = shared_values(one, other), _origins(one)
         if one.inputs.keys() != other.inputs.keys() or one.outputs.keys() != other.outputs.keys():
             return False
-        if any(found.get(value) != one.outputs[name] for name, value in other.outputs.items()):
+        outputs = {name: origin[value] for name, value in one.outputs.items()}
+        if any(found.get(value) != outputs[name] for name, value in other.outputs.items()):
             return False
     return True
 
