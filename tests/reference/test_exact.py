@@ -1,6 +1,7 @@
+import itertools
 import time
 import tracemalloc
-from functools import cache
+from functools import cache, partial
 
 import mpmath
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
+from cimtool.base.progress import Countdown
 from cimtool.reference import exact as module
 from cimtool.reference.exact import exact, log_match_probability, pair_probabilities
 from cimtool.reference.montecarlo import monte_carlo
@@ -284,10 +286,14 @@ def test_blocks_and_threads_change_no_bit(monkeypatch, block, at_once, near, thr
 
 def test_progress_is_told_block_by_block(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 20)
+    clock = partial(next, itertools.count(0, 10))
+    monkeypatch.setattr(module, "Countdown", partial(Countdown, clock=clock))
     lines = []
     exact(make(7, 4, 0), make(6, 4, 1), 0.3, 0.0, lines.append)
-    assert [line.split(";")[0] for line in lines] == [
-        f"exact score: {n} of 7 texts" for n in (3, 6, 7)
+    assert lines == [
+        "exact score: 3 of 7 texts; about 13 s left",
+        "exact score: 6 of 7 texts; about 3 s left",
+        "exact score: 7 of 7 texts",
     ]
 
 

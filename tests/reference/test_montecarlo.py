@@ -1,8 +1,12 @@
+import itertools
+from functools import partial
+
 import mpmath
 import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
+from cimtool.base.progress import Countdown
 from cimtool.reference import montecarlo
 from cimtool.reference.montecarlo import draw, monte_carlo
 from cimtool.reference.statistics import Gaussians
@@ -111,10 +115,16 @@ def test_progress_is_told_block_by_block(monkeypatch):
     monkeypatch.setattr(montecarlo, "_TEXT_POINTS", 10)  # two texts
     monkeypatch.setattr(montecarlo, "_TOLD", 2)
     monkeypatch.setattr(montecarlo, "_VIDEO_POINTS", 20)  # four videos
+    clock = partial(next, itertools.count(0, 10))
+    monkeypatch.setattr(montecarlo, "Countdown", partial(Countdown, clock=clock))
     lines = []
     monte_carlo(make(7, 8, 0), make(6, 8, 1), 0.1, 0.0, samples=5, say=lines.append)
-    counts = [line.split(";")[0] for line in lines]
-    assert counts == [f"Monte Carlo: {done} of 42 pairs" for done in (16, 28, 36, 42)]
+    assert lines == [
+        "Monte Carlo: 16 of 42 pairs; about 16 s left",
+        "Monte Carlo: 28 of 42 pairs; about 10 s left",
+        "Monte Carlo: 36 of 42 pairs; about 5 s left",
+        "Monte Carlo: 42 of 42 pairs",
+    ]
     monkeypatch.undo()
     monte_carlo(make(7, 8, 0), make(6, 8, 1), 0.1, 0.0, samples=5, say=lines.append)
     assert len(lines) == 4
