@@ -34,7 +34,7 @@ from cimtool.verification.references import (
     within_float64,
 )
 from cimtool.verification.saturation import Domain, domains
-from cimtool.verification.shared import SharingStage, sharing
+from cimtool.verification.shared_values import SharingStage, sharing
 
 JITTER = 1e-3
 """The share of the range of each statistic by which the float score is tried."""

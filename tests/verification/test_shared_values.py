@@ -12,7 +12,13 @@ from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.shared import alike, same_program, shared_values, sharing, taken_over
+from cimtool.verification.shared_values import (
+    alike,
+    same_program,
+    shared_values,
+    sharing,
+    taken_over,
+)
 from cimtool.verification.stages import encode, run_sharing
 
 from .conftest import MakeBundle, two_branch
