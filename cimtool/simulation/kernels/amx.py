@@ -2,7 +2,7 @@
 
 The bytes are those of `dot`. Two tile registers of 16 reads and 64 digits each times two of 64
 cells of 16 columns give the sums of 32 reads and 32 columns. Sums go through the first cache to
-the vector registers, where they are converted.
+the vector registers, where they are converted while the tile registers make the next ones.
 """
 
 from __future__ import annotations
@@ -17,22 +17,18 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cimtool.base.compiled import CACHE_LINE, aligned, jit, jit_inlined
+from cimtool.base.compiled import CACHE_LINE, aligned, jit
 from cimtool.simulation.kernels.dot import DEPTH, Bytes, in_bytes
 from cimtool.simulation.kernels.dot import pack as pack_bytes
-from cimtool.simulation.kernels.fused import Layer, converters, cut, finish, ordered_reads
+from cimtool.simulation.kernels.fused import Layer, converters, cut, finish
 from cimtool.simulation.kernels.tiles import (
     LANES,
     STORED_ROWS,
     WIDTH,
     VectorPlaces,
-    accumulate,
-    add_outer,
-    add_scaled,
     call,
-    convert,
+    convert_stored,
     cpu_has,
-    load_tile,
 )
 
 TILE_ROWS, TILE_BYTES = 16, 64
@@ -72,26 +68,33 @@ def pack(layer: Layer) -> Bytes:
 def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
     """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
     rows, cycles = x.shape[0], len(drive.factors)
-    reads = ordered_reads(rows, epilogue, READS)
-    total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
-    row_sums = np.zeros(reads.size, np.int32)
+    # The cycles of a row are side by side where they fill the reads that are converted at a time,
+    # and share a reference; else each cycle has its own tiles.
+    together = cycles % STORED_ROWS == 0 and epilogue.adc.shape[1] == 1
+    turn = -(-(rows * cycles if together else rows) // READS) * READS
+    by_row, by_cycle = (cycles, 1) if together else (1, turn)
+    reads = turn if together else cycles * turn
+    lines = -(-rows // STORED_ROWS) * STORED_ROWS
+    total = np.zeros((len(epilogue.start) // WIDTH, max(lines, 1), WIDTH), np.int32)
+    row_sums, owners = np.zeros(reads, np.int32), np.full(reads, -1, np.int64)
+    for i in range(rows):
+        for c in range(cycles):
+            owners[i * by_row + c * by_cycle] = i * cycles + c
     sums = np.zeros((rows, len(bounds)), np.int32)
     configure()
     for g in range(len(bounds)):
         first, last = bounds[g]
         steps = -(-(last - first) // TILE_BYTES)
-        digits = np.zeros(steps * TILE_BYTES, np.int32)
-        driven = _lines(reads.size * steps * TILE_BYTES)
+        digits = np.full(steps * TILE_BYTES, cells.lowest, np.int32)
+        driven = _lines(reads * steps * TILE_BYTES)
         for i in range(rows):
             for c in range(cycles):
-                at = i * reads.by_row + c * reads.by_cycle
+                at = i * by_row + c * by_cycle
                 row_sums[at] = cut(x[i], first, last, drive, c, digits)
                 sums[i, g] += row_sums[at] * drive.factors[c]
-                for k in range(last - first):
-                    digits[k] -= np.int32(cells.lowest)
-                _drive(digits, driven, at)
+                _drive(digits, cells.lowest, driven, at)
         words = -(-(last - first) // DEPTH)
-        _group(driven, steps, words, cells, g, row_sums, reads, rows * cycles, epilogue, total)
+        _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue, total)
     release()
     finish(total, sums, epilogue, out)
 
@@ -105,49 +108,97 @@ def _lines(size):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _drive(digits, driven, at):  # type: ignore[no-untyped-def]
-    """Write digits of bytes as read `at` of `driven`, bytes [reads / 32][steps][32][64]."""
+def _drive(digits, lowest, driven, at):  # type: ignore[no-untyped-def]
+    """Write digits above the lowest as read `at` of `driven`, bytes [reads / 32][steps][32][64]."""
     steps = len(digits) // TILE_BYTES
     for k in range(steps):
         line = ((at // READS * steps + k) * READS + at % READS) * TILE_BYTES
+        own, to = digits[k * TILE_BYTES : (k + 1) * TILE_BYTES], driven[line : line + TILE_BYTES]
         for j in range(TILE_BYTES):
-            driven[line + j] = digits[k * TILE_BYTES + j]
+            to[j] = own[j] - lowest
 
 
 @jit
-def _group(driven, steps, words, cells, g, row_sums, reads, count, epilogue, total):  # type: ignore[no-untyped-def]
-    """Add to `total` what a row group makes of `count` reads of inputs."""
-    blocks, stride = len(total), reads.stride
-    slices, references = epilogue.adc.shape[:2]
-    p, flat = _lines(4 * cells.parts * READS * WIDTH).view(np.int32), total.reshape(-1)
-    for s in range(slices):
-        for b in range(blocks):
-            of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
-            column = ((g * slices + s) * blocks + b) * WIDTH
-            for c in range(references):
-                one, two, three, four, five, table = converters(epilogue, s, c)
-                addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
-                last = c * stride + count // references
-                for start in range(c * stride, last, READS):
-                    for q in range(cells.parts):
-                        byte_products(driven, start * steps * TILE_BYTES, steps, cells.words,
-                                      of + q * words * WIDTH, p, q * READS * WIDTH)  # fmt: skip
-                    for i in range(start, min(start + READS, last), STORED_ROWS):
-                        v = _column_sums(p, i - start, cells, row_sums, i, column)
-                        v = convert(v, one, two, three, four, five,
-                                    epilogue.addends, addend, epilogue.entries, table)  # fmt: skip
-                        at, to = s * reads.size + i, b * total.shape[1] * WIDTH
-                        accumulate(v, reads.values, at, reads.owners, i,
-                                   epilogue.signs, column, flat, to)  # fmt: skip
+def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue, total):  # type: ignore[no-untyped-def]
+    """Add to `total` what a row group makes of its reads.
+
+    The sums of a tile are converted while the tile registers make those of the next. `owners` are
+    the reads' cycles, counted from the first of the first row of inputs; -1 of none.
+    """
+    blocks, (slices, references) = len(total), epilogue.adc.shape[:2]
+    cycles, lines = epilogue.values.shape[1], total.shape[1]
+    tiles, flat = len(owners) // READS, total.reshape(-1)
+    rows, turns = owners // cycles, owners % cycles
+    # Arrays are taken from their tuples here, for in the loop that takes longer than conversions.
+    adc, tables, addends = epilogue.adc, epilogue.tables, epilogue.addends
+    values, signs, entries = epilogue.values.reshape(-1), epilogue.signs, epilogue.entries
+    stored, columns, narrow = cells.words, cells.columns, epilogue.narrow
+    parts, middle, start = cells.parts, cells.middle, cells.starts[g]
+    step, size = READS * TILE_BYTES, words * WIDTH
+    p = _lines(4 * parts * READS * WIDTH).view(np.int32)
+    block, tile, s, b, made = 0, 0, 0, 0, 0
+    if tiles > 0:
+        load_operands(driven, 0, stored, start)
+    for n in range(slices * blocks * tiles + min(tiles, 1)):
+        more, first = block < slices * blocks, made * READS
+        at, of = tile * steps * step, start + block * parts * size
+        r = turns[first] if references > 1 else 0
+        column = ((g * slices + s) * blocks + b) * WIDTH
+        addend = (((g * slices + s) * references + r) * blocks + b) * WIDTH
+        one, two, three, four, five, table = converters(adc, tables, s, r)
+        if n > 0 and (parts > 1 or middle != 0):
+            _complete(p, parts, middle, row_sums, first)
+        if more:
+            clear()
+        # In turns, for a processor looks ahead by less than all that is done for a tile; operands
+        # are loaded ahead of the stores that their loads would wait for.
+        for k in range(max(steps, READS // STORED_ROWS)):
+            if more and k < steps:
+                multiply()
+                if k < steps - 1:
+                    to = of + (k + 1) * TILE_ROWS * WIDTH
+                    load_operands(driven, at + (k + 1) * step, stored, to)
+            i = first + k * STORED_ROWS
+            if n > 0 and k < READS // STORED_ROWS and rows[i] >= 0:
+                value, to = s * cycles + turns[i], (b * lines + rows[i]) * WIDTH
+                convert_stored(p, k * STORED_ROWS * WIDTH, one, two, three, four, five,
+                               addends, addend, entries, table,
+                               columns, column, values, value, together, narrow,
+                               signs, flat, to)  # fmt: skip
+        if n > 0:
+            made += 1
+            if made == tiles:
+                made, b = 0, b + 1
+                if b == blocks:
+                    b, s = 0, s + 1
+        if more:
+            for q in range(1, parts):
+                store_products(p, (q - 1) * READS * WIDTH)
+                clear()
+                for k in range(steps):
+                    to = of + q * size + k * TILE_ROWS * WIDTH
+                    load_operands(driven, at + k * step, stored, to)
+                    multiply()
+            tile += 1
+            if tile == tiles:
+                tile, block = 0, block + 1
+            if block < slices * blocks:
+                load_operands(driven, tile * steps * step, stored, start + block * parts * size)
+            store_products(p, (parts - 1) * READS * WIDTH)
 
 
-@jit_inlined
-def _column_sums(p, r, cells, row_sums, i, column):  # type: ignore[no-untyped-def]
-    """The sums of 8 reads from read `i` on, of 32 columns; `p` has products from its row r on."""
-    v = load_tile(p, r * WIDTH)
-    for q in range(1, cells.parts):
-        v = add_scaled(v, load_tile(p, (q * READS + r) * WIDTH), np.int32(1 << 8 * q))
-    return add_outer(v, row_sums, i, np.int32(cells.middle), cells.columns, column)
+@jit
+def _complete(p, parts, middle, row_sums, first):  # type: ignore[no-untyped-def]
+    """Make the column sums of 32 reads from `first` on of the products of their cells' bytes."""
+    size = READS * WIDTH
+    for i in range(READS):
+        line, added = p[i * WIDTH : (i + 1) * WIDTH], np.int32(row_sums[first + i] * middle)
+        for j in range(WIDTH):
+            line[j] += added
+        if parts > 1:
+            high = p[size + i * WIDTH : size + (i + 1) * WIDTH]
+            for j in range(WIDTH):
+                line[j] += high[j] << 8
 
 
 def _operation(builder: Any, name: str, *arguments: Any) -> None:
@@ -185,43 +236,74 @@ def release(typing):  # type: ignore[no-untyped-def]
     return types.void(), emit
 
 
-@intrinsic
-def byte_products(typing, driven, at, steps, cells, of, out, to):  # type: ignore[no-untyped-def]
-    """Write the sums of 32 reads and 32 columns to out[to + 32 r + j], int32.
+QUARTERS = [(m, n) for m in range(2) for n in range(2)]
+"""The tile registers of sums: those of 16 reads m and 16 columns n."""
 
-    Unsigned bytes `driven` [steps, 32, 64] begin at `at`; signed ones at word `of` of `cells`, 16
-    words of 32 columns a step.
+
+def _move(arrays: VectorPlaces, name: str, register: int, place: Any, stride: int) -> None:
+    apart = ir.Constant(ir.IntType(64), stride)
+    _operation(arrays.builder, name, _register(register), place, apart)
+
+
+@intrinsic
+def clear(typing):  # type: ignore[no-untyped-def]
+    """Set the sums of the tile registers to zero."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        for m, n in QUARTERS:
+            _operation(builder, "tilezero", _register(2 * m + n))
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def load_operands(typing, driven, at, cells, of):  # type: ignore[no-untyped-def]
+    """Fill tile registers with 64 digits of 32 reads and cells of 32 columns.
+
+    Unsigned bytes `driven` [32, 64] begin at `at`; signed ones at word `of` of `cells`, 16 words of
+    32 columns.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = VectorPlaces(context, builder, signature.args)
-        quarters = [(m, n) for m in range(2) for n in range(2)]
 
-        def move(name: str, register: int, argument: int, index: Any, stride: int) -> None:
+        def load(register: int, argument: int, after: int, stride: int) -> None:
+            index = arrays.after(args[argument + 1], after)
             place = arrays.pointer(args, argument, index, ir.IntType(8))
-            apart = ir.Constant(ir.IntType(64), stride)
-            _operation(builder, name, _register(register), place, apart)
+            _move(arrays, "tileloadd64", register, place, stride)
 
-        for m, n in quarters:
-            _operation(builder, "tilezero", _register(2 * m + n))
-        with cgutils.for_range(builder, args[2]) as loop:
-
-            def at_step(start: Any, size: int) -> Any:
-                return builder.add(start, builder.mul(loop.index, ir.Constant(start.type, size)))
-
-            for m in range(2):
-                first = at_step(args[1], READS * TILE_BYTES)
-                index = arrays.after(first, m * TILE_ROWS * TILE_BYTES)
-                move("tileloadd64", 4 + m, 0, index, TILE_BYTES)
-            for n in range(2):
-                first = at_step(args[4], TILE_ROWS * WIDTH)
-                move("tileloadd64", 6 + n, 3, arrays.after(first, n * LANES), 4 * WIDTH)
-            for m, n in quarters:
-                _operation(builder, "tdpbusd", *map(_register, (2 * m + n, 4 + m, 6 + n)))
-        for m, n in quarters:
-            index = arrays.after(args[6], m * TILE_ROWS * WIDTH + n * LANES)
-            move("tilestored64", 2 * m + n, 5, index, 4 * WIDTH)
+        for m in range(2):
+            load(4 + m, 0, m * TILE_ROWS * TILE_BYTES, TILE_BYTES)
+        for n in range(2):
+            load(6 + n, 2, n * LANES, 4 * WIDTH)
         return context.get_dummy_value()
 
-    i64 = types.int64
-    return types.void(driven, i64, i64, cells, i64, out, i64), emit
+    return types.void(driven, types.int64, cells, types.int64), emit
+
+
+@intrinsic
+def multiply(typing):  # type: ignore[no-untyped-def]
+    """Add the products of the operands to the sums in the tile registers."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        for m, n in QUARTERS:
+            _operation(builder, "tdpbusd", *map(_register, (2 * m + n, 4 + m, 6 + n)))
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def store_products(typing, out, to):  # type: ignore[no-untyped-def]
+    """Write the sums of the tile registers to out[to + 32 r + j], int32."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        for m, n in QUARTERS:
+            index = arrays.after(args[1], m * TILE_ROWS * WIDTH + n * LANES)
+            place = arrays.pointer(args, 0, index, ir.IntType(8))
+            _move(arrays, "tilestored64", 2 * m + n, place, 4 * WIDTH)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64), emit

@@ -183,7 +183,7 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
             of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
-                one, two, three, four, five, table = converters(epilogue, s, c)
+                one, two, three, four, five, table = converters(epilogue.adc, epilogue.tables, s, c)
                 addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
                 for i in range(c * stride, (c + 1) * stride, BYTE_ROWS):
                     p = column_sums(driven, i, words, cells, of, row_sums, column)

@@ -6,6 +6,7 @@ which is exact where the proved range of the layer's output fits 32 bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -46,8 +47,9 @@ class Epilogue(NamedTuple):
     [groups * slices * cycles or 1 * N]. Where these have levels they give places in the `entries`
     of a slice, which begin at `tables` [slices, cycles or 1], -1 where a code counts itself; both
     are empty where none has. A code counts `values` [slices, cycles] times `signs`
-    [groups * slices * N]; `row_factors` [groups, N] is how often a group's row sum is added;
-    `start` [N]. Values have `places` binary places, rounded half up.
+    [groups * slices * N], in units of `unit`; `row_factors` [groups, N] is how often a group's row
+    sum is added; `start` [N]. Values have `places` binary places, rounded half up. `narrow` where
+    codes that count from zero have 16 bits even before they are limited, as has what they count.
     """
 
     adc: Array
@@ -55,6 +57,8 @@ class Epilogue(NamedTuple):
     tables: Array
     entries: Array
     places: int
+    unit: int
+    narrow: bool
     values: Array
     signs: Array
     row_factors: Array
@@ -154,6 +158,26 @@ def _values(cells: Cells, steps: Sequence[int]) -> Array:
     return modulo_int32(of_slices * factors)
 
 
+def _units(values: Array) -> tuple[int, Array]:
+    """The largest number that divides all values, and how often each has it."""
+    whole = values.astype(np.int64)
+    unit = max(int(np.gcd.reduce(whole, axis=None)), 1)
+    return unit, modulo_int32(whole // unit)
+
+
+def _narrow(adc: Array, reach: int, values: Array, signs: Array) -> bool:
+    """Tell whether codes of sums up to `reach`, and what they count, have 16 bits.
+
+    No tie may go to the even code, and no step be beyond 2^16.
+    """
+    _, steps, even, *limits = adc.T.astype(np.int64)
+    largest = max(int(np.abs(one).max()) for one in limits)
+    furthest = (reach >> int(steps.min())) + 2
+    counted = math.prod(int(np.abs(one.astype(np.int64)).max()) for one in (values, signs))
+    fits = max(largest, furthest, counted) <= np.iinfo(np.int16).max
+    return bool(fits and steps.max() <= 16 and not even.any())
+
+
 def _from_zero(
     cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, reach: int
 ) -> Epilogue | None:
@@ -167,12 +191,16 @@ def _from_zero(
         return None
     exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
     adc = np.array([_adc(law, step, fraction) for step in exponents], np.int32)
+    unit, values = _units(_values(cells, steps))
+    signs = modulo_int32(_signs(cells))
     return Epilogue(
         adc.reshape(len(cells.slices), -1, adc.shape[1]),
         *NOTHING_SET,
         0,
-        _values(cells, steps),
-        padded(modulo_int32(_signs(cells))).reshape(-1),
+        unit,
+        _narrow(adc, reach, values, signs),
+        values,
+        padded(signs).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors)),
         padded(modulo_int32(offset)),
     )
@@ -228,13 +256,16 @@ def _from_offsets(
     drives = crossbar.cycle_factors.reshape(-1, least.shape[2]).sum(axis=0)
     constant = (signs * np.einsum("gkcn,c->gkn", least, drives)).sum(axis=(0, 1))
     levels = np.array(begins, np.int64).reshape(slices, -1)
+    unit, values = _units(_values(cells, [step for step, _ in lowest]))
     return Epilogue(
         np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
         padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
         levels if max(begins) >= 0 else NOTHING_SET[1],
         modulo_int32(np.concatenate(entries)),
         rise,
-        _values(cells, [step for step, _ in lowest]),
+        unit,
+        False,
+        values,
         padded(modulo_int32(signs)).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors << rise)),
         padded(modulo_int32(constant + (offset << rise))),
@@ -342,6 +373,8 @@ def exact_epilogue(drive: RowDrive, start: IntArray) -> Epilogue:
         np.array([[_LOSSLESS]], np.int32),
         *NOTHING_SET,
         0,
+        1,
+        False,
         drive.factors[None],
         padded(np.ones(start.size, np.int32)),
         padded(np.zeros((1, start.size), np.int32)),
@@ -428,11 +461,14 @@ def ordered_reads(rows, epilogue, height):  # type: ignore[no-untyped-def]
 
 
 @jit_inlined
-def converters(epilogue, s, c):  # type: ignore[no-untyped-def]
-    """The numbers that `tiles.convert` takes for slice s and cycle c, its table's start last."""
-    one, two, three, four, five = epilogue.adc[s, c]
-    table = epilogue.tables[s, c] if len(epilogue.tables) else np.int64(-1)
-    return one, two, three, four, five, table
+def converters(adc, tables, s, c):  # type: ignore[no-untyped-def]
+    """The numbers that `tiles.convert` takes for slice s and cycle c, its table's start last.
+
+    From `adc` and `tables` of an `Epilogue`: to take an array from a tuple, or a part of an array,
+    costs as much as some conversions.
+    """
+    table = tables[s, c] if len(tables) else np.int64(-1)
+    return adc[s, c, 0], adc[s, c, 1], adc[s, c, 2], adc[s, c, 3], adc[s, c, 4], table
 
 
 @jit
@@ -442,16 +478,21 @@ def finish(total, sums, epilogue, out):  # type: ignore[no-untyped-def]
     That are `start` and the row sums [rows, groups] times the columns' factors.
     """
     rows, width = out.shape
-    half = np.int32(1 << epilogue.places >> 1)
+    places, half = np.int32(epilogue.places), np.int32(1 << epilogue.places >> 1)
+    unit = np.int32(epilogue.unit)
     summed = epilogue.row_factors.any()
-    line = np.empty(WIDTH, np.int32)
+    line = np.empty(len(epilogue.start), np.int32)
     for i in range(rows):
-        for b in range(total.shape[0]):
+        for b in range(len(total)):
+            block = slice(b * WIDTH, (b + 1) * WIDTH)
+            own, start, of_block = total[b, i], epilogue.start[block], line[block]
             for j in range(WIDTH):
-                line[j] = total[b, i, j] + epilogue.start[b * WIDTH + j]
-            if summed:
-                for g in range(sums.shape[1]):
-                    for j in range(WIDTH):
-                        line[j] += sums[i, g] * epilogue.row_factors[g, b * WIDTH + j]
-            for j in range(min(WIDTH, width - b * WIDTH)):
-                out[i, b * WIDTH + j] = np.int32(line[j] + half) >> epilogue.places
+                of_block[j] = own[j] * unit + start[j]
+        if summed:
+            for g in range(sums.shape[1]):
+                row_sum, factors = sums[i, g], epilogue.row_factors[g]
+                for j in range(len(line)):
+                    line[j] += row_sum * factors[j]
+        to = out[i]
+        for j in range(width):
+            to[j] = np.int32(line[j] + half) >> places

@@ -255,7 +255,7 @@ def _group(own, noisy, keys, words, drawn, g, cycles, epilogue, total):  # type:
     p, v = np.zeros(chunk * cycles * WIDTH, np.int32), np.zeros(chunk * reads * WIDTH, np.int32)
     factor, z = np.zeros((2, pairs * WIDTH), np.float32)
     for s in range(slices):
-        one, two, three, four, five, table = converters(epilogue, s, 0)
+        one, two, three, four, five, table = converters(epilogue.adc, epilogue.tables, s, 0)
         for b in range(blocks):
             column, conversion = ((g * slices + s) * blocks + b) * WIDTH, (g * slices + s) * cycles
             for start in range(0, rows, chunk):

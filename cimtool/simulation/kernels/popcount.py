@@ -130,7 +130,7 @@ def _group(packed, planes, g, reads, epilogue, total):  # type: ignore[no-untype
             cells = planes.starts[g] + (s * blocks + b) * cell_planes * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
-                one, two, three, four, five, table = converters(epilogue, s, c)
+                one, two, three, four, five, table = converters(epilogue.adc, epilogue.tables, s, c)
                 addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
                 for i in range(c * stride, (c + 1) * stride, BIT_ROWS):
                     p = bit_tile()

@@ -28,6 +28,12 @@ STORED_ROWS = 8
 
 _I32 = ir.IntType(32)
 _LANES = ir.VectorType(_I32, LANES)
+_ZEROS = ir.Constant(_LANES, [0] * LANES)
+
+HALF = 16
+"""Bits of half a lane."""
+
+_HALVES = ir.VectorType(ir.IntType(HALF), 2 * LANES)
 
 
 def cpu_has(feature: str) -> bool:
@@ -172,7 +178,6 @@ def _load(rows: int) -> Any:
 
 
 load_line = _load(1)
-load_tile = _load(STORED_ROWS)
 
 
 def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
@@ -267,74 +272,112 @@ def convert(typing, sums, one, two, three, four, five, addends, of, entries, tab
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = VectorPlaces(context, builder, signature.args)
-        parts, numbers = _parts(builder, args[0]), args[1:6]
+        parts, codes = _parts(builder, args[0]), _Codes(arrays, args, 1, [_ZEROS] * VECTORS)
+
+        def converted(code: Code) -> list[Any]:
+            return [code(p, i % VECTORS) for i, p in enumerate(parts)]
+
         # A choice for each vector: one of whole tiles would go through memory.
-        with builder.if_else(arrays.empty(args, 6)) as (from_zero, from_offsets):
-            with from_zero:
-                codes, before = _from_zero(builder, parts, numbers), builder.block
-            with from_offsets:
-                added = arrays.vectors(args, 6, args[7])
-                places = _from_offsets(builder, parts, numbers, added)
-                levels, behind = _levels(arrays, args, places), builder.block
-        return _tile(builder, _either(builder, codes, before, levels, behind))
+        return _tile(builder, codes.each(converted))
 
     i32, i64 = types.int32, types.int64
     return sums(sums, i32, i32, i32, i32, i32, addends, i64, entries, i64), emit
 
 
-def _from_zero(builder: Any, parts: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
-    addend, step, even, lo, hi = (splat(builder, a) for a in numbers)
-    moved = [builder.add(p, addend) for p in parts]
-    before = builder.block
-    with builder.if_then(builder.icmp_signed("!=", numbers[2], ir.Constant(_I32, 0))):
-        ties = [builder.and_(builder.ashr(p, step), even) for p in parts]
-        tied = [builder.add(x, tie) for x, tie in zip(moved, ties, strict=True)]
-        behind = builder.block
-    rounded = _either(builder, moved, before, tied, behind)
-    return [_limited(builder, builder.ashr(x, step), lo, hi) for x in rounded]
+Code = Callable[[Any, int], Any]
+"""The conversion of a vector of sums in one of a tile's vectors of columns."""
 
 
-def _from_offsets(
-    builder: Any, parts: Sequence[Any], numbers: Sequence[Any], added: Sequence[Any]
-) -> list[Any]:
-    rise, top, down, factor, shift = (splat(builder, a) for a in numbers)
-    zero, codes = ir.Constant(_LANES, [0] * LANES), []
-    for i, p in enumerate(parts):
-        x = builder.add(builder.shl(p, rise), added[i % VECTORS])
-        x = _limited(builder, x, zero, top)
-        x = builder.mul(builder.lshr(x, down), factor)
-        codes.append(builder.lshr(x, shift))
-    return codes
+class _Codes:
+    """The conversions of sums plus `columns`: a vector of them for each vector of a tile's row.
+
+    An operation's arguments from the `first` on are those of `convert` from `one` on.
+    """
+
+    def __init__(self, arrays: VectorPlaces, args: Sequence[Any], first: int, columns: list[Any]):
+        self.arrays, self.builder, self.args = arrays, arrays.builder, args
+        self.first, self.columns = first, columns
+        self.numbers = args[first : first + 5]
+
+    def each(self, made: Callable[[Code], list[Any]]) -> list[Any]:
+        """What `made` makes of the conversion, in a block of code for each kind of it."""
+        builder, args, addends = self.builder, self.args, self.first + 5
+        even, table = self.numbers[2], args[addends + 3]
+        from_zero = self.arrays.empty(args, addends)
+        floor = builder.icmp_signed("==", even, ir.Constant(_I32, 0))
+        coded = builder.icmp_signed("<", table, ir.Constant(table.type, 0))
+
+        def choice(condition: Any, *kinds: Callable[[], list[Any]]) -> list[Any]:
+            with builder.if_else(condition) as branches:
+                found = []
+                for branch, kind in zip(branches, kinds, strict=True):
+                    with branch:
+                        found.append((kind(), builder.block))
+            (some, before), (others, behind) = found
+            return _either(builder, some, before, others, behind)
+
+        return choice(
+            from_zero,
+            lambda: choice(floor, lambda: made(self._plain()), lambda: made(self._to_even())),
+            lambda: choice(coded, lambda: made(self._quotient()), lambda: made(self._level())),
+        )
+
+    def splats(self) -> list[Any]:
+        """The five numbers, in every lane."""
+        return [splat(self.builder, a) for a in self.numbers]
+
+    def _plain(self) -> Code:
+        builder, (addend, step, _, lo, hi) = self.builder, self.splats()
+        moved = [builder.add(column, addend) for column in self.columns]
+        return lambda p, v: _limited(builder, builder.ashr(builder.add(p, moved[v]), step), lo, hi)
+
+    def _to_even(self) -> Code:
+        builder, (addend, step, even, lo, hi) = self.builder, self.splats()
+
+        def code(p: Any, v: int) -> Any:
+            x = builder.add(p, self.columns[v])
+            tie = builder.and_(builder.ashr(x, step), even)
+            rounded = builder.add(builder.add(x, addend), tie)
+            return _limited(builder, builder.ashr(rounded, step), lo, hi)
+
+        return code
+
+    def _quotient(self) -> Code:
+        builder, (rise, top, down, factor, shift) = self.builder, self.splats()
+        added = self.arrays.vectors(self.args, self.first + 5, self.args[self.first + 6])
+        moved = [
+            builder.add(builder.shl(column, rise), addend)
+            for column, addend in zip(self.columns, added, strict=True)
+        ]
+
+        def code(p: Any, v: int) -> Any:
+            x = builder.add(builder.shl(p, rise), moved[v])
+            x = builder.lshr(_limited(builder, x, _ZEROS, top), down)
+            return builder.lshr(builder.mul(x, factor), shift)
+
+        return code
+
+    def _level(self) -> Code:
+        builder, place = self.builder, self._quotient()
+        pointer = self.arrays.pointer(self.args, self.first + 7, self.args[self.first + 8], _I32)
+        pointers = ir.VectorType(ir.PointerType(), LANES)
+        undefined = ir.Constant(pointers, ir.Undefined)
+        one = builder.insert_element(undefined, pointer, ir.Constant(_I32, 0))
+        # One base for all lanes: the gather's indices are then of 32 bits.
+        base = builder.shuffle_vector(one, undefined, _ZEROS)
+        every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
+        align, name = ir.Constant(_I32, 4), "llvm.masked.gather.v16i32.v16p0"
+
+        def code(p: Any, v: int) -> Any:
+            places = builder.gep(base, [place(p, v)], source_etype=_I32)
+            return call(builder, name, _LANES, places, align, every, _ZEROS)
+
+        return code
 
 
 def _limited(builder: Any, value: Any, lo: Any, hi: Any) -> Any:
     above = call(builder, "llvm.smax.v16i32", _LANES, value, lo)
     return call(builder, "llvm.smin.v16i32", _LANES, above, hi)
-
-
-def _levels(arrays: VectorPlaces, args: Sequence[Any], places: Sequence[Any]) -> list[Any]:
-    """The entries of `convert` at places; the places themselves where there is no table."""
-    builder, table = arrays.builder, args[9]
-    before = builder.block
-    there = builder.icmp_signed(">=", table, ir.Constant(table.type, 0))
-    with builder.if_then(there):
-        pointer = arrays.pointer(args, 8, table, _I32)
-        pointers = ir.VectorType(ir.PointerType(), LANES)
-        undefined = ir.Constant(pointers, ir.Undefined)
-        none = ir.Constant(_LANES, [0] * LANES)
-        one = builder.insert_element(undefined, pointer, ir.Constant(_I32, 0))
-        # One base for all lanes: the gather's indices are then of 32 bits.
-        base = builder.shuffle_vector(one, undefined, none)
-        every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
-        align, name = ir.Constant(_I32, 4), "llvm.masked.gather.v16i32.v16p0"
-        found = [
-            call(
-                builder, name, _LANES, builder.gep(base, [i], source_etype=_I32), align, every, none
-            )
-            for i in places
-        ]
-        behind = builder.block
-    return _either(builder, places, before, found, behind)
 
 
 def _either(
@@ -394,6 +437,164 @@ def _sum(builder: Any, values: Sequence[Any]) -> Any:
     for value in values[1:]:
         total = builder.add(total, value)
     return total
+
+
+@intrinsic
+def convert_stored(  # type: ignore[no-untyped-def]
+    typing, p, at, one, two, three, four, five, addends, of, entries, table,
+    columns, column, values, value, together, narrow, signs, total, to,
+):  # fmt: skip
+    """Add to a total what the conversions of 8 rows of sums p[at + 32 r + j] count.
+
+    columns[column + j] is added to the sums; the arguments from `one` to `table` are those of
+    `convert`. Codes of row r count values[value + r] and come to total[to + j] where the rows
+    belong `together`, else values[value], to total[to + 32 r + j]; times signs[column + j].
+    `narrow` is that of a layer's `Epilogue`: two rows are then converted in one vector.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        rows = _StoredRows(VectorPlaces(context, builder, signature.args), args)
+        with builder.if_else(args[16]) as (in_pairs, one_by_one):
+            with in_pairs:
+                rows.count_pairs(_Pairs(rows.codes))
+            with one_by_one:
+                rows.codes.each(rows.count)
+        return context.get_dummy_value()
+
+    i32, i64, flag = types.int32, types.int64, types.boolean
+    numbers = (i32, i32, i32, i32, i32, addends, i64, entries, i64)
+    counts = (columns, i64, values, i64, flag, flag, signs, total, i64)
+    return types.void(p, i64, *numbers, *counts), emit
+
+
+class _StoredRows:
+    """The rows of sums, and what their codes count, of the arguments of `convert_stored`."""
+
+    def __init__(self, arrays: VectorPlaces, args: Sequence[Any]):
+        self.arrays, self.builder, self.args = arrays, arrays.builder, args
+        column = args[12]
+        self.codes = _Codes(arrays, args, 2, arrays.vectors(args, 11, column))
+        self.signs = arrays.vectors(args, 17, column)
+
+    def count(self, code: Code) -> list[Any]:
+        """Add what the codes of every row count to the total; nothing is left to choose from."""
+        builder = self.builder
+        with builder.if_else(self.args[15]) as (one_row, a_row_each):
+            with one_row:
+                total = [_ZEROS] * VECTORS
+                for r in range(STORED_ROWS):
+                    value = splat(builder, self._value(r))
+                    for v, p in enumerate(self._sums(r)):
+                        total[v] = builder.add(total[v], builder.mul(code(p, v), value))
+                self._add_signed(total)
+            with a_row_each:
+                factors = self._factors()
+                for r in range(STORED_ROWS):
+                    for v, p in enumerate(self._sums(r)):
+                        counted = builder.mul(code(p, v), factors[v])
+                        place, old = self._total(r, v)
+                        builder.store(builder.add(old, counted), place, align=4)
+        return []
+
+    def count_pairs(self, pairs: _Pairs) -> None:
+        """Add what the codes of every two rows count to the total."""
+        builder, starts = self.builder, range(0, STORED_ROWS, 2)
+        with builder.if_else(self.args[15]) as (one_row, a_row_each):
+            with one_row:
+                total = [_ZEROS] * VECTORS
+                for r in starts:
+                    low, high = (splat(builder, self._value(i)) for i in (r, r + 1))
+                    values = pairs.both(low, high)
+                    for v, (p, q) in enumerate(self._pairs(r)):
+                        total[v] = pairs.add_products(total[v], pairs.codes(p, q, v), values)
+                self._add_signed(total)
+            with a_row_each:
+                factors = [pairs.apart(factor) for factor in self._factors()]
+                for r in starts:
+                    for v, (p, q) in enumerate(self._pairs(r)):
+                        made = pairs.codes(p, q, v)
+                        for i, factor in enumerate(factors[v]):
+                            place, old = self._total(r + i, v)
+                            added = pairs.add_products(old, made, factor)
+                            builder.store(added, place, align=4)
+
+    def _sums(self, r: int) -> list[Any]:
+        return self.arrays.vectors(self.args, 0, self.arrays.after(self.args[1], r * WIDTH))
+
+    def _pairs(self, r: int) -> list[tuple[Any, Any]]:
+        return list(zip(self._sums(r), self._sums(r + 1), strict=True))
+
+    def _value(self, r: int) -> Any:
+        index = self.arrays.after(self.args[14], r)
+        return self.builder.load(self.arrays.pointer(self.args, 13, index, _I32))
+
+    def _factors(self) -> list[Any]:
+        """What a code counts in each column, where all rows have the first one's value."""
+        value = splat(self.builder, self._value(0))
+        return [self.builder.mul(sign, value) for sign in self.signs]
+
+    def _total(self, r: int, v: int) -> tuple[Any, Any]:
+        """The place of a vector of the total's row r, and what is there."""
+        index = self.arrays.after(self.args[19], r * WIDTH + v * LANES)
+        place = self.arrays.pointer(self.args, 18, index, _LANES)
+        return place, self.builder.load(place, align=4)
+
+    def _add_signed(self, counted: Sequence[Any]) -> None:
+        for v, (value, sign) in enumerate(zip(counted, self.signs, strict=True)):
+            place, old = self._total(0, v)
+            added = self.builder.add(old, self.builder.mul(value, sign))
+            self.builder.store(added, place, align=4)
+
+
+class _Pairs:
+    """Codes of 16 bits that count from zero: those of two rows, in the halves of each lane."""
+
+    def __init__(self, codes: _Codes):
+        self.builder = builder = codes.builder
+        addend, self.step, _, lo, hi = codes.splats()
+        self.rise = builder.sub(_every(HALF), self.step)
+        self.moved = [builder.add(column, addend) for column in codes.columns]
+        self.lo, self.hi = (self._halves(self.both(limit, limit)) for limit in (lo, hi))
+
+    def both(self, low: Any, high: Any) -> Any:
+        """The low halves of one vector, and those of another in the high ones."""
+        return self._joined(low, self.builder.shl(high, _every(HALF)))
+
+    def apart(self, value: Any) -> tuple[Any, Any]:
+        """The low halves in their place and in the high ones, beside zeros."""
+        low, half = _every((1 << HALF) - 1), _every(HALF)
+        return self.builder.and_(value, low), self.builder.shl(value, half)
+
+    def codes(self, p: Any, q: Any, v: int) -> Any:
+        """The codes of sums p, in the low halves, and q."""
+        builder = self.builder
+        low, high = (builder.add(one, self.moved[v]) for one in (p, q))
+        x = self._joined(builder.ashr(low, self.step), builder.shl(high, self.rise))
+        above = call(builder, "llvm.smax.v32i16", _HALVES, self._halves(x), self.lo)
+        limited = call(builder, "llvm.smin.v32i16", _HALVES, above, self.hi)
+        return builder.bitcast(limited, _LANES)
+
+    def add_products(self, total: Any, codes: Any, factors: Any) -> Any:
+        """The total, and the products of both halves."""
+        builder, half = self.builder, _every(HALF)
+        if DOT_BITS == 512:
+            return call(builder, "llvm.x86.avx512.vpdpwssd.512", _LANES, total, codes, factors)
+        low = [builder.ashr(builder.shl(x, half), half) for x in (codes, factors)]
+        high = [builder.ashr(x, half) for x in (codes, factors)]
+        return _sum(builder, [total, builder.mul(*low), builder.mul(*high)])
+
+    def _joined(self, low: Any, high: Any) -> Any:
+        """The low halves of one vector and the high ones of another."""
+        mask = (1 << HALF) - 1
+        kept = self.builder.and_(low, _every(mask)), self.builder.and_(high, _every(mask << HALF))
+        return self.builder.or_(*kept)
+
+    def _halves(self, value: Any) -> Any:
+        return self.builder.bitcast(value, _HALVES)
+
+
+def _every(number: int) -> Any:
+    return ir.Constant(_LANES, [number] * LANES)
 
 
 @intrinsic
