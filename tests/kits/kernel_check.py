@@ -1,6 +1,6 @@
 """Kernels on random layers, each under all instruction sets that this CPU has.
 
-    python tests/kits/kernel_check.py [--layers N] [--set NAME ...] [--kernel NAME ...]
+    python tests/kits/kernel_check.py [--layers N] [--rows N] [--set NAME ...] [--kernel NAME ...]
     qemu-x86_64 -cpu Haswell python tests/kits/kernel_check.py --here
 
 compares each kernel's integers with those of the readable operation, in a process of its own for
@@ -104,7 +104,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
     )
 
 
-def random_layers(count: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
+def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
     """Layers and inputs, the same in every process."""
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -118,10 +118,10 @@ def random_layers(count: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
         references = at_steps(hardware, steps, unit)
         stored, bias = StoredWeights(weight, hardware), rng.integers(-999, 999, shape[1])
         op = CrossbarMvm(stored, bias, np.ones(shape[1]), references)
-        yield op, drawn(rng, input_limits(hardware), (ROWS, shape[0]))
+        yield op, drawn(rng, input_limits(hardware), (rows, shape[0]))
 
 
-def counted(layers: int, kernels: Iterable[str]) -> Counts:
+def counted(layers: int, rows: int, kernels: Iterable[str]) -> Counts:
     """Layers, values and differing values of each of the kernels in this process."""
     every = dict(choice.KERNELS)
     popcount.MOST_PLANES = 99
@@ -130,7 +130,7 @@ def counted(layers: int, kernels: Iterable[str]) -> Counts:
     for name, module in every.items():
         module.run = _noted(name, module.run, taken)
     warnings.simplefilter("error", RuntimeWarning)  # a kernel that is left out as wrong
-    for op, x in random_layers(layers):
+    for op, x in random_layers(layers, rows):
         expected = op.run(x)
         known = integer(("n", x.shape[1]), *input_limits(op.crossbar), 1.0)
         for name, counts in found.items():
@@ -155,10 +155,10 @@ def _noted(name: str, run: object, taken: list[str]) -> object:
 
 
 def elsewhere(
-    name: str, variables: Mapping[str, str], layers: int, kernels: Iterable[str]
+    name: str, variables: Mapping[str, str], layers: int, rows: int, kernels: Iterable[str]
 ) -> Counts:
     """The counts of a process with an instruction set; SystemExit where it fails."""
-    command = [sys.executable, __file__, "--layers", str(layers), "--here"]
+    command = [sys.executable, __file__, "--layers", str(layers), "--rows", str(rows), "--here"]
     for kernel in kernels:
         command += ["--kernel", kernel]
     environ = {**os.environ, **variables}
@@ -173,13 +173,14 @@ def main() -> int:
     """Count in a process for each set, or in this one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=LAYERS)
+    parser.add_argument("--rows", type=int, default=ROWS, help="inputs of a layer")
     for option, choices in (("--set", (*SETS, EMULATED)), ("--kernel", EVERY)):
         parser.add_argument(option, action="append", choices=choices, help="default: all")
     parser.add_argument("--here", action="store_true", help="count in this process, in JSON")
     given = parser.parse_args()
     kernels = given.kernel or EVERY
     if given.here:
-        print(json.dumps(counted(given.layers, kernels)))
+        print(json.dumps(counted(given.layers, given.rows, kernels)))
         return 0
     print("| instructions | kernel | layers | values | differing |\n|---|---|---|---|---|")
     known: Mapping[str, bool] = binding.get_host_cpu_features()
@@ -193,7 +194,9 @@ def main() -> int:
             if key in seen or not known:
                 continue  # nothing of what it switches off is there
             seen.add(key)
-            for kernel, counts in elsewhere(name, variables, given.layers, kernels).items():
+            for kernel, counts in elsewhere(
+                name, variables, given.layers, given.rows, kernels
+            ).items():
                 worst += counts["differing"]
                 numbers = " | ".join(f"{one:,}" for one in counts.values())
                 print(f"| {name} | {kernel} | {numbers} |", flush=True)

@@ -42,10 +42,16 @@ def done(command: list[str], environment: dict[str, str]) -> str:
     return run.stdout.splitlines()[-1]
 
 
-def test_random_layers_have_the_integers_of_the_reference(with_tiles: dict[str, str]) -> None:
-    counting = ["tests/kits/kernel_check.py", "--here", "--layers", "40", "--kernel", "AMX"]
-    found = done(counting, with_tiles)
-    assert found == '{"AMX": {"layers": 40, "values": 9401, "differing": 0}}'
+@pytest.mark.parametrize(
+    ("layers", "rows", "values"), [(40, 7, 9401), (30, 35, 31920)], ids=["a tile", "two tiles"]
+)
+def test_random_layers_have_the_integers_of_the_reference(
+    with_tiles: dict[str, str], layers: int, rows: int, values: int
+) -> None:
+    """Cycles that share a tile, and those that have their own; codes of 16 bits, and wider ones."""
+    counting = ["tests/kits/kernel_check.py", "--here", "--kernel", "AMX"]
+    found = done([*counting, "--layers", str(layers), "--rows", str(rows)], with_tiles)
+    assert found == f'{{"AMX": {{"layers": {layers}, "values": {values}, "differing": 0}}}}'
 
 
 def test_cells_of_dies_and_references_that_are_set(with_tiles: dict[str, str]) -> None:
