@@ -45,7 +45,7 @@ def _sources(file: Path) -> frozenset[Path]:
 
 
 @cache
-def _stamp(file: Path) -> str:
+def stamp(file: Path) -> str:
     """A digest of all that the kernels of a source are made of."""
     digest = hashlib.sha256()
     for source in sorted(_sources(file)):
@@ -60,7 +60,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     functions of other files, so the digest of those becomes a part of the name that code is kept
     by.
     """
-    function.__qualname__ = f"{function.__qualname__}_{_stamp(Path(function.__code__.co_filename))}"
+    function.__qualname__ = f"{function.__qualname__}_{stamp(Path(function.__code__.co_filename))}"
     try:
         compiled = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache

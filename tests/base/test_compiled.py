@@ -46,8 +46,8 @@ def test_a_kernel_is_named_by_the_sources_that_it_is_made_of(
     def stamp_after(changed: str) -> str:
         (tmp_path / changed).write_text(f"{made_of.get(changed, '')}# changed\n", "utf-8")
         compiled._sources.cache_clear()
-        compiled._stamp.cache_clear()
-        return compiled._stamp(tmp_path / "kernels.py")
+        compiled.stamp.cache_clear()
+        return compiled.stamp(tmp_path / "kernels.py")
 
     stamps = [stamp_after(name) for name in made_of]
     assert len(set(stamps)) == len(made_of)

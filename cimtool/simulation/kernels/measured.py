@@ -1,6 +1,6 @@
 """The choice between kernels of the same integers by a short measurement at first use.
 
-What was measured is kept beside the compiled kernels, by the CPU's name.
+What was measured is kept beside the compiled kernels, by the CPU's name and what they are made of.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from cimtool.base.compiled import side_by_side
+from cimtool.base.compiled import side_by_side, stamp
 from cimtool.base.folders import read_object
 from cimtool.simulation.kernels import dot
 
@@ -29,9 +29,10 @@ GAIN = 1.1
 def faster(key: str, measure: Callable[[], float]) -> bool:
     """Tell whether a kernel is to take another's place, by a measured `ratio` of their rates.
 
-    It is measured once for a key and the CPU.
+    It is measured once for a key, the CPU and the code of all kernels.
     """
-    key, known = f"{binding.get_host_cpu_name()}, {key}", _known()
+    kernels = stamp(Path(__file__).with_name("operations.py"))
+    key, known = f"{binding.get_host_cpu_name()}, kernels {kernels}, {key}", _known()
     if key not in known:
         known[key] = measure()
         _keep(known)
