@@ -300,7 +300,7 @@ class _Codes:
         self.numbers = args[first : first + 5]
 
     def each(self, made: Callable[[Code], list[Any]]) -> list[Any]:
-        """What `made` makes of the conversion, in a block of code for each kind of it."""
+        """The vectors that `made` makes of the conversion, in a block of code for each kind."""
         builder, args, addends = self.builder, self.args, self.first + 5
         even, table = self.numbers[2], args[addends + 3]
         from_zero = self.arrays.empty(args, addends)
@@ -529,7 +529,7 @@ class _StoredRows:
         return self.builder.load(self.arrays.pointer(self.args, 13, index, _I32))
 
     def _factors(self) -> list[Any]:
-        """What a code counts in each column, where all rows have the first one's value."""
+        """The factors of codes in each column, where all rows have the first one's value."""
         value = splat(self.builder, self._value(0))
         return [self.builder.mul(sign, value) for sign in self.signs]
 
