@@ -42,6 +42,15 @@ def test_what_was_measured_is_kept_for_the_next_process(
     assert kept[1] == times
 
 
+def test_kernels_whose_code_changed_are_measured_anew(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    assert measured.faster("a kernel", lambda: 2.0)
+    assert measured.faster("a kernel", lambda: 0.0)
+    monkeypatch.setattr(measured, "stamp", lambda file: "of other code")
+    assert not measured.faster("a kernel", lambda: 0.0)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"other": "own"}'])
 def test_a_spoiled_file_is_measured_anew(file: Path, text: str) -> None:
     file.write_text(text)
