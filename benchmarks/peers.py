@@ -24,33 +24,43 @@ Array = np.ndarray[Any, Any]
 Loop = Callable[[], torch.Tensor]
 
 
-def torch_loops(op: CrossbarMvm, x: Array) -> Loop:
+def torch_loops(op: CrossbarMvm, x: Array, device: str = "cpu") -> Loop:
     """One layer in plain torch float32: a product, a round and a clip a group, cycle and slice.
 
-    The digits are ready beforehand; only the loop is timed.
+    The digits are ready beforehand, on the device; only the loop is timed.
     """
     crossbar, stored, law = op.crossbar, op.stored, op.crossbar.law
     assert isinstance(law, UniformLaw)
+
+    def there(array: Array) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
     weights = [
-        (torch.from_numpy(s.digits).float(), torch.from_numpy(s.flipped), 2.0**s.shift, step)
+        (
+            there(s.digits).float(),
+            there(s.flipped),
+            np.any(s.flipped, 1).tolist(),
+            2.0**s.shift,
+            step,
+        )
         for s, step in zip(stored.slices, op.steps, strict=True)
     ]
     drives = [
-        (torch.from_numpy(digits).float(), float(cycle.factor))
+        (there(digits).float(), float(cycle.factor))
         for digits, cycle in zip(crossbar.digits(x), crossbar.cycles, strict=True)
     ]
 
     def run() -> torch.Tensor:
-        total = torch.zeros(len(x), op.weight.shape[1])
+        total = torch.zeros(len(x), op.weight.shape[1], device=device)
         for digits, drive in drives:
             for r, group in enumerate(stored.groups):
                 driven = digits[:, group]
                 row_sum = driven.sum(1, keepdim=True)
-                for cells, flipped, factor, step in weights:
+                for cells, flipped, turned, factor, step in weights:
                     p = driven @ cells[group]
                     if step is not None:
                         p = torch.floor(p * (1 / step) + 0.5).clamp(law.lo, law.hi) * step
-                    if flipped[r].any():
+                    if turned[r]:
                         p = torch.where(flipped[r], crossbar.weights.cell_maximum * row_sum - p, p)
                     total += (drive * factor) * p
                 total -= (drive * crossbar.weights.offset) * row_sum

@@ -92,6 +92,9 @@ CONTESTS = (
     Contest("4 slices, 8 cycles", {CROSSSIM: 200}, read_noise("mvm")),
 )
 
+AIMED = {one.build for one in CONTESTS if CROSSSIM in one.aims}
+"""Arrays that CrossSim has as well."""
+
 NOISY_BATCH = 1
 """Inputs that CrossSim takes at a time with read noise: it copies the cells for each."""
 
@@ -147,14 +150,15 @@ class Entry:
 
 def crosssim_entry(
     contest: Contest, ops: Sequence[CrossbarMvm], given: Sequence[Array], python: str,
-    ends: ExitStack,
+    ends: ExitStack, gpu: bool = False,
 ) -> Entry:  # fmt: skip
     """CrossSim on the same weights and inputs, with converters of the same steps."""
     build = BUILDS[contest.build]
     assert build.step is not None
     folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))
-    batch = NOISY_BATCH if contest.read else BATCH
+    batch = NOISY_BATCH if contest.read else len(given[0])
     values = crosssim.parameters(build.crossbar, build.step, ROWS, max(n for _, n in LAYERS))
+    values["simulation.useGPU"] = gpu
     if contest.read:
         sigma = contest.read["sigma"]
         values |= crosssim.error("read_noise", "NormalProportionalDevice", sigma)
@@ -169,7 +173,7 @@ def crosssim_entry(
         with np.load(folder / "outputs.npz") as arrays:
             return [arrays[name] for name in arrays.files]
 
-    told = f"CrossSim {peer.versions['CrossSim']}, NumPy {peer.versions['numpy']}"
+    told = ", ".join(f"{name} {version}" for name, version in peer.versions.items())
     return Entry(peer, batch, told, None if contest.read else outputs)
 
 
@@ -226,19 +230,19 @@ def rows_of(
         for peer, one in entries.items():
             yield {
                 "array": contest.name,
-                "cimtool v/s": _rates(BATCH, taken[""]),
+                "cimtool v/s": rates(BATCH, taken[""]),
                 "GOP/s": round(speed / 1e9),
                 "of int8 limit": f"{speed / limit:.0%}",
                 "differing": "" if contest.read else differing(ops, found, given),
                 "beside": peer if one is None else one.versions or peer,
-                "its v/s": "no interpreter" if one is None else _rates(one.batch, taken[peer]),
+                "its v/s": "no interpreter" if one is None else rates(one.batch, taken[peer]),
                 "times faster": "" if one is None else _times(one.batch, taken[""], taken[peer]),
                 "aim": contest.aims[peer],
                 "equal outputs": "" if one is None else _equal(one, build, found),
             }
 
 
-def _rates(batch: int, seconds: Sequence[float]) -> str:
+def rates(batch: int, seconds: Sequence[float]) -> str:
     """Vectors a second, by the best round and the median."""
     best, middle = (batch / f(seconds) for f in (min, median))
     places = 0 if best > 20 else 2

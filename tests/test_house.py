@@ -35,7 +35,13 @@ LAZY = {"cimtool/__init__.py", "cimtool/cli/group.py", "cimtool/base/named.py"}
 
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
 LIBRARIES = {
-    "torch": ("cimtool/loading/*", "cimtool/training/*", "cimtool/simulation/torch_device.py"),
+    "torch": (
+        "cimtool/loading/*",
+        "cimtool/training/*",
+        "cimtool/simulation/torch_device.py",
+        "cimtool/simulation/triton_layers.py",
+    ),
+    "triton": ("cimtool/simulation/triton_layers.py",),
     "onnx": ("cimtool/emit/*", "cimtool/loading/onnx*", "cimtool/simulation/kernels/library.py"),
     "onnxruntime": (
         "cimtool/emit/*",
@@ -130,7 +136,7 @@ def test_every_library_is_declared() -> None:
     declared = {re.split(r"[^A-Za-z0-9-]", one)[0] for one in wanted}
     called = {"scikit-learn": "sklearn", "protobuf": "google", "ml-dtypes": "ml_dtypes"}
     known = {called.get(one, one) for one in declared}
-    known |= {"pydantic_core", "cimtool"} | sys.stdlib_module_names
+    known |= {"pydantic_core", "triton", "cimtool"} | sys.stdlib_module_names  # come with others
     strangers = {(file, library(one)) for file in MODULES for one in imports(file)}
     assert not {one for one in strangers if one[1] not in known}
 

@@ -15,11 +15,14 @@ from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
-from cimtool.ir.types import numbers_of_item
+from cimtool.ir.types import Type, numbers_of_item
 
 ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
 """Rows of a projector, and pairs of a score, that are computed at a time."""
+
+DEVICE_BLOCKS = 16
+"""Blocks that a device computes at a time: one is too small to fill it."""
 
 BLOCK_BYTES = 1 << 27
 """Bytes that a projector's values may take on the rows that a thread computes at a time."""
@@ -46,7 +49,7 @@ class Runner:
         rounds = bool(graph.operations(Quantize))
         # The contract rounds float32 inputs to integers; real graphs compute in float64.
         self._enter: Callable[[Any], Any] = (lambda value: value) if rounds else _as_float64
-        self._leave: Callable[[Any], Array] = _as_int64
+        self._leave: Callable[[Any, Type], Array] = lambda value, known: value
         prepare: Callable[..., Callable[..., Any]] = _readable
         if device is not None:
             from cimtool.simulation.torch_device import TorchBackend
@@ -58,6 +61,7 @@ class Runner:
 
             prepare = fast_kernel
         self.on_device = device is not None
+        self.blocks = DEVICE_BLOCKS if self.on_device else 1
         self.threaded = fast and not self.on_device and _exact(graph)
         self._steps: list[Call] = []
         for node in graph.nodes:
@@ -79,6 +83,12 @@ class Runner:
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Array]:
         """Compute the named values of the graph, inner ones as well; `given` are from `derived`."""
+        return _wide(self._narrow_values(inputs, names, given))
+
+    def _narrow_values(
+        self, inputs: Mapping[str, Array], names: Sequence[str], given: Mapping[str, Any]
+    ) -> dict[str, Array]:
+        """The same, integers in the types in which they are computed, or moved."""
         values = {name: self._enter(value) for name, value in inputs.items()} | dict(given)
         keep = set(names)
         for position, step in enumerate(self._steps):
@@ -87,7 +97,8 @@ class Runner:
             for name in set(step.inputs):
                 if self._last_use[name] == position and name not in keep:
                     values.pop(name, None)
-        return {name: self._leave(values[name]) for name in names}
+        types = self.graph.types
+        return {name: self._leave(values[name], types[name]) for name in names}
 
     def over_blocks(
         self,
@@ -102,13 +113,23 @@ class Runner:
         threads: their products round by height. Values that are `given`, of all rows, are not
         computed; None is one that nothing reads.
         """
+        return self._over_blocks(x, names, lambda found: seen(_wide(found)), given)
+
+    def _over_blocks(
+        self,
+        x: Array,
+        names: Sequence[str],
+        seen: Callable[[dict[str, Array]], Result],
+        given: Mapping[str, Array | None],
+    ) -> list[Result]:
+        """The same of narrow values."""
         from cimtool.base.compiled import map_rows, side_by_side
 
-        height = block_height(self.graph, ROW_BLOCK, names)
+        height = block_height(self.graph, ROW_BLOCK * self.blocks, names)
 
         def of_block(block: slice) -> Result:
             known = {k: None if value is None else value[block] for k, value in given.items()}
-            return seen(self.values({"x": x[block]}, names, known))
+            return seen(self._narrow_values({"x": x[block]}, names, known))
 
         if self.threaded:
             return map_rows(of_block, len(x), min(THREAD_ROWS, height))
@@ -133,10 +154,10 @@ class Runner:
 
         `given` are those of `over_blocks`.
         """
-        blocks = self.over_blocks(x, names, dict, given)
+        blocks = self._over_blocks(x, names, dict, given)
         if len(blocks) == 1:  # a copy would take as much again
-            return blocks[0]
-        return {name: np.concatenate([block.pop(name) for block in blocks]) for name in names}
+            return _wide(blocks[0])
+        return {name: _joined([block.pop(name) for block in blocks]) for name in names}
 
     def derived(self, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Any]:
         """All that some of the inputs decide alone and `values` needs for the names."""
@@ -183,6 +204,16 @@ def _as_float64(value: Array) -> Array:
 
 def _as_int64(value: Array) -> Array:
     return value.astype(np.int64, copy=False) if value.dtype.kind in "iu" else value
+
+
+def _wide(values: Mapping[str, Array]) -> dict[str, Array]:
+    """Values whose integers are int64."""
+    return {name: _as_int64(value) for name, value in values.items()}
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    """Blocks of rows as one array, integers as int64: widened as they are copied."""
+    return np.concatenate(parts, dtype=np.int64 if parts[0].dtype.kind in "iu" else None)
 
 
 def live_numbers(graph: Graph, kept: Sequence[str] = ()) -> int:
@@ -310,7 +341,7 @@ class Simulator:
             runner.derived({k: v[start : start + wide] for k, v in gallery.items()}, wanted)
             for start in range(0, columns, wide)
         ]
-        height = max(UNIT_ROWS if pairs else 1, PAIR_BLOCK // max(columns, 1))
+        height = max(UNIT_ROWS if pairs else 1, PAIR_BLOCK * runner.blocks // max(columns, 1))
         for start in range(0, rows, height):
             block = slice(start, min(start + height, rows))
 

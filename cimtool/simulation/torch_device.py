@@ -6,6 +6,7 @@ parts where none is; all else is int64. TensorFloat-32 is never used: it would r
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,10 +74,18 @@ class TorchBackend:
         """Move an array to the device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
-    def leave(self, value: Tensor) -> Array:
-        """Move a value back."""
+    def leave(self, value: Tensor, known: Type) -> Array:
+        """Move a value of a known type back, integers in as few bytes as they need."""
+        if known.is_integer:
+            value = value.to(_narrowest(known))
         array: Array = value.cpu().numpy()
         return array
+
+
+def _narrowest(known: Type) -> torch.dtype:
+    """The smallest type for integers within the bounds."""
+    kinds = torch.int8, torch.int16, torch.int32
+    return next((one for one in kinds if known.magnitude <= torch.iinfo(one).max), torch.int64)
 
 
 def _constant(value: Any, device: torch.device) -> Tensor:
@@ -206,7 +215,21 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, device: torch.device) -> TorchK
         product = integer_product(int(types[0].magnitude), largest, op.weight.shape[0])
         weight, bias = _constant(op.weight, device), _constant(op.bias, device)
         return lambda x: product(x, weight) + bias
-    return _converted(op, device)
+    return _on_tensor_cores(op, types[0], device) or _converted(op, device)
+
+
+def _on_tensor_cores(op: CrossbarMvm, x: Type, device: torch.device) -> TorchKernel | None:
+    """The form of a layer with converters by Triton's kernels; None where they do not take it."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    from cimtool.simulation import triton_layers
+    from cimtool.simulation.kernels.choice import candidate_of
+
+    if not triton_layers.runs_on(device):
+        return None
+    reached, base = op.infer(x), op.bias - op.stored.correction
+    candidate = candidate_of(op.stored.cells, op.references, base, (reached.lo, reached.hi))
+    return None if candidate is None else triton_layers.checked(candidate, device)
 
 
 def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:

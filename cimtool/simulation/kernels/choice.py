@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from types import ModuleType
 
 import numpy as np
@@ -37,14 +37,36 @@ ROW_BLOCK = 128
 """Rows that a kernel takes at a time: their digits and totals stay in a core's cache."""
 
 
-def fused_cells(
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A layer for the fused kernels, and a part of it, `small`, by which a kernel is checked.
+
+    `reference` is what the readable operation makes of the part, from inputs within `limits`.
+    """
+
+    layer: Layer
+    small: Layer
+    limits: tuple[int, int]
+    reference: Callable[[IntArray], IntArray]
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """Inputs [rows, K of the part] that drive sums to their ends, and random ones."""
+        return extreme_rows(self.limits, int(self.small.bounds[-1, 1]))
+
+    @cached_property
+    def expected(self) -> Array:
+        """The part's outputs of those inputs, modulo 2^32."""
+        return modulo_int32(self.reference(self.rows))
+
+
+def candidate_of(
     cells: Cells,
     references: Sequence[AdcReferences | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None = None,
-    kind: Kind = np.int64,
-) -> Kernel | None:
-    """`cells_mvm(x, cells, references) + offset` by a fused kernel; None where none takes it.
+) -> Candidate | None:
+    """`cells_mvm(x, cells, references) + offset` for fused kernels; None where none can take it.
 
     `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
     """
@@ -59,12 +81,26 @@ def fused_cells(
     few, added = replace(cells, slices=tuple(slices)), offset[columns]
     own = [None if one is None else one.among(columns) for one in references]
     small = converted_layer(few, own, added, (added, added))
+    if small is None:
+        return None
     code = cells.crossbar.inputs
 
     def reference(x: IntArray) -> IntArray:
         return cells_mvm(x, few, own) + added
 
-    return choose(layer, small, code.limits(code.bits), reference, kind)
+    return Candidate(layer, small, code.limits(code.bits), reference)
+
+
+def fused_cells(
+    cells: Cells,
+    references: Sequence[AdcReferences | None],
+    offset: IntArray,
+    bounds: tuple[IntArray, IntArray] | None = None,
+    kind: Kind = np.int64,
+) -> Kernel | None:
+    """`cells_mvm(x, cells, references) + offset` by a fused kernel; None where none takes it."""
+    candidate = candidate_of(cells, references, offset, bounds)
+    return None if candidate is None else choose(candidate, kind)
 
 
 def exact_product(
@@ -74,25 +110,15 @@ def exact_product(
     few = weight[:CHECKED_ROWS, :CHECKED_COLUMNS]
     layer = exact_layer(weight, bias, limits)
     small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)
-    return choose(layer, small, limits, lambda x: x @ few, kind)
+    return choose(Candidate(layer, small, limits, lambda x: x @ few), kind)
 
 
-def choose(
-    layer: Layer,
-    small: Layer | None,
-    limits: tuple[int, int],
-    reference: Callable[[IntArray], IntArray],
-    kind: Kind = np.int64,
-) -> Kernel | None:
-    """The first kernel that takes a layer and is right about `small`, a part of it; or None.
+def choose(candidate: Candidate, kind: Kind = np.int64) -> Kernel | None:
+    """The first kernel that takes a layer and is right about a part of it; or None.
 
-    `reference` is what the readable operation makes of the part, from inputs within `limits`;
     `kind` is the type of the outputs.
     """
-    if small is None:
-        return None
-    x = extreme_rows(limits, int(small.bounds[-1, 1]))
-    right = _right(layer, small, x, modulo_int32(reference(x)))
+    right = _right(candidate)
     taken = next(right, None)
     if taken is None:
         return None
@@ -100,19 +126,17 @@ def choose(
     beside = next(right, None) if kernel is amx else None
     if beside is not None:
         other, other_part = beside
-        if not faster(_class(small), lambda: _measured(part, other_part, x)):
+        if not faster(_class(candidate.small), lambda: _measured(part, other_part, candidate.rows)):
             kernel = other
-    return _fused(kernel, layer, kind)
+    return _fused(kernel, candidate.layer, kind)
 
 
-def _right(
-    layer: Layer, small: Layer, x: IntArray, expected: Array
-) -> Iterator[tuple[ModuleType, Kernel]]:
-    """The kernels that take a layer, with those of `small`, which give what is expected of `x`."""
+def _right(candidate: Candidate) -> Iterator[tuple[ModuleType, Kernel]]:
+    """The kernels that take a layer and are right about its part, with their form of the part."""
     for name, kernel in KERNELS.items():
-        if kernel.fits(layer):
-            part = _fused(kernel, small, np.int32)
-            if np.array_equal(expected, part(x)):
+        if kernel.fits(candidate.layer):
+            part = _fused(kernel, candidate.small, np.int32)
+            if np.array_equal(candidate.expected, part(candidate.rows)):
                 yield kernel, part
             else:
                 warn_of(name)
