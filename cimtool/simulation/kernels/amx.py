@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -17,8 +17,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from cimtool.base.arrays import Array
 from cimtool.base.compiled import CACHE_LINE, aligned, jit
-from cimtool.simulation.kernels.dot import DEPTH, Bytes, in_bytes
+from cimtool.simulation.kernels.dot import DEPTH, in_bytes
 from cimtool.simulation.kernels.dot import pack as pack_bytes
 from cimtool.simulation.kernels.fused import Layer, converters, cut, finish
 from cimtool.simulation.kernels.tiles import (
@@ -29,10 +30,14 @@ from cimtool.simulation.kernels.tiles import (
     call,
     convert_stored,
     cpu_has,
+    splat,
 )
 
 TILE_ROWS, TILE_BYTES = 16, 64
 """Rows of a tile register, and the bytes of each."""
+
+EVERY_BYTE = 0x01010101
+"""A one in every byte of a word."""
 
 READS = 2 * TILE_ROWS
 """Reads whose sums are made at a time."""
@@ -57,11 +62,63 @@ def fits(layer: Layer) -> bool:
     return ALLOWED and in_bytes(layer)
 
 
-def pack(layer: Layer) -> Bytes:
-    """The bytes of `dot`, and what the last tile reads behind them: it is multiplied by zeros."""
+class PackedCells(NamedTuple):
+    """The bytes of `dot` in fields of `bits` bits, and where each group's `words` start.
+
+    The bytes of a slice's 32 columns in a group are together, filled with zeros up to whole
+    vectors of each field: the first fields of its words are the first bytes. A field's highest bit
+    `sign`, if that is not 0, is the sign.
+    """
+
+    words: Array
+    starts: Array
+    bits: int
+    sign: int
+    parts: int
+    lowest: int
+    middle: int
+    columns: Array
+
+
+FIELDS = 1, 2, 4
+"""Bits of fields that are narrower than a byte."""
+
+
+def pack(layer: Layer) -> PackedCells:
+    """The bytes of `dot` in the narrowest fields that hold a cell."""
     cells = pack_bytes(layer)
-    behind = np.zeros(TILE_ROWS * WIDTH, np.int32)
-    return cells._replace(words=aligned(np.concatenate([cells.words, behind])))
+    bits, sign = _field(layer.cells) if cells.parts == 1 and cells.middle == 0 else (8, 0)
+    regions = len(layer.slices) * -(-layer.columns // WIDTH)
+    # What the last tile reads behind the cells is multiplied by zeros.
+    parts, behind = np.split(cells.words, cells.starts[1:]), np.zeros(TILE_ROWS * WIDTH, np.int32)
+    words = [_in_fields(part.reshape(regions, -1), bits) for part in parts]
+    return PackedCells(
+        aligned(np.concatenate([*words, behind])),
+        np.cumsum([0, *(part.size for part in words)], dtype=np.int64),
+        *(bits, sign, cells.parts, cells.lowest, cells.middle, cells.columns),
+    )
+
+
+def _field(limits: tuple[int, int]) -> tuple[int, int]:
+    """The bits, and the sign's bit, of the narrowest field that holds cells within the limits."""
+    lo, hi = limits
+    for bits in FIELDS:
+        for sign in (0, 1 << bits - 1):
+            if -sign <= lo and hi < (1 << bits) - sign:
+                return bits, sign
+    return 8, 0
+
+
+def _in_fields(words: Array, bits: int) -> Array:
+    """The bytes of regions of words as fields of so many bits."""
+    count, (regions, size) = 8 // bits, words.shape
+    room = np.zeros((regions, -(-size // (LANES * count)) * LANES * count), np.int32)
+    room[:, :size] = words
+    fields = room.view(np.uint8).reshape(regions, count, -1)
+    packed = np.zeros((regions, fields.shape[2]), np.uint8)
+    for q in range(count):
+        packed |= (fields[:, q] & (1 << bits) - 1) << q * bits
+    return packed.reshape(-1).view(np.int32)
 
 
 @jit
@@ -135,13 +192,22 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
     stored, columns, narrow = cells.words, cells.columns, epilogue.narrow
     parts, middle, start = cells.parts, cells.middle, cells.starts[g]
     step, size = READS * TILE_BYTES, words * WIDTH
+    bits, sign = cells.bits, cells.sign
+    extent = (cells.starts[g + 1] - start) // max(slices * blocks, 1)
+    # Where fields are narrower than bytes, those of a block and of the next are unpacked in turn.
+    unpacked = extent * (8 // bits)
+    held, of, apart = stored, start, extent
+    if bits < 8:
+        held, of, apart = _lines(4 * (2 * unpacked + TILE_ROWS * WIDTH)).view(np.int32), 0, unpacked
     p = _lines(4 * parts * READS * WIDTH).view(np.int32)
     block, tile, s, b, made = 0, 0, 0, 0, 0
     if tiles > 0:
-        load_operands(driven, 0, stored, start)
+        if bits < 8:
+            _unpack(stored, start, extent, bits, sign, held, 0)
+        load_operands(driven, 0, held, of)
     for n in range(slices * blocks * tiles + min(tiles, 1)):
         more, first = block < slices * blocks, made * READS
-        at, of = tile * steps * step, start + block * parts * size
+        at = tile * steps * step
         r = turns[first] if references > 1 else 0
         column = ((g * slices + s) * blocks + b) * WIDTH
         addend = (((g * slices + s) * references + r) * blocks + b) * WIDTH
@@ -157,7 +223,7 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
                 multiply()
                 if k < steps - 1:
                     to = of + (k + 1) * TILE_ROWS * WIDTH
-                    load_operands(driven, at + (k + 1) * step, stored, to)
+                    load_operands(driven, at + (k + 1) * step, held, to)
             i = first + k * STORED_ROWS
             if n > 0 and k < READS // STORED_ROWS and rows[i] >= 0:
                 value, to = s * cycles + turns[i], (b * lines + rows[i]) * WIDTH
@@ -177,14 +243,26 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
                 clear()
                 for k in range(steps):
                     to = of + q * size + k * TILE_ROWS * WIDTH
-                    load_operands(driven, at + k * step, stored, to)
+                    load_operands(driven, at + k * step, held, to)
                     multiply()
             tile += 1
             if tile == tiles:
                 tile, block = 0, block + 1
+                of = of + apart if bits == 8 else unpacked - of
+                if bits < 8 and block < slices * blocks:
+                    _unpack(stored, start + block * extent, extent, bits, sign, held, of)
             if block < slices * blocks:
-                load_operands(driven, tile * steps * step, stored, start + block * parts * size)
+                load_operands(driven, tile * steps * step, held, of)
             store_products(p, (parts - 1) * READS * WIDTH)
+
+
+@jit
+def _unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-def]
+    """Write the fields of `extent` words as bytes, from word `to` of `out` on."""
+    mask, signs = np.int32(((1 << bits) - 1) * EVERY_BYTE), np.int32(sign * EVERY_BYTE)
+    for q in range(8 // bits):
+        for i in range(0, extent, LANES):
+            unpack_fields(words, at + i, np.int32(q * bits), mask, signs, out, to + q * extent + i)
 
 
 @jit
@@ -199,6 +277,30 @@ def _complete(p, parts, middle, row_sums, first):  # type: ignore[no-untyped-def
             high = p[size + i * WIDTH : size + (i + 1) * WIDTH]
             for j in range(WIDTH):
                 line[j] += high[j] << 8
+
+
+@intrinsic
+def unpack_fields(typing, words, at, shift, mask, signs, out, to):  # type: ignore[no-untyped-def]
+    """Write one field of each byte of 16 words, from its lowest bit `shift` on, as a byte.
+
+    `mask` and `signs` have the bits of a field, and its sign if it has one, in every byte.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        kind = ir.VectorType(ir.IntType(32), LANES)
+        some = ir.VectorType(ir.IntType(8), 4 * LANES)
+        value = builder.load(arrays.pointer(args, 0, args[1], kind), align=4)
+        shift, mask, signs = (splat(builder, one) for one in args[2:5])
+        field = builder.and_(builder.lshr(value, shift), mask)
+        signs, field = (builder.bitcast(one, some) for one in (signs, field))
+        extended = builder.sub(builder.xor(field, signs), signs)
+        place = arrays.pointer(args, 5, args[6], some)
+        builder.store(extended, place, align=4)
+        return context.get_dummy_value()
+
+    i32, i64 = types.int32, types.int64
+    return types.void(words, i64, i32, i32, i32, out, i64), emit
 
 
 def _operation(builder: Any, name: str, *arguments: Any) -> None:
