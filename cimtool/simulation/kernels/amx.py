@@ -18,10 +18,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cimtool.base.arrays import Array
-from cimtool.base.compiled import CACHE_LINE, aligned, jit
+from cimtool.base.compiled import CACHE_LINE, aligned, jit, jit_inlined
 from cimtool.simulation.kernels.dot import DEPTH, in_bytes
 from cimtool.simulation.kernels.dot import pack as pack_bytes
-from cimtool.simulation.kernels.fused import Layer, converters, cut, finish
+from cimtool.simulation.kernels.fused import Layer, converters, finish
 from cimtool.simulation.kernels.tiles import (
     LANES,
     STORED_ROWS,
@@ -30,6 +30,7 @@ from cimtool.simulation.kernels.tiles import (
     call,
     convert_stored,
     cpu_has,
+    cut_line,
     splat,
 )
 
@@ -65,9 +66,9 @@ def fits(layer: Layer) -> bool:
 class PackedCells(NamedTuple):
     """The bytes of `dot` in fields of `bits` bits, and where each group's `words` start.
 
-    The bytes of a slice's 32 columns in a group are together, filled with zeros up to whole
-    vectors of each field: the first fields of its words are the first bytes. A field's highest bit
-    `sign`, if that is not 0, is the sign.
+    Of a group they are in the order [block][slice], those of a block of 32 columns filled with
+    zeros up to whole vectors of each field: the first fields of its words are the first bytes. A
+    field's highest bit `sign`, if that is not 0, is the sign.
     """
 
     words: Array
@@ -88,10 +89,11 @@ def pack(layer: Layer) -> PackedCells:
     """The bytes of `dot` in the narrowest fields that hold a cell."""
     cells = pack_bytes(layer)
     bits, sign = _field(layer.cells) if cells.parts == 1 and cells.middle == 0 else (8, 0)
-    regions = len(layer.slices) * -(-layer.columns // WIDTH)
+    slices, blocks = len(layer.slices), -(-layer.columns // WIDTH)
     # What the last tile reads behind the cells is multiplied by zeros.
     parts, behind = np.split(cells.words, cells.starts[1:]), np.zeros(TILE_ROWS * WIDTH, np.int32)
-    words = [_in_fields(part.reshape(regions, -1), bits) for part in parts]
+    orders = (part.reshape(slices, blocks, -1).swapaxes(0, 1) for part in parts)
+    words = [_in_fields(part.reshape(slices * blocks, -1), bits) for part in orders]
     return PackedCells(
         aligned(np.concatenate([*words, behind])),
         np.cumsum([0, *(part.size for part in words)], dtype=np.int64),
@@ -138,18 +140,21 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
         for c in range(cycles):
             owners[i * by_row + c * by_cycle] = i * cycles + c
     sums = np.zeros((rows, len(bounds)), np.int32)
+    flat, width, lowest = x.reshape(-1), x.shape[1], np.int32(cells.lowest)
+    lift, signs = np.int32(drive.lift), np.int32(-1 if drive.sign_magnitude else 0)
+    shifts, masks, factors = drive.shifts, drive.masks, drive.factors
     configure()
     for g in range(len(bounds)):
         first, last = bounds[g]
         steps = -(-(last - first) // TILE_BYTES)
-        digits = np.full(steps * TILE_BYTES, cells.lowest, np.int32)
         driven = _lines(reads * steps * TILE_BYTES)
         for i in range(rows):
             for c in range(cycles):
                 at = i * by_row + c * by_cycle
-                row_sums[at] = cut(x[i], first, last, drive, c, digits)
-                sums[i, g] += row_sums[at] * drive.factors[c]
-                _drive(digits, cells.lowest, driven, at)
+                row_sums[at] = _drive(flat, i * width + first, last - first,
+                                      lift, shifts[c], masks[c], signs, lowest,
+                                      driven, steps, at)  # fmt: skip
+                sums[i, g] += row_sums[at] * factors[c]
         words = -(-(last - first) // DEPTH)
         _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue, total)
     release()
@@ -164,15 +169,27 @@ def _lines(size):  # type: ignore[no-untyped-def]
     return room[start : start + size]
 
 
-@jit
-def _drive(digits, lowest, driven, at):  # type: ignore[no-untyped-def]
-    """Write digits above the lowest as read `at` of `driven`, bytes [reads / 32][steps][32][64]."""
-    steps = len(digits) // TILE_BYTES
+@jit_inlined
+def _drive(x, start, width, lift, shift, mask, signs, lowest, driven, steps, at):  # type: ignore[no-untyped-def]
+    """Write digits above the lowest as read `at` of `driven`, bytes [reads / 32][steps][32][64].
+
+    Returns the sum of the digits of the inputs from `start` on.
+    """
+    total = np.int32(0)
     for k in range(steps):
         line = ((at // READS * steps + k) * READS + at % READS) * TILE_BYTES
-        own, to = digits[k * TILE_BYTES : (k + 1) * TILE_BYTES], driven[line : line + TILE_BYTES]
-        for j in range(TILE_BYTES):
-            to[j] = own[j] - lowest
+        own, rest = start + k * TILE_BYTES, width - k * TILE_BYTES
+        if rest >= TILE_BYTES:
+            total += cut_line(x, own, lift, shift, mask, signs, lowest, driven, line)
+        else:
+            for j in range(rest):
+                value = np.int32(x[own + j] + lift)
+                sign = np.int32(value >> 31) & signs
+                digit = (np.int32((value ^ sign) - sign) >> shift) & mask
+                digit = np.int32((digit ^ sign) - sign)
+                driven[line + j] = digit - lowest
+                total += digit
+    return np.int32(total)
 
 
 @jit
@@ -234,9 +251,9 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
         if n > 0:
             made += 1
             if made == tiles:
-                made, b = 0, b + 1
-                if b == blocks:
-                    b, s = 0, s + 1
+                made, s = 0, s + 1
+                if s == slices:
+                    s, b = 0, b + 1
         if more:
             for q in range(1, parts):
                 store_products(p, (q - 1) * READS * WIDTH)

@@ -189,7 +189,8 @@ def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
     def run(x: Array) -> Array:
         # Inputs and outputs of one type: for each other pair all would be compiled once more.
         out = np.empty((len(x), columns), np.int32)
-        kernel.run(x.astype(np.int32), bounds, drive, epilogue, packed, out)
+        whole = np.ascontiguousarray(x, np.int32)
+        kernel.run(whole, bounds, drive, epilogue, packed, out)
         return out.astype(kind, copy=False)
 
     return in_blocks(run)

@@ -598,6 +598,37 @@ def _every(number: int) -> Any:
 
 
 @intrinsic
+def cut_line(typing, x, at, lift, shift, mask, signs, lowest, out, to):  # type: ignore[no-untyped-def]
+    """Write the digits of 64 int32 inputs x[at + k], less the lowest, as bytes out[to + k].
+
+        (x + lift) >> shift & mask, of the size with the sign where `signs` is -1, not 0
+
+    Returns the sum of the digits.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        lift, shift, mask, signs, lowest = (splat(builder, one) for one in args[2:7])
+        few = ir.VectorType(ir.IntType(8), LANES)
+        total = _ZEROS
+        for start in range(0, 4 * LANES, LANES):
+            place = arrays.pointer(args, 0, arrays.after(args[1], start), _LANES)
+            value = builder.add(builder.load(place, align=4), lift)
+            sign = builder.and_(builder.ashr(value, _every(31)), signs)
+            size = builder.sub(builder.xor(value, sign), sign)
+            digit = builder.and_(builder.ashr(size, shift), mask)
+            digit = builder.sub(builder.xor(digit, sign), sign)
+            total = builder.add(total, digit)
+            made = builder.trunc(builder.sub(digit, lowest), few)
+            to = arrays.pointer(args, 7, arrays.after(args[8], start), few)
+            builder.store(made, to, align=1)
+        return call(builder, "llvm.vector.reduce.add.v16i32", _I32, total)
+
+    i32, i64 = types.int32, types.int64
+    return i32(x, i64, i32, i32, i32, i32, i32, out, i64), emit
+
+
+@intrinsic
 def bits(typing, values, at, plane):  # type: ignore[no-untyped-def]
     """Bit `plane` of the int32 elements at..at+31 of `values`, as one word, the first lowest."""
 
