@@ -55,7 +55,7 @@ def runs_on(device: torch.device) -> bool:
 def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | None:
     """The layer on a device; None where digits or cells are no bytes.
 
-    None also, with a warning, where Triton cannot compile it there, or it is not right.
+    None also, with a warning, where Triton cannot compile or run it there, or it is not right.
     """
     layer = candidate.layer
     if not in_bytes(layer) or byte_parts(layer.cells)[1] > 1:
@@ -65,7 +65,8 @@ def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | Non
         small = TensorCoreLayer(candidate.small, device)
         found = [small.run(rows, blocks).cpu().numpy() for blocks in (WIDE, NARROW)]
     except (triton.TritonError, RuntimeError, subprocess.CalledProcessError) as error:
-        reason = f"cannot be compiled ({str(error).splitlines()[0]})"
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = f"cannot run ({said})"
     else:
         if all(np.array_equal(candidate.expected, one) for one in found):
             return TensorCoreLayer(layer, device)
@@ -94,12 +95,8 @@ class TensorCoreLayer:
         def there(array: Array) -> torch.Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        self._drive = [
-            there(array)
-            for array in (
-                *(layer.bounds.astype(np.int32), drive.shifts, drive.masks, drive.factors),
-            )
-        ]
+        bounds = layer.bounds.astype(np.int32)
+        self._drive = [there(a) for a in (bounds, drive.shifts, drive.masks, drive.factors)]
         self._tables = [
             there(array)
             for array in (
@@ -142,6 +139,11 @@ class TensorCoreLayer:
 
     def run(self, x: torch.Tensor, blocks: Extents) -> torch.Tensor:
         """The outputs, computed in blocks of this size."""
+        # Triton launches on torch's present device, which need not be that of the inputs.
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            return self._run(x, blocks)
+
+    def _run(self, x: torch.Tensor, blocks: Extents) -> torch.Tensor:
         rows, lines = len(x), (self._groups, self._cycles, len(x))
 
         def room(*shape: int, kind: torch.dtype) -> torch.Tensor:

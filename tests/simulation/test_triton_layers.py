@@ -135,7 +135,7 @@ def test_a_kernel_that_fails_its_check_is_left_out(
     monkeypatch.setattr(TensorCoreLayer, "run", failing)
     said = {
         "wrong": "does not give the reference's integers",
-        "no compiler": r"cannot be compiled \(Failed to find C compiler\.\)",
+        "no compiler": r"cannot run \(Failed to find C compiler\.\)",
     }
     with pytest.warns(
         RuntimeWarning, match=f"the Triton kernel {said[fault]} on {DEVICE}; torch's"
