@@ -90,7 +90,7 @@ def layer_row(name: str, batch: int, options: argparse.Namespace) -> Row:
             candidates["CrossSim"] = one.run
         taken = all_rounds(candidates, options.rounds)
         pairs = zip(run(), run_all(cpu, few), strict=True)
-        differing = sum(int((y[:BATCH].cpu().numpy() != x).sum()) for y, x in pairs)
+        differing = sum(int((y.cpu().numpy() != np.resize(x, y.shape)).sum()) for y, x in pairs)
     return made_row(name, batch, taken, differing)
 
 

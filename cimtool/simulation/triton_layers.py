@@ -7,7 +7,6 @@ proved range of the layer's output fits 32 bits. Triton comes with torch where t
 
 from __future__ import annotations
 
-import os
 import subprocess
 import warnings
 from dataclasses import dataclass
@@ -47,9 +46,8 @@ CUT_ROWS = 16
 """Inputs that a program cuts into digits."""
 
 
-def runs_on(device: torch.device) -> bool:
-    """True where Triton compiles for the device; its interpreter, if that is on, runs anywhere."""
-    return device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+FAULTS = triton.TritonError, RuntimeError, OSError, AssertionError, subprocess.SubprocessError
+"""Raised by Triton where it finds no compiler, no driver's library or no folder to keep code in."""
 
 
 def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | None:
@@ -61,10 +59,11 @@ def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | Non
     if not in_bytes(layer) or byte_parts(layer.cells)[1] > 1:
         return None
     rows = torch.from_numpy(candidate.rows).to(device)
+    part = candidate.small._replace(digits=layer.digits, cells=layer.cells)  # for the same form
     try:
-        small = TensorCoreLayer(candidate.small, device)
+        small = TensorCoreLayer(part, device)
         found = [small.run(rows, blocks).cpu().numpy() for blocks in (WIDE, NARROW)]
-    except (triton.TritonError, RuntimeError, subprocess.CalledProcessError) as error:
+    except FAULTS as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         reason = f"cannot run ({said})"
     else:
@@ -129,7 +128,9 @@ class TensorCoreLayer:
         packed = np.zeros((len(layer.bounds), len(layer.slices), layer.columns, rows), np.int8)
         for g, (first, last) in enumerate(layer.bounds):
             for s, one in enumerate(layer.slices):
-                packed[g, s, :, : last - first] = (one.digits[first:last] - middle).T
+                packed[g, s, :, : last - first] = (
+                    one.digits[first:last].astype(np.int64) - middle
+                ).T
         return packed
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

@@ -40,10 +40,11 @@ if HERE:
 
 @pytest.mark.skipif(HERE, reason="runs here")
 def test_all_tests_of_this_file_pass_in_tritons_interpreter() -> None:
+    pytest.importorskip("triton")
     alone = [sys.executable, "-m", "pytest", __file__, "-p", "no:cacheprovider"]
     environ = {**os.environ, INTERPRETER: "1"}
     done = subprocess.run(alone, env=environ, capture_output=True, text=True, check=False)
-    assert re.match(r"6 passed, 1 skipped", done.stdout.splitlines()[-1]), done.stdout
+    assert re.match(r"8 passed, 1 skipped", done.stdout.splitlines()[-1]), done.stdout
 
 
 def taken(op: CrossbarMvm) -> TensorCoreLayer | None:
@@ -121,7 +122,7 @@ def test_any_number_of_inputs_rows_and_columns(rows: int, K: int, N: int, cell_b
 
 
 @here
-@pytest.mark.parametrize("fault", ["wrong", "no compiler"])
+@pytest.mark.parametrize("fault", ["wrong", "no compiler", "no driver", "no such compiler"])
 def test_a_kernel_that_fails_its_check_is_left_out(
     monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
@@ -130,12 +131,18 @@ def test_a_kernel_that_fails_its_check_is_left_out(
     def failing(self: TensorCoreLayer, x: torch.Tensor, blocks: Any) -> torch.Tensor:
         if fault == "no compiler":
             raise RuntimeError("Failed to find C compiler.\nSay CC.")
+        if fault == "no driver":
+            raise AssertionError("libcuda.so cannot found!")
+        if fault == "no such compiler":
+            raise FileNotFoundError(2, "No such file or directory")
         return real(self, x, blocks) + (blocks is triton_layers.WIDE)
 
     monkeypatch.setattr(TensorCoreLayer, "run", failing)
     said = {
         "wrong": "does not give the reference's integers",
         "no compiler": r"cannot run \(Failed to find C compiler\.\)",
+        "no driver": r"cannot run \(libcuda\.so cannot found!\)",
+        "no such compiler": r"cannot run \(\[Errno 2\] No such file or directory\)",
     }
     with pytest.warns(
         RuntimeWarning, match=f"the Triton kernel {said[fault]} on {DEVICE}; torch's"
