@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from statistics import median
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from harness import THREADS, Row, all_rounds, parser, report, side_by_side, use_
 from layers import BATCH, BUILDS, Array, inputs, kernels, limits, operations, run_all
 from model import compiled, full_size, rows_of
 from peers import torch_loops
-from projector import AIMED, Contest, crosssim_entry, rates
+from projector import AIMED, Contest, crosssim_entry, rates, times
 
 import cimtool
 from cimtool.hardware.mvm import CrossbarMvm
@@ -105,9 +104,8 @@ def made_row(name: str, batch: int, taken: dict[str, list[float]], differing: in
     for peer in PEERS:
         size = BATCH if peer == "CPU" else batch
         if peer in taken:
-            times = [batch / size * f(taken[peer]) / f(taken[""]) for f in (min, median)]
             found[f"{peer} v/s"] = rates(size, taken[peer])
-            found[f"times {peer}"] = ", ".join(f"{one:.3g}" for one in times)
+            found[f"times {peer}"] = times(batch, taken[""], size, taken[peer])
         else:
             found |= {f"{peer} v/s": "", f"times {peer}": ""}
     return found

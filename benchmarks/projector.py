@@ -236,7 +236,9 @@ def rows_of(
                 "differing": "" if contest.read else differing(ops, found, given),
                 "beside": peer if one is None else one.versions or peer,
                 "its v/s": "no interpreter" if one is None else rates(one.batch, taken[peer]),
-                "times faster": "" if one is None else _times(one.batch, taken[""], taken[peer]),
+                "times faster": ""
+                if one is None
+                else times(BATCH, taken[""], one.batch, taken[peer]),
                 "aim": contest.aims[peer],
                 "equal outputs": "" if one is None else _equal(one, build, found),
             }
@@ -249,9 +251,9 @@ def rates(batch: int, seconds: Sequence[float]) -> str:
     return f"{best:.{places}f}, {middle:.{places}f}"
 
 
-def _times(batch: int, own: Sequence[float], theirs: Sequence[float]) -> str:
+def times(batch: int, own: Sequence[float], peer_batch: int, theirs: Sequence[float]) -> str:
     """Their time of an input by ours, by best rounds and medians."""
-    best, middle = (BATCH / batch * f(theirs) / f(own) for f in (min, median))
+    best, middle = (batch / peer_batch * f(theirs) / f(own) for f in (min, median))
     return f"{best:.3g}, {middle:.3g}"
 
 
