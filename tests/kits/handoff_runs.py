@@ -48,13 +48,15 @@ SHARED: dict[str, dict[str, object]] = KINDS | {PLAIN: {"array": "24x32"}}
 """Hand-offs that several files of tests run, of `narrow_trunk`: of each kind, and a plain one."""
 
 
-def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) -> Path:
-    """A hand-off of one projector's layers on such arrays."""
+def handoff_of(
+    files: DemoFiles, folder: Path, choices: Mapping[str, object], layers: str = "text.*"
+) -> Path:
+    """A hand-off of one projector's layers, or some of them, on such arrays."""
     bundle = api.compile(
         files.projectors, files.poly, calibration=files.calibration, output=folder / "bundle",
         **{"target": "isaac-rram-128", "array": "12x32", "adc_bits": 4} | choices,
     )  # fmt: skip
-    export_bundle(bundle, "handoff", folder / "here", Request(layers="text.*"))
+    export_bundle(bundle, "handoff", folder / "here", Request(layers=layers))
     return folder / "here"
 
 

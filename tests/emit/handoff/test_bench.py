@@ -11,6 +11,7 @@ import pytest
 from c_tools import c_compiler
 from handoff_runs import (
     KINDS,
+    PLAIN,
     TAPS,
     counts,
     handoff_of,
@@ -40,6 +41,9 @@ ORDERS = {
     "all": 'columns = "slice-major"\npair = "negative-first"\nrows = "descending"\n'
     'word_bits = 10\nbit_order = "msb-first"\ndigits = "binary"',
 }
+ONE_LAYER = "text.fc2"
+"""Of several arrays, full ones and others: enough to show where cells lie."""
+
 PAIRS = {
     "columns": "signed_rows = 256\nsigned_cols = 64",
     "rows": "signed_rows = 128\nsigned_cols = 128",
@@ -59,7 +63,8 @@ def test_cells_lie_in_the_order_of_the_target(
     kind: str, order: str, narrow_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     target = own_target(tmp_path / "own.toml", "isaac-rram-128", f"[image]\n{ORDERS[order]}")
-    handoff = handoff_of(narrow_trunk, tmp_path, KINDS[kind] | {"target": str(target)})
+    choices = KINDS[kind] | {"target": str(target)}
+    handoff = handoff_of(narrow_trunk, tmp_path, choices, ONE_LAYER)
     assert_no_value_differs(run_goal(handoff, "icarus"))
 
 
@@ -72,7 +77,7 @@ def test_pairs_lie_in_columns_or_rows(
     table = f'[array]\npairs = "{pairs}"\n{PAIRS[pairs]}\n[image]\n{ORDERS[order]}'
     target = own_target(tmp_path / "own.toml", "prime-rram-256", table)
     choices = {"target": str(target), "array": "24x20", "adc_on": conversion, "rows_active": 5}
-    handoff = handoff_of(narrow_trunk, tmp_path, choices)
+    handoff = handoff_of(narrow_trunk, tmp_path, choices, ONE_LAYER)
     assert f"HEIGHT = {1 if pairs == 'columns' else 2};" in parameters_of(handoff)
     assert_no_value_differs(run_goal(handoff, "icarus"))
 
@@ -95,8 +100,10 @@ def assert_no_value_differs(
 
 
 @pytest.fixture(scope="module")
-def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handoff_of(small_trunk, tmp_path_factory.mktemp("bench"), {"array": "24x32"})
+def handoff(
+    handoff_of_kind: Callable[[str, Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("bench"))
 
 
 def test_verilator_agrees(handoff: Path) -> None:
@@ -127,7 +134,7 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
         ("taps/text.fc2/r0.c0/g0.shift_add.hex", "shift_add"),
         ("taps/text.fc2/layer_sum.hex", "layer_sum"),
         ("taps/text.fc2/q0/requantised.hex", "requantised"),
-        ("images/text.fc2/r0.c0/cells.hex", "sums"),
+        ("images/text.fc1/r0.c0/cells.hex", "sums"),
         ("directed/text.fc2/q0/requantiser_out.hex", "requantiser"),
         ("directed/text.fc2/converter.txt", "converter"),
     ],
