@@ -22,7 +22,9 @@ from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.hardware.image_file import Sha256
 from cimtool.ir.program import Program, features_of
+from cimtool.report.formats import whole
 from cimtool.report.result import Result, View, view
+from cimtool.report.table import Column, Table, make_table
 
 INDEX = "gallery.json"
 """The file that makes a folder of shards a gallery, written when all of them are there."""
@@ -144,7 +146,13 @@ class GalleryShards(Result):
 def _(found: GalleryShards) -> View:
     index = found.index
     title = f"{index.items:,} items in {len(index.shards)} shards of {found.folder}"
-    return View(title, values=index.model_dump)
+    return View(title, values=index.model_dump, tables={"shards": lambda: _shards(found)})
+
+
+def _shards(found: GalleryShards) -> Table:
+    columns = (Column("file"), Column("first item", whole), Column("items", whole))
+    rows = [(one.file.name, one.first, one.items) for one in found.shards]
+    return make_table("Shards", columns, rows)
 
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:

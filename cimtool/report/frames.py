@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib.util
 import math
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cimtool.base.extras import needing
+from cimtool.base.named import unknown
 from cimtool.report.formats import numbered
 from cimtool.report.table import Cell, Column, Table
 
 Library = Literal["pandas", "polars"]
+LIBRARIES = get_args(Library)
 
 
 def data_frame(table: Table, library: Library | None = None) -> Any:
     """A table as a data frame; of pandas where nothing is said, of polars where that alone is.
 
-    Raises CimError where the library is not installed.
+    Raises CimError for another library, and where it is not installed.
     """
+    if library not in (None, *LIBRARIES):
+        raise unknown("library of data frames", library, LIBRARIES)
     if library is None:
         only_polars = not importlib.util.find_spec("pandas") and importlib.util.find_spec("polars")
         library = "polars" if only_polars else "pandas"
@@ -44,8 +48,10 @@ def frame_columns(table: Table) -> dict[str, list[Any]]:
     for index, (title, column) in enumerate(zip(titles, table.columns, strict=True)):
         cells = [row.cells[index] for row in table.rows]
         found[title] = [_value(column, cell, index == 0) for cell in cells]
-        if any(cell.note for cell in cells):
-            found[f"{title}, interval"] = [cell.note or None for cell in cells]
+        notes = [cell.note or None for cell in cells]
+        if any(notes):
+            kind = "interval" if any(note and "[" in note for note in notes) else "note"
+            found[f"{title}, {kind}"] = notes
     return found
 
 

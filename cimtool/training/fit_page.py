@@ -25,7 +25,7 @@ from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
-from cimtool.report.formats import NOT_KNOWN, four_digits, whole
+from cimtool.report.formats import NOT_KNOWN, four_digits, number, whole
 from cimtool.report.page import render
 from cimtool.report.result import View, view
 from cimtool.report.table import Column, Table, make_table
@@ -297,6 +297,24 @@ def _(fit: Fit) -> View:
     )
 
 
+def _pairs(teacher: Teacher) -> Table:
+    """Where the statistics and the labels of all pairs lie, and of matched and other ones."""
+    labels, matched = teacher.labels, teacher.matched
+    masks = {GROUPS[0]: np.ones(len(teacher), bool)}
+    if matched is not None:
+        masks |= {GROUPS[1]: matched, GROUPS[2]: ~matched}
+    values = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
+    ends = {"least": np.min, "mean": np.mean, "most": np.max}
+    columns = [Column("group"), Column("pairs", whole)]
+    columns += [Column(f"{end} {name}", number) for name in values for end in ends]
+    rows = [
+        (group, mask.sum(), *(of(all_[mask]) for all_ in values.values() for of in ends.values()))
+        for group, mask in masks.items()
+        if mask.any()
+    ]
+    return make_table("Statistics and labels", columns, rows)
+
+
 @view.register
 def _(teacher: Teacher) -> View:
     made = {"mc": f"Monte Carlo, K = {teacher.K}", "exact": "exact"}
@@ -304,4 +322,5 @@ def _(teacher: Teacher) -> View:
     return View(
         f"{len(teacher):,} labelled pairs, {made.get(teacher.kind or '', NOT_KNOWN)}",
         values=lambda: {"pairs": len(teacher), **{one: getattr(teacher, one) for one in names}},
+        tables={"pairs": lambda: _pairs(teacher)},
     )

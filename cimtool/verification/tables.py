@@ -114,7 +114,7 @@ def _step(row: StageRow, drift: DriftFindings) -> Content:
     step = row.get("step_rmse")
     if step is None or row.stage != drift.headline.cause:
         return step
-    return Cell(f"{number(step)} *", step)
+    return Cell(number(step), step, "*")
 
 
 def _rmse(row: StageRow, drift: DriftFindings) -> Content:

@@ -29,10 +29,13 @@ class Found(Result):
 
 @view.register
 def _(found: Found) -> View:
-    columns = (Column("what"), Column("R@1", str, unit="%"), Column("energy", str))
+    columns = (
+        *(Column("what"), Column("R@1", str, unit="%"), Column("energy", str)),
+        Column("step", str),
+    )
     rows = [
-        ("<b>", Cell("1,024.5", found.share, "[1, 2]"), Cell("3 uJ", 3e6)),
-        ("none", None, None),
+        ("<b>", Cell("1,024.5", found.share, "[1, 2]"), Cell("3 uJ", 3e6), Cell("0.5", 0.5, "*")),
+        ("none", None, None, 0.25),
     ]
     return View(
         "a | b",
@@ -61,6 +64,8 @@ def test_a_frame_has_numbers_in_the_unit_of_the_heading() -> None:
         "R@1, %": [1024.5, None],
         "R@1, %, interval": ["[1, 2]", None],
         "energy": ["3 uJ", None],
+        "step": [0.5, 0.25],
+        "step, note": ["*", None],
     }
 
 
@@ -85,6 +90,8 @@ def test_what_there_is_not_is_told_in_a_sentence() -> None:
         Found(0.5).to_dataframe("al")
     with pytest.raises(CimError, match="there is no picture of this result"):
         Found(0.5).plot()
+    with pytest.raises(CimError, match='library of data frames "spark" is not known: pandas, pol'):
+        Found(0.5).to_dataframe(library="spark")  # type: ignore[arg-type]
 
 
 class Tags(HTMLParser):
@@ -116,6 +123,7 @@ def results(
         "estimate": api.cost(small_bundle, gallery=100),
         "evaluation": api.evaluate(data, small_bundle),
         "shards": api.encode(small_bundle, data, output=folder / "shards"),
+        "teacher": api.teacher(small_trunk.projectors, data, labels="exact", pairs=50),
     }
 
 
