@@ -1,19 +1,21 @@
-"""Speed of kernels whose converters have references that are set, beside fixed ones, in pairs.
+"""Speed of kernels whose converters have references that are set, or are measured, in pairs.
 
-One layer of 1024 x 2048 weights on arrays of 128 rows. The two are called in turns, and the speed
-is the median of the ratios of neighbouring calls: all else that the machine does slows both.
+Beside converters of a formula, with fixed references. One layer of 1024 x 2048 weights on arrays of
+128 rows. The two are called in turns, and the speed is the median of the ratios of neighbouring
+calls: all else that the machine does slows both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from harness import Row, arguments, report, seconds, use_threads
 
 from cimtool.base.arrays import Array
-from cimtool.hardware.converters import Formula
+from cimtool.hardware.converters import Converter, Formula, Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.mvm import CrossbarMvm
@@ -26,7 +28,7 @@ from cimtool.simulation.kernels.operations import fast_kernel
 
 ROWS, COLUMNS, ITEMS = 1024, 2048, 256
 LEAST = 0.9
-"""Of the speed with fixed references, but for levels, whose look-up takes more than is left."""
+"""Of the speed with fixed references, but for look-ups in tables, which take more than is left."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,15 @@ class Build:
     encoding: str = "offset-flip"
     inputs: str = "twos-complement"
 
-    def crossbar(self) -> Crossbar:
-        """The array, with fixed references."""
+    def crossbar(self, measured: bool = False) -> Crossbar:
+        """The array, with fixed references, of converters that are measured or of a formula."""
+        converter: Converter = Formula(self.adc_bits, "half-up")
+        if measured:
+            edges = range((1 << self.adc_bits) - 1)
+            converter = Measured(self.adc_bits, tuple(16 * k + 8 + 3 * k % 5 for k in edges))
         weights = WeightCode.named(self.encoding, "encoding")(8, self.cell_bits)
         inputs = InputCode.named(self.inputs, "encoding")(8, self.dac_bits)
-        return Crossbar(weights, inputs, 32, Formula(self.adc_bits, "half-up"), RowTiling(128))
+        return Crossbar(weights, inputs, 32, converter, RowTiling(128))
 
 
 BUILDS = {
@@ -54,14 +60,22 @@ BUILDS = {
 }
 
 
-def layer(build: Build, kind: AdcReferenceKind) -> CrossbarMvm:
+MEASURED = "measured"
+"""Converters at steps that count from zero, with a table of their own thresholds."""
+
+Kind = AdcReferenceKind | Literal["measured"]
+
+
+def layer(build: Build, kind: Kind) -> CrossbarMvm:
     """A layer of random weights; steps let half of the sums that there can be pass."""
-    rng, crossbar = np.random.default_rng(0), replace(build.crossbar(), references=kind)
+    rng, crossbar = np.random.default_rng(0), build.crossbar(measured=kind == MEASURED)
+    if kind != MEASURED:
+        crossbar = replace(crossbar, references=kind)
     stored = StoredWeights(rng.integers(-127, 128, (ROWS, COLUMNS)), crossbar)
     full = 128 * ((1 << build.cell_bits) - 1) * ((1 << build.dac_bits) - 1)
     exponent = max((full >> build.adc_bits).bit_length() - 1, 0)
     references = [AdcReferences.from_zero(1 << exponent)] * len(crossbar.no_references)
-    if kind != "fixed":
+    if kind not in ("fixed", MEASURED):
         shape = (len(stored.groups), COLUMNS) if crossbar.scope.columns else (1, 1)
         references = [
             AdcReferences(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
@@ -73,7 +87,7 @@ def layer(build: Build, kind: AdcReferenceKind) -> CrossbarMvm:
     return CrossbarMvm(stored, bias, scale, tuple(references))
 
 
-def measured(name: str, kind: AdcReferenceKind, rounds: int) -> Row:
+def measured(name: str, kind: Kind, rounds: int) -> Row:
     """Both on the same inputs, checked against the readable operation first."""
     build = BUILDS[name]
     x = np.random.default_rng(1).integers(-127, 128, (ITEMS, ROWS)).astype(np.int8)
@@ -92,7 +106,7 @@ def measured(name: str, kind: AdcReferenceKind, rounds: int) -> Row:
         "of the speed": float(np.median(ratios)),
         "from": float(ratios.min()),
         "to": float(ratios.max()),
-        "at least": LEAST if kind != "levels" else "",
+        "at least": LEAST if kind not in ("levels", MEASURED) else "",
     }
 
 
@@ -103,6 +117,6 @@ def _call(kernel: Kernel, x: Array) -> Callable[[], object]:
 if __name__ == "__main__":
     given = arguments(__doc__.splitlines()[0], rounds=15)
     use_threads()
-    kinds: tuple[AdcReferenceKind, ...] = ("slice", "column", "cycle", "levels")
+    kinds: tuple[Kind, ...] = ("slice", "column", "cycle", "levels", MEASURED)
     rows = [measured(name, kind, given.rounds) for kind in kinds for name in BUILDS]
     report("converters", rows, given.json)

@@ -151,6 +151,23 @@ def test_every_kernel_gives_the_same_integers(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
+@pytest.mark.parametrize("bits", [1, 5, 8])
+@pytest.mark.parametrize("name", choice.KERNELS)
+def test_measured_converters_are_looked_up_behind_the_sums(
+    monkeypatch: pytest.MonkeyPatch, name: str, bits: int
+) -> None:
+    leave(monkeypatch, name)
+    rng = np.random.default_rng(bits)
+    hardware = plain(adc_bits=bits, rounding=None, transfer=_thresholds(bits), rows=50)
+    op = layer(rng, hardware, 133, 45)
+    for steps in ([0, 1, 2, 3], [None, 5, 0, None], [9, 9, 9, 9]):
+        op = replace(op, references=at_steps(hardware, steps, None))
+        bounds = op.infer(integer(("n", 133), *limits(hardware), 1.0))
+        made = (op.stored.cells, op.references, op.bias - op.stored.correction)
+        assert fused_cells(*made, (bounds.lo, bounds.hi)) is not None
+        assert_fast_is_readable(op, rows_for(rng, hardware, 133, 9))
+
+
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle", "levels"])
 @pytest.mark.parametrize("name", [*choice.KERNELS, "conversions"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])

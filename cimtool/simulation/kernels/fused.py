@@ -120,7 +120,7 @@ def converted_layer(
     is what is added to a sum before it is converted, at most.
     """
     crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
-    if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
+    if crossbar.fraction_bits or cells.leak:
         return None
     if fraction and None in references:
         return None
@@ -135,7 +135,8 @@ def converted_layer(
         bounds = _code_bounds(cells, references, offset)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
-    form = _from_offsets if crossbar.scope.set else _from_zero
+    of_table = isinstance(law, StaircaseLaw)
+    form = _from_offsets if crossbar.scope.set or of_table else _from_zero
     epilogue = form(cells, references, offset, _farthest(cells) + noise)
     if epilogue is None:
         return None
@@ -213,27 +214,31 @@ def _from_offsets(
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
-    What lo S + O make of an output is the same for all inputs: it is a part of `start`. None where
-    a quotient has no reciprocal in 32 bits, or a tie goes to the even code.
+    What lo S + O make of an output is the same for all inputs: it is a part of `start`. Of a law
+    that is a staircase the quotient is a place in its table. None where a quotient has no
+    reciprocal in 32 bits, or a tie goes to the even code.
     """
     crossbar, law = cells.crossbar, cells.crossbar.law
     rise, finer = crossbar.reference_bits, cells.finer
-    if law is None or isinstance(law, StaircaseLaw) or law.to_even:
+    if law is None or (isinstance(law, UniformLaw) and law.to_even):
         return None
     groups = len(cells.groups)
     arguments, addends, lowest = [], [], []
-    begins, entries = [], [np.zeros(0, np.int64)]
+    begins, entries, kept = [], [np.zeros(0, np.int64)], dict[int, int]()
     for one in references:
-        if one is not None and one.levels is not None:
-            made = _of_levels(one, one.levels, rise, finer, reach)
+        own_law = law if one is None else one.law(law)
+        if one is not None and isinstance(own_law, StaircaseLaw):
+            made = _of_levels(one, own_law, rise, finer, reach)
             if made is None:
                 return None
             own, addend = made
             arguments.append(own)
             addends.append(np.broadcast_to(addend, (groups, offset.size)))
             lowest.append((one.step, np.broadcast_to(one.offset, (groups, offset.size))))
-            begins.append(sum(map(len, entries)))
-            entries.append(one.levels.table[1])
+            if id(own_law) not in kept:
+                kept[id(own_law)] = sum(map(len, entries))
+                entries.append(own_law.table[1])
+            begins.append(kept[id(own_law)])
             continue
         begins.append(-1)
         # A lossless sum is a code of its own: counted from the least, it is never negative.
@@ -245,7 +250,7 @@ def _from_offsets(
         farthest = max((reach << rise) + int(np.abs(least).max()) + step, codes * step)
         if divisor is None or farthest > INT32.max:
             return None
-        half = step >> 1 if law.half and one is not None else 0
+        half = 0 if one is None or isinstance(law, StaircaseLaw) or not law.half else step >> 1
         arguments.append((rise, codes * step - 1, *divisor))
         addends.append(half - least)
         lowest.append((fitted.step, least >> finer))
