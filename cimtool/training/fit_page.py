@@ -298,7 +298,7 @@ def _(fit: Fit) -> View:
 
 
 def _pairs(teacher: Teacher) -> Table:
-    """Where the statistics and the labels of all pairs lie, and of matched and other ones."""
+    """The ends and means of statistics and labels: of all pairs, matched and other ones."""
     labels, matched = teacher.labels, teacher.matched
     masks = {GROUPS[0]: np.ones(len(teacher), bool)}
     if matched is not None:
