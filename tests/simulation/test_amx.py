@@ -17,7 +17,6 @@ from numba import config
 from cimtool.base.arrays import Array
 from cimtool.simulation.kernels import amx, choice, dot, tiles
 from cimtool.simulation.kernels.choice import exact_product
-from cimtool.simulation.kernels.fused import exact_layer
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,30 +61,6 @@ def test_cells_of_dies_and_references_that_are_set(with_tiles: dict[str, str]) -
     alone = ["-p", "no:faulthandler", "-p", "no:cacheprovider"]
     tests = ["-m", "pytest", "tests/simulation/test_kernels.py", "-k", names, *alone]
     assert done(tests, with_tiles).startswith("13 passed")
-
-
-@pytest.mark.parametrize(
-    ("lo", "hi", "bits"),
-    [(0, 1, 1), (-1, 0, 1), (0, 3, 2), (-2, 1, 2), (-1, 2, 4), (0, 15, 4), (-8, 7, 4), (0, 16, 8)],
-)
-@pytest.mark.parametrize("shape", [(300, 70), (5, 1)])
-def test_cells_of_few_bits_take_few_bits(
-    shape: tuple[int, int], lo: int, hi: int, bits: int
-) -> None:
-    weight = np.random.default_rng(bits).integers(lo, hi, shape, endpoint=True)
-    weight.flat[:2] = lo, hi
-    layer = exact_layer(weight, np.zeros(shape[1], np.int64), (0, 255))
-    cells, expected = amx.pack(layer), dot.pack(layer)
-    assert cells.bits == bits
-    blocks = -(-shape[1] // tiles.WIDTH)
-    extent = int(cells.starts[-1]) // blocks
-    assert cells.words.nbytes <= bits / 8 * expected.words.nbytes + blocks * 512 + 2048
-    if bits < 8:
-        words = np.zeros((blocks, extent * 8 // bits), np.int32)
-        for b in range(blocks):
-            amx._unpack(cells.words, b * extent, extent, bits, cells.sign, words[b], 0)
-        whole = expected.words.reshape(blocks, -1)
-        np.testing.assert_array_equal(words[:, : whole.shape[1]], whole)
 
 
 def test_features_that_are_switched_off_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

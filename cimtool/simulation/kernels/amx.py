@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -17,10 +17,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cimtool.base.arrays import Array
-from cimtool.base.compiled import CACHE_LINE, aligned, jit, jit_inlined
+from cimtool.base.compiled import aligned, jit, jit_inlined
+from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.dot import DEPTH, in_bytes
-from cimtool.simulation.kernels.dot import pack as pack_bytes
+from cimtool.simulation.kernels.fields import PackedCells, in_fields, unpack, zero_bytes
 from cimtool.simulation.kernels.fused import Layer, converters, finish
 from cimtool.simulation.kernels.tiles import (
     LANES,
@@ -31,14 +31,10 @@ from cimtool.simulation.kernels.tiles import (
     convert_stored,
     cpu_has,
     cut_line,
-    splat,
 )
 
 TILE_ROWS, TILE_BYTES = 16, 64
 """Rows of a tile register, and the bytes of each."""
-
-EVERY_BYTE = 0x01010101
-"""A one in every byte of a word."""
 
 READS = 2 * TILE_ROWS
 """Reads whose sums are made at a time."""
@@ -63,64 +59,12 @@ def fits(layer: Layer) -> bool:
     return ALLOWED and in_bytes(layer)
 
 
-class PackedCells(NamedTuple):
-    """The bytes of `dot` in fields of `bits` bits, and where each group's `words` start.
-
-    Of a group they are in the order [block][slice], those of a block of 32 columns filled with
-    zeros up to whole vectors of each field: the first fields of its words are the first bytes. A
-    field's highest bit `sign`, if that is not 0, is the sign.
-    """
-
-    words: Array
-    starts: Array
-    bits: int
-    sign: int
-    parts: int
-    lowest: int
-    middle: int
-    columns: Array
-
-
-FIELDS = 1, 2, 4
-"""Bits of fields that are narrower than a byte."""
-
-
 def pack(layer: Layer) -> PackedCells:
-    """The bytes of `dot` in the narrowest fields that hold a cell."""
-    cells = pack_bytes(layer)
-    bits, sign = _field(layer.cells) if cells.parts == 1 and cells.middle == 0 else (8, 0)
-    slices, blocks = len(layer.slices), -(-layer.columns // WIDTH)
+    """The bytes of `dot` in the narrowest fields that hold a cell, slices of a block together."""
+    cells = in_fields(dot.pack_bytes(layer), layer, blocks_first=True)
     # What the last tile reads behind the cells is multiplied by zeros.
-    parts, behind = np.split(cells.words, cells.starts[1:]), np.zeros(TILE_ROWS * WIDTH, np.int32)
-    orders = (part.reshape(slices, blocks, -1).swapaxes(0, 1) for part in parts)
-    words = [_in_fields(part.reshape(slices * blocks, -1), bits) for part in orders]
-    return PackedCells(
-        aligned(np.concatenate([*words, behind])),
-        np.cumsum([0, *(part.size for part in words)], dtype=np.int64),
-        *(bits, sign, cells.parts, cells.lowest, cells.middle, cells.columns),
-    )
-
-
-def _field(limits: tuple[int, int]) -> tuple[int, int]:
-    """The bits, and the sign's bit, of the narrowest field that holds cells within the limits."""
-    lo, hi = limits
-    for bits in FIELDS:
-        for sign in (0, 1 << bits - 1):
-            if -sign <= lo and hi < (1 << bits) - sign:
-                return bits, sign
-    return 8, 0
-
-
-def _in_fields(words: Array, bits: int) -> Array:
-    """The bytes of regions of words as fields of so many bits."""
-    count, (regions, size) = 8 // bits, words.shape
-    room = np.zeros((regions, -(-size // (LANES * count)) * LANES * count), np.int32)
-    room[:, :size] = words
-    fields = room.view(np.uint8).reshape(regions, count, -1)
-    packed = np.zeros((regions, fields.shape[2]), np.uint8)
-    for q in range(count):
-        packed |= (fields[:, q] & (1 << bits) - 1) << q * bits
-    return packed.reshape(-1).view(np.int32)
+    behind = np.zeros(TILE_ROWS * WIDTH, np.int32)
+    return cells._replace(words=aligned(np.concatenate([cells.words, behind])))
 
 
 @jit
@@ -147,7 +91,7 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
     for g in range(len(bounds)):
         first, last = bounds[g]
         steps = -(-(last - first) // TILE_BYTES)
-        driven = _lines(reads * steps * TILE_BYTES)
+        driven = zero_bytes(reads * steps * TILE_BYTES)
         for i in range(rows):
             for c in range(cycles):
                 at = i * by_row + c * by_cycle
@@ -159,14 +103,6 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
         _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue, total)
     release()
     finish(total, sums, epilogue, out)
-
-
-@jit
-def _lines(size):  # type: ignore[no-untyped-def]
-    """Zero bytes from the beginning of a cache line: tile registers are filled by lines."""
-    room = np.zeros(size + CACHE_LINE, np.uint8)
-    start = -room.ctypes.data % CACHE_LINE
-    return room[start : start + size]
 
 
 @jit_inlined
@@ -215,12 +151,16 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
     unpacked = extent * (8 // bits)
     held, of, apart = stored, start, extent
     if bits < 8:
-        held, of, apart = _lines(4 * (2 * unpacked + TILE_ROWS * WIDTH)).view(np.int32), 0, unpacked
-    p = _lines(4 * parts * READS * WIDTH).view(np.int32)
+        held, of, apart = (
+            zero_bytes(4 * (2 * unpacked + TILE_ROWS * WIDTH)).view(np.int32),
+            0,
+            unpacked,
+        )
+    p = zero_bytes(4 * parts * READS * WIDTH).view(np.int32)
     block, tile, s, b, made = 0, 0, 0, 0, 0
     if tiles > 0:
         if bits < 8:
-            _unpack(stored, start, extent, bits, sign, held, 0)
+            unpack(stored, start, extent, bits, sign, held, 0)
         load_operands(driven, 0, held, of)
     for n in range(slices * blocks * tiles + min(tiles, 1)):
         more, first = block < slices * blocks, made * READS
@@ -267,19 +207,10 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
                 tile, block = 0, block + 1
                 of = of + apart if bits == 8 else unpacked - of
                 if bits < 8 and block < slices * blocks:
-                    _unpack(stored, start + block * extent, extent, bits, sign, held, of)
+                    unpack(stored, start + block * extent, extent, bits, sign, held, of)
             if block < slices * blocks:
                 load_operands(driven, tile * steps * step, held, of)
             store_products(p, (parts - 1) * READS * WIDTH)
-
-
-@jit
-def _unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-def]
-    """Write the fields of `extent` words as bytes, from word `to` of `out` on."""
-    mask, signs = np.int32(((1 << bits) - 1) * EVERY_BYTE), np.int32(sign * EVERY_BYTE)
-    for q in range(8 // bits):
-        for i in range(0, extent, LANES):
-            unpack_fields(words, at + i, np.int32(q * bits), mask, signs, out, to + q * extent + i)
 
 
 @jit
@@ -294,30 +225,6 @@ def _complete(p, parts, middle, row_sums, first):  # type: ignore[no-untyped-def
             high = p[size + i * WIDTH : size + (i + 1) * WIDTH]
             for j in range(WIDTH):
                 line[j] += high[j] << 8
-
-
-@intrinsic
-def unpack_fields(typing, words, at, shift, mask, signs, out, to):  # type: ignore[no-untyped-def]
-    """Write one field of each byte of 16 words, from its lowest bit `shift` on, as a byte.
-
-    `mask` and `signs` have the bits of a field, and its sign if it has one, in every byte.
-    """
-
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = VectorPlaces(context, builder, signature.args)
-        kind = ir.VectorType(ir.IntType(32), LANES)
-        some = ir.VectorType(ir.IntType(8), 4 * LANES)
-        value = builder.load(arrays.pointer(args, 0, args[1], kind), align=4)
-        shift, mask, signs = (splat(builder, one) for one in args[2:5])
-        field = builder.and_(builder.lshr(value, shift), mask)
-        signs, field = (builder.bitcast(one, some) for one in (signs, field))
-        extended = builder.sub(builder.xor(field, signs), signs)
-        place = arrays.pointer(args, 5, args[6], some)
-        builder.store(extended, place, align=4)
-        return context.get_dummy_value()
-
-    i32, i64 = types.int32, types.int64
-    return types.void(words, i64, i32, i32, i32, out, i64), emit
 
 
 def _operation(builder: Any, name: str, *arguments: Any) -> None:

@@ -8,12 +8,12 @@ Digits are lifted to unsigned bytes, cells moved to signed ones:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import aligned, jit, jit_inlined
+from cimtool.simulation.kernels.fields import PackedCells, in_fields, unpack, zero_bytes
 from cimtool.simulation.kernels.fused import (
     BYTE,
     Layer,
@@ -28,6 +28,7 @@ from cimtool.simulation.kernels.fused import (
 from cimtool.simulation.kernels.tiles import (
     BYTE_ROWS,
     DOT_BITS,
+    LANES,
     WIDTH,
     accumulate,
     add_outer,
@@ -41,21 +42,6 @@ DEPTH = 4
 """Bytes of a column in one word."""
 
 
-class Bytes(NamedTuple):
-    """Packed cells: words [group][slice][block][part][word][32 columns], where each group starts.
-
-    Cells are sums of `parts` signed bytes, each counting 256 times the one before it, and `middle`;
-    `lowest` is the least digit, `columns` [groups * slices * N] what it makes of a column.
-    """
-
-    words: Array
-    starts: Array
-    parts: int
-    lowest: int
-    middle: int
-    columns: Array
-
-
 def fits(layer: Layer) -> bool:
     """True where the CPU has the product, of such a layer."""
     return DOT_BITS > 0 and in_bytes(layer)
@@ -67,14 +53,19 @@ def in_bytes(layer: Layer) -> bool:
     return digits < BYTE and cells < BYTE * (BYTE - 1)
 
 
-def pack(layer: Layer) -> Bytes:
+def pack(layer: Layer) -> PackedCells:
+    """The cells' bytes in the narrowest fields that hold a cell."""
+    return in_fields(pack_bytes(layer), layer)
+
+
+def pack_bytes(layer: Layer) -> PackedCells:
     """Cut the cells into signed bytes and lay four rows of a column side by side."""
     return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits[0])
 
 
 def pack_cells(
     slices: Sequence[Array], bounds: Array, limits: tuple[int, int], lowest: int
-) -> Bytes:
+) -> PackedCells:
     """Cells [K, N] of each slice, within limits, in row groups, for digits of at least `lowest`."""
     middle, count = byte_parts(limits)
     sums: list[IntArray] = []
@@ -87,7 +78,7 @@ def pack_cells(
 
     packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
-    return Bytes(packed, starts, count, lowest, middle, columns)
+    return PackedCells(packed, starts, 8, 0, count, lowest, middle, columns)
 
 
 def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
@@ -98,7 +89,7 @@ def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
     return lo + BYTE * 128, 2
 
 
-def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[Bytes, IntArray]:
+def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[PackedCells, IntArray]:
     """Rows y [N, K] as one group of cells [K, N]; with them, what each row sums to [N]."""
     middle, parts = byte_parts(limits)
     words = -(-y.shape[1] // DEPTH)
@@ -107,7 +98,8 @@ def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[Bytes, In
     sums = np.zeros(blocks * WIDTH, np.int64)
     _pack_rows(y, middle, parts, packed.view(np.int8), sums)
     columns = modulo_int32(lowest * (sums - middle * y.shape[1]))
-    return Bytes(packed, np.zeros(1, np.int64), parts, lowest, middle, columns), sums[: len(y)]
+    cells = PackedCells(packed, np.zeros(1, np.int64), 8, 0, parts, lowest, middle, columns)
+    return cells, sums[: len(y)]
 
 
 @jit
@@ -178,15 +170,24 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
     blocks, stride = len(total), reads.stride
     slices, references = epilogue.adc.shape[:2]
     flat = total.reshape(-1)
+    # Of cells in fields a block is unpacked at a time.
+    stored, bits, size, of = cells.words, cells.bits, cells.parts * words * WIDTH, 0
+    vectors = -(-size * bits // (8 * LANES))
+    if bits < 8:
+        stored = zero_bytes(4 * vectors * LANES * (8 // bits)).view(np.int32)
     for s in range(slices):
         for b in range(blocks):
-            of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
+            if bits < 8:
+                at = cells.starts[g] + (s * blocks + b) * vectors * LANES
+                unpack(cells.words, at, vectors * LANES, bits, cells.sign, stored, 0)
+            else:
+                of = cells.starts[g] + (s * blocks + b) * size
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
                 one, two, three, four, five, table = converters(epilogue.adc, epilogue.tables, s, c)
                 addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
                 for i in range(c * stride, (c + 1) * stride, BYTE_ROWS):
-                    p = column_sums(driven, i, words, cells, of, row_sums, column)
+                    p = column_sums(driven, i, words, cells, stored, of, row_sums, column)
                     p = convert(p, one, two, three, four, five,
                                 epilogue.addends, addend, epilogue.entries, table)  # fmt: skip
                     at, to = s * reads.size + i, b * total.shape[1] * WIDTH
@@ -195,12 +196,12 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
 
 
 @jit_inlined
-def column_sums(driven, i, words, cells, of, row_sums, column):  # type: ignore[no-untyped-def]
-    """The sums of 12 reads from read `i` on, of the 32 columns whose words begin at `of`."""
-    p = _products(driven, i * words, words, cells.words, of)
+def column_sums(driven, i, words, cells, stored, of, row_sums, column):  # type: ignore[no-untyped-def]
+    """The sums of 12 reads from read `i` on, of the 32 columns whose bytes begin at stored[of]."""
+    p = _products(driven, i * words, words, stored, of)
     for q in range(1, cells.parts):
         more = of + q * words * WIDTH
-        part = _products(driven, i * words, words, cells.words, more)
+        part = _products(driven, i * words, words, stored, more)
         p = add_scaled(p, part, np.int32(1 << 8 * q))
     return add_outer(p, row_sums, i, np.int32(cells.middle), cells.columns, column)
 

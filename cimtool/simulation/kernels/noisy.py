@@ -33,6 +33,7 @@ from cimtool.simulation.kernels.choice import (
     in_blocks,
     warn_of,
 )
+from cimtool.simulation.kernels.fields import PackedCells
 from cimtool.simulation.kernels.fused import (
     BYTE,
     INT32,
@@ -75,7 +76,7 @@ class DrivenBytes(NamedTuple):
 
     bytes: Array
     sums: Array
-    cells: dot.Bytes
+    cells: PackedCells
 
 
 class DrawnNoise(NamedTuple):
@@ -87,7 +88,7 @@ class DrawnNoise(NamedTuple):
     Rows of inputs are taken `chunk` at a time.
     """
 
-    cells: dot.Bytes
+    cells: PackedCells
     first: Array
     second: Array
     planes: int
@@ -155,7 +156,7 @@ def _made(op: NoisyMvm) -> Kernel | None:
     if drawn is None:
         return None
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
-    cells = dot.pack(layer)
+    cells = dot.pack_bytes(layer)
 
     def run(x: Array) -> Array:
         out = np.empty((len(x), columns), np.int64)
@@ -289,7 +290,9 @@ def _sums(driven, first, count, words, g, block, column, out):  # type: ignore[n
     cells = driven.cells
     of = cells.starts[g] + block * cells.parts * words * WIDTH
     for i in range(0, count, BYTE_ROWS):
-        tile = dot.column_sums(driven.bytes, first + i, words, cells, of, driven.sums, column)
+        tile = dot.column_sums(
+            driven.bytes, first + i, words, cells, cells.words, of, driven.sums, column
+        )
         store_tile(tile, out, i * WIDTH)
 
 

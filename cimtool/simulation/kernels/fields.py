@@ -1,0 +1,131 @@
+"""Cells packed in fields of few bits, of which a block at a time is unpacked into bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from cimtool.base.arrays import Array
+from cimtool.base.compiled import CACHE_LINE, aligned, jit
+from cimtool.simulation.kernels.fused import Layer
+from cimtool.simulation.kernels.tiles import LANES, WIDTH, VectorPlaces, splat
+
+EVERY_BYTE = 0x01010101
+"""A one in every byte of a word."""
+
+
+class PackedCells(NamedTuple):
+    """Signed bytes of cells, in fields of `bits` bits, and where each group's `words` start.
+
+    A group has a region for each slice and block of 32 columns: [part][word][32 columns], words of
+    four rows. Cells are sums of `parts` bytes, each counting 256 times the one before it, and
+    `middle`; `lowest` is the least digit, `columns` [groups * slices * N] what it makes of each
+    column.
+
+    Regions of fields narrower than a byte are filled with zeros up to whole vectors of each field:
+    the first fields of its words are its first bytes. A field's highest bit `sign`, if that is not
+    0, is the sign.
+    """
+
+    words: Array
+    starts: Array
+    bits: int
+    sign: int
+    parts: int
+    lowest: int
+    middle: int
+    columns: Array
+
+
+FIELDS = 1, 2, 4
+"""Bits of fields that are narrower than a byte."""
+
+
+def in_fields(cells: PackedCells, layer: Layer, blocks_first: bool = False) -> PackedCells:
+    """Cells of whole bytes [group][slice][block] in the narrowest fields that hold them.
+
+    With `blocks_first` regions are in the order [group][block][slice]. `starts` also say where the
+    last group ends, where cells are copied.
+    """
+    bits, sign = _field(layer.cells) if cells.parts == 1 and cells.middle == 0 else (8, 0)
+    if bits == 8 and not blocks_first:
+        return cells
+    slices, blocks = len(layer.slices), -(-layer.columns // WIDTH)
+    words = []
+    for part in np.split(cells.words, cells.starts[1:]):
+        regions = part.reshape(slices, blocks, -1)
+        regions = regions.swapaxes(0, 1) if blocks_first else regions
+        words.append(_in_fields(regions.reshape(slices * blocks, -1), bits))
+    return cells._replace(
+        words=aligned(np.concatenate(words)),
+        starts=np.cumsum([0, *(part.size for part in words)], dtype=np.int64),
+        bits=bits,
+        sign=sign,
+    )
+
+
+def _field(limits: tuple[int, int]) -> tuple[int, int]:
+    """The bits, and the sign's bit, of the narrowest field that holds cells within the limits."""
+    lo, hi = limits
+    for bits in FIELDS:
+        for sign in (0, 1 << bits - 1):
+            if -sign <= lo and hi < (1 << bits) - sign:
+                return bits, sign
+    return 8, 0
+
+
+def _in_fields(words: Array, bits: int) -> Array:
+    """The bytes of regions of words as fields of so many bits."""
+    count, (regions, size) = 8 // bits, words.shape
+    room = np.zeros((regions, -(-size // (LANES * count)) * LANES * count), np.int32)
+    room[:, :size] = words
+    fields = room.view(np.uint8).reshape(regions, count, -1)
+    packed = np.zeros((regions, fields.shape[2]), np.uint8)
+    for q in range(count):
+        packed |= (fields[:, q] & (1 << bits) - 1) << q * bits
+    return packed.reshape(-1).view(np.int32)
+
+
+@jit
+def zero_bytes(size):  # type: ignore[no-untyped-def]
+    """Zero bytes from the beginning of a cache line: registers are filled by lines."""
+    room = np.zeros(size + CACHE_LINE, np.uint8)
+    start = -room.ctypes.data % CACHE_LINE
+    return room[start : start + size]
+
+
+@jit
+def unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-def]
+    """Write the fields of `extent` words as bytes, from word `to` of `out` on."""
+    mask, signs = np.int32(((1 << bits) - 1) * EVERY_BYTE), np.int32(sign * EVERY_BYTE)
+    for q in range(8 // bits):
+        for i in range(0, extent, LANES):
+            unpack_fields(words, at + i, np.int32(q * bits), mask, signs, out, to + q * extent + i)
+
+
+@intrinsic
+def unpack_fields(typing, words, at, shift, mask, signs, out, to):  # type: ignore[no-untyped-def]
+    """Write one field of each byte of 16 words, from its lowest bit `shift` on, as a byte.
+
+    `mask` and `signs` have the bits of a field, and its sign if it has one, in every byte.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        kind = ir.VectorType(ir.IntType(32), LANES)
+        some = ir.VectorType(ir.IntType(8), 4 * LANES)
+        value = builder.load(arrays.pointer(args, 0, args[1], kind), align=4)
+        shift, mask, signs = (splat(builder, one) for one in args[2:5])
+        field = builder.and_(builder.lshr(value, shift), mask)
+        signs, field = (builder.bitcast(one, some) for one in (signs, field))
+        extended = builder.sub(builder.xor(field, signs), signs)
+        place = arrays.pointer(args, 5, args[6], some)
+        builder.store(extended, place, align=4)
+        return context.get_dummy_value()
+
+    i32, i64 = types.int32, types.int64
+    return types.void(words, i64, i32, i32, i32, out, i64), emit
