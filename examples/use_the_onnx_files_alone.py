@@ -3,7 +3,8 @@
     python examples/use_the_onnx_files_alone.py FOLDER EMBEDDINGS.npz [-o SCORES.npz]
 
 FOLDER holds text.onnx, video.onnx and score.onnx; EMBEDDINGS.npz the arrays `text` [n, width] and
-`video` [m, width]. Layouts that expect rows of unit norm (`two-branch`) expect them here as well.
+`video` (or `image`) [m, width]. Layouts that expect rows of unit norm (`two-branch`) expect them
+here as well.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     with np.load(arguments.embeddings) as data:
-        items = data["image" if "image" in data else "video"]
-        text, video = data["text"].astype(np.float32), items.astype(np.float32)
+        name = "image" if "image" in data else "video"
+        text, video = data["text"].astype(np.float32), data[name].astype(np.float32)
 
     # Items first: each is encoded once, to integers that are small enough to keep. A gallery is
     # encoded beforehand and stored.
@@ -48,7 +49,7 @@ def main() -> None:
     np.savez(arguments.output, scores=scores)
     best = scores.argmax(axis=1)
     for query in range(min(3, len(scores))):
-        print(f"text {query}: video {best[query]}, logit {scores[query, best[query]]:.4f}")
+        print(f"text {query}: {name} {best[query]}, logit {scores[query, best[query]]:.4f}")
     print(f"wrote {arguments.output}: scores {scores.dtype} {list(scores.shape)}")
 
 

@@ -23,6 +23,7 @@ from cimtool.loading.embeddings import (
     read_data,
     read_rows,
 )
+from cimtool.reference.modality_names import item_names
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
@@ -166,7 +167,8 @@ def check_gallery(bundle: Bundle, data: Embeddings) -> None:
         video = Simulator(bundle.program).encode("video", data.video)
         if features_sha256(video) == gallery.features:
             return
+    items = item_names(data.called)[1]
     raise CimError(
-        f"{data.file}: its {len(data.video)} videos are not the gallery of {gallery.items} items "
+        f"{data.file}: its {len(data.video)} {items} are not the gallery of {gallery.items} items "
         f"that {bundle.name} holds ({gallery.file}); expected these rows in this order"
     )

@@ -28,6 +28,7 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, read_rows
+from cimtool.reference.modality_names import item_names
 from cimtool.reference.queries import WAYS
 from cimtool.reference.truth import retrieval
 from cimtool.simulation.die_program import DieProgram
@@ -223,21 +224,21 @@ def _all_pairs(
     say(f"scoring {len(read.text)} x {len(read.video)} pairs")
     if top is None:
         return {"scores": matcher.score(text, video)}
-    return best_scores(matcher.simulator, text, video, top)
+    return best_scores(matcher.simulator, text, video, top, item_names(read.called)[1])
 
 
 def best_scores(
-    simulator: Simulator, text: Features, video: Features | None, top: int
+    simulator: Simulator, text: Features, video: Features | None, top: int, items: str = "items"
 ) -> dict[str, Array]:
     """Each text's best videos, best first: `top_index` int64, `top_score` float32, both [n, top].
 
     Of equal scores the lower row comes first. Never holds more than a block of the n x m scores. Of
-    a program that holds its gallery `video` is not looked at. Raises CimError where `top` is not 1
-    to m.
+    a program that holds its gallery `video` is not looked at. Raises CimError, which calls them
+    `items`, where `top` is not 1 to m.
     """
     videos = simulator.columns(video)
     if not 1 <= top <= videos:
-        raise ArgumentError("{top} is {}; expected 1 to {}, the number of videos", top, videos)
+        raise ArgumentError("{top} is {}; expected 1 to {}, the number of {}", top, videos, items)
     indices, scores = [], []
     for _, part in simulator.iter_score(text, video):
         logit = part["logit"].astype(np.float32)

@@ -14,6 +14,8 @@ from cimtool.bundle.simulate import trial_summary
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
+from cimtool.loading.embeddings import embeddings_in
+from cimtool.reference.modality_names import item_names, way_names
 from cimtool.report.page import render_text
 
 
@@ -39,8 +41,11 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     """
     noise = take_noise(options, seed)
     found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
-    gallery = held_gallery(bundle)
+    model, gallery = held_gallery(bundle)
     summary = trial_summary(found)
+    called = model.called
+    if summary:  # dies were read with both modalities
+        called = embeddings_in(options["inputs"], model.modalities).called
     shapes = {name: list(array.shape) for name, array in found.items()}
     out.result(
         {
@@ -57,5 +62,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             output=output,
             shapes=shapes,
             gallery=gallery,
+            ways=way_names(called),
+            items=item_names(model.called)[1],
         ),
     )

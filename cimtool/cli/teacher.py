@@ -18,7 +18,11 @@ from cimtool.cli.output import Output
 @click.command(cls=Command)
 @model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings to draw pairs from", required=False)
-@click.option("--gaussians", type=NPZ, help="Instead of --data: text_mu, text_logvar, video_...")
+@click.option(
+    "--gaussians",
+    type=NPZ,
+    help="Instead of --data: text_mu, text_logvar, video_... (or image_...)",
+)
 @click.option("--pairs", type=int, default=300_000, help="Pairs drawn.")
 @click.option("--matched", type=float, default=0.9, help="Share of right pairs.")
 @click.option("--labels", type=OneOf(["mc", "exact"]), default="exact")
@@ -66,7 +70,8 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
     lines = [f"{len(made):,} pairs, {matched:.1%} of them right ones; {how}", ""]
     lines += [f"{name:5} {x.min():.6g} to {x.max():.6g}" for name, x in ranges.items()]
     if made.trained is not None:
-        lines.append(f"the model was trained on {made.trained} that pairs are drawn from")
+        rows = made.trained.said(made.called)
+        lines.append(f"the model was trained on {rows} that pairs are drawn from")
     if made.kind == "mc":
         lines.append(f"standard error of a label: {noise:.3g} (root mean square)")
     next_ = f"next: cimtool fit {shlex.quote(str(output))}"

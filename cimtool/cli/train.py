@@ -180,7 +180,7 @@ def command(
         "remarks": list(run.remarks),
         "written": list(run.files),
     }
-    said = [*run.warnings, retrieval_headline(run.history, run.raw), *run.remarks]
+    said = [*run.warnings, retrieval_headline(run.history, run.raw, run.called), *run.remarks]
     if (aside := run.folder / TEST) in run.files:
         projectors, rows = (shlex.quote(str(file)) for file in (run.folder / BEST, aside))
         head = " --head csd" if run.lacks_polynomial else ""

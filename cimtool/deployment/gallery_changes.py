@@ -213,7 +213,7 @@ def _changed_items(
             "{replace} names {} and {} has {}; expected one for each",
             counted(len(replaced), "item"),
             sources[0][0],
-            counted(_rows(replacing), "video"),
+            counted(_rows(replacing), "row"),
         )
     if len(removed) == len(items.ids) and add is None:
         raise ArgumentError(

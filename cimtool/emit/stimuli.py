@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.modality_names import layer_matches
 from cimtool.simulation.simulator import Runner
 
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
@@ -38,7 +38,7 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
         for graph in (program.graphs if gallery else (program.text, program.video))
         for name, op in graph.operations(CrossbarMvm).items()
     }
-    chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
+    chosen = [layer for name, layer in layers.items() if layer_matches(name, pattern)]
     if not chosen:
         raise ArgumentError(
             '{layers} "{}" matches no layer; expected one of {}{}',

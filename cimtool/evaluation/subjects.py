@@ -27,7 +27,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource, Reader
-from cimtool.reference.modality_names import Modalities
+from cimtool.reference.modality_names import Modalities, name_of
 from cimtool.verification.baselines import without_cosine
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
                 "{head} {}",
                 data.file,
                 int(zeros.argmax()),
-                graph.name,
+                name_of(graph.name, data.called),
                 kind.name,
                 " or ".join(name for name in raw_heads() if name != kind.name),
             )
@@ -200,7 +200,8 @@ def trained_subjects(
     model = source.for_read(read).load(say)
     rows = read_data(read(model.modalities), model)
     require_rivals(rows)
-    warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)
+    seen = trained_on(model.provenance, model.name, rows.text, rows.video, rows.called)
+    warnings = (*seen, *model.warnings)
     plain = Subject(
         model.name, "float", model.head, model.program, model.program, rows, warnings,
         _sigmoid(model.head, model.a, model.b),
@@ -234,7 +235,8 @@ def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
         require_unseen(bundle.calibration, rows, bundle.name, ALLOW)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
-    warnings = (*trained_on(bundle.training, bundle.name, rows.text, rows.video), *card.warnings)
+    seen = trained_on(bundle.training, bundle.name, rows.text, rows.video, rows.called)
+    warnings = (*seen, *card.warnings)
     sigmoid = _sigmoid(card.head, card.a, card.b)
     return Subject(
         bundle.name, "compiled", card.head, trained, bundle.program, rows, warnings, sigmoid

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +17,7 @@ from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
+from cimtool.reference.modality_names import layer_matches
 
 LEFT_OUT = 0
 """Bits of a product of a score in the memory that no array computes."""
@@ -50,7 +50,10 @@ class LayerBits(TomlTable):
 
 
 class LayerSettings(LayerBits):
-    """The bits of every layer whose name matches `pattern` (as in a shell: `text.*`)."""
+    """The bits of every layer whose name matches `pattern` (as in a shell: `text.*`).
+
+    A pattern may say `image` for `video`.
+    """
 
     pattern: str
 
@@ -153,7 +156,7 @@ class Settings(Keys):
         return values | {"layers": layers}
 
     def _matching(self, name: str) -> list[LayerSettings]:
-        return [own for own in self.layers if fnmatchcase(name, own.pattern)]
+        return [own for own in self.layers if layer_matches(name, own.pattern)]
 
     def _seen(self, layers: list[LayerSettings]) -> Settings:
         own: dict[str, Any] = {}
@@ -200,7 +203,7 @@ def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:
     """Refuse with a CimError a layer pattern that matches no layer of the model."""
     names = list(layer_names)
     for pattern in (layer.pattern for layer in settings.layers):
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(layer_matches(name, pattern) for name in names):
             raise CimError(
                 f"settings: {dotted(('layers', pattern))} matches no layer of the model, which has "
                 f"{', '.join(names)}{nearest(pattern, names)}"
@@ -222,13 +225,13 @@ def check_layer_bits(
         own = layer.given()
         given = [key for key in ("weight_bits", "activation_bits") if key in own]
         where = f"settings: {dotted(('layers', layer.pattern))}"
-        matched = [name for name in names if fnmatchcase(name, layer.pattern)]
+        matched = [name for name in names if layer_matches(name, layer.pattern)]
         if matched and own.get("weight_bits") == LEFT_OUT:
             raise CimError(
                 f"{where}.weight_bits = 0: {matched[0]} is a layer of the model, which cannot be "
                 "left out; expected 2 to 16"
             )
-        if given and not matched and not any(fnmatchcase(n, layer.pattern) for n in products):
+        if given and not matched and not any(layer_matches(n, layer.pattern) for n in products):
             raise CimError(
                 f"{where}.{given[0]} = {own[given[0]]}: how wide the values of a shortlist are, is "
                 "said as it is programmed; expected adc_bits alone"

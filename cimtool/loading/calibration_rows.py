@@ -13,6 +13,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import Digests, known_rows
 from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.modality_names import Modalities, name_of
 
 SeenRows = Literal["refuse", "allow", "drop"]
 """Treatment of rows that a model was calibrated on."""
@@ -45,7 +46,7 @@ def require_unseen(
     a row fit it better than one that the model meets for the first time. `otherwise` names the
     arguments that help.
     """
-    if found := _counted(known_rows(known, data.text, data.video)):
+    if found := _counted(known_rows(known, data.text, data.video), data.called):
         raise ArgumentError(
             "{}: {} was calibrated on {}; expected unseen rows, {}",
             data.file,
@@ -65,23 +66,25 @@ def without_seen(
     """
     each = [known_rows(own, d.text, d.video) for own, d in zip(known, data, strict=True)]
     seen = {name: np.logical_or.reduce([masks[name] for masks in each]) for name in MODALITIES}
-    found = _counted(seen)
+    found = _counted(seen, data[0].called)
     if not found:
         return list(data)
     left = [one.without(seen["text"], seen["video"]) for one in data]
     whose = " or ".join(dict.fromkeys(names))
-    file, texts, videos = data[0].file, len(left[0].text), len(left[0].video)
-    remain = f"{file}: {found} calibrated {whose}; without them and their pairs"
-    if min(texts, videos) < 2:
-        raise CimError(f"{remain} {texts} texts and {videos} videos remain; expected at least 2")
-    note_data(f"{remain} {texts:,} texts and {videos:,} videos remain, which are measured")
+    remain = (
+        f"{data[0].file}: {found} calibrated {whose}; without them and their pairs "
+        f"{left[0].counted} remain"
+    )
+    if min(len(left[0].text), len(left[0].video)) < 2:
+        raise CimError(f"{remain}; expected at least 2")
+    note_data(f"{remain}, which are measured")
     return left
 
 
-def _counted(seen: Mapping[str, BoolArray]) -> str:
+def _counted(seen: Mapping[str, BoolArray], called: Modalities) -> str:
     """The numbers of the rows that masks [n] by modality name, the first few; nothing for none."""
     return " and ".join(
-        f"{mask.sum():,} of its {len(mask):,} {modality} rows ({row_list(mask)})"
+        f"{mask.sum():,} of its {len(mask):,} {name_of(modality, called)} rows ({row_list(mask)})"
         for modality, mask in seen.items()
         if mask.any()
     )

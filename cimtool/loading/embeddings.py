@@ -40,7 +40,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons, Judgements
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of, sizes_text
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 UNIT_TOLERANCE = 1e-3
@@ -112,9 +112,7 @@ class Embeddings:
     def right(self) -> IntArray:
         """The right video of each text [N], for what cannot do without; CimError where unknown."""
         with naming(self.file):
-            return require_right(
-                self.text_to_video, len(self.text), len(self.video), self.modalities
-            )
+            return require_right(self.text_to_video, len(self.text), len(self.video), self.called)
 
     def among(self, kept: BoolArray) -> Embeddings:
         """These texts, a mask [N], with the videos of theirs; CimError where these are unknown."""
@@ -231,11 +229,13 @@ def read_embeddings(
     return embeddings_of(values, str(path), modalities)
 
 
-def read_modality(path: Path, modality: str, modalities: Modalities | None = None) -> Array:
+def read_modality(
+    path: Path, modality: str, modalities: Modalities | None = None
+) -> tuple[str, Array]:
     """Read one modality's rows, float32 [n, width], of a file that may hold others as well.
 
-    With `modalities` the one that is taken as it. A `.npy` holds these rows alone. Raises CimError
-    as `read_embeddings` does.
+    They come after their name. With `modalities` the one that is taken as it. A `.npy` holds these
+    rows alone. Raises CimError as `read_embeddings` does.
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
@@ -253,13 +253,16 @@ def modality_of(
     modality: str,
     where: str = "embeddings",
     modalities: Modalities | None = None,
-) -> Array:
-    """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
+) -> tuple[str, Array]:
+    """Take one modality's rows, float32 [n, width], of arrays by name, after their name.
+
+    Raises CimError as above.
+    """
     names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
     with naming(where):
         key = require_one(values, names)
         note_unread(where, _others(values, modalities))
-        return finite_rows(values[key], key)
+        return modality if key == ALONE else key, finite_rows(values[key], key)
 
 
 def _one(path: Path) -> Any:
@@ -282,14 +285,15 @@ def embeddings_of(
             return _alone(values, where, others)
         keys = [require_one(values, names.rows[modality]) for modality in MODALITIES]
         text, video = (finite_rows(values[key], key) for key in keys)
-        truth = right_videos(values, len(text), len(video), names.right)
+        called = keys[0], keys[1]
+        truth = right_videos(values, len(text), len(video), names.right, called)
         labels = classes_in(values, len(text))
         sizes = {"text": len(text), "video": len(video)}
         ids = {m: ids_in(values, names.ids[m], n) for m, n in sizes.items()}
         known_ids = {m: found for m, found in ids.items() if found is not None}
         return Embeddings(
             text, video, truth, labels, where, unread=others, known_ids=known_ids,
-            modalities=modalities, called=(keys[0], keys[1]),
+            modalities=modalities, called=called,
         )  # fmt: skip
 
 
@@ -308,9 +312,8 @@ def _others(values: Mapping[str, Any], modalities: Modalities | None) -> tuple[s
 def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Embeddings:
     """Items of one modality, each the right one of itself."""
     if (key := one_of(values, TRUTH)) is not None:
-        raise CimError(
-            f"holds {ALONE} and {key}; expected text and video with it, or {ALONE} without"
-        )
+        both = key.replace("_to_", " and ")
+        raise CimError(f"holds {ALONE} and {key}; expected {both} with it, or {ALONE} without")
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
     named = ids_in(values, IDS[ALONE], len(rows))
@@ -358,7 +361,10 @@ def checked_rows(rows: Array, where: str, unit: bool) -> Array:
 
 def with_unit_rows(embeddings: Embeddings) -> Embeddings:
     """Embeddings with both modalities' rows at unit norm, for a layout that expects them."""
-    text, video = (unit_rows(getattr(embeddings, m), f"{embeddings.file}: {m}") for m in MODALITIES)
+    text, video = (
+        unit_rows(rows, f"{embeddings.file}: {name}")
+        for name, rows in zip(embeddings.called, (embeddings.text, embeddings.video), strict=True)
+    )
     return replace(embeddings, text=text, video=video)
 
 
@@ -366,7 +372,8 @@ def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
     """Embeddings of any form as a model takes them; CimError where they do not fit."""
     read = embeddings_in(data, model.modalities)
     for modality in MODALITIES:
-        require_width(getattr(read, modality), modality, model, read.file)
+        name = name_of(modality, read.called)
+        require_width(getattr(read, modality), modality, model, read.file, name)
     return with_unit_rows(read) if model.unit_rows else read
 
 
@@ -393,21 +400,27 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     file = file_of(data, modality)
     where = "embeddings" if file is None else str(file)
     if isinstance(data, Embeddings):
-        rows: Array = getattr(data, modality)
+        name, rows = name_of(modality, data.called), getattr(data, modality)
     elif isinstance(data, Mapping):
-        rows = modality_of(data, modality, modalities=model.modalities)
+        name, rows = modality_of(data, modality, modalities=model.modalities)
     else:
-        rows = read_modality(Path(where), modality, model.modalities)
-    require_width(rows, modality, model, where)
-    return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
+        name, rows = read_modality(Path(where), modality, model.modalities)
+    require_width(rows, modality, model, where, name)
+    return unit_rows(rows, f"{where}: {name}") if model.unit_rows else rows
 
 
-def require_width(rows: Array, modality: str, model: ModelCard, where: str) -> None:
-    """Raise CimError unless rows [n, width] have the width that a model takes."""
+def require_width(
+    rows: Array, modality: str, model: ModelCard, where: str, name: str | None = None
+) -> None:
+    """Raise CimError unless rows [n, width] have the width that a model takes.
+
+    The sentence has the user's `name` of the modality.
+    """
     width = model.text_width if modality == "text" else model.video_width
     if rows.shape[1] != width:
         raise CimError(
-            f"{where}: {modality} rows have {rows.shape[1]} numbers; {model.name} expects {width}"
+            f"{where}: {name or modality} rows have {rows.shape[1]} numbers; {model.name} expects "
+            f"{width}"
         )
 
 

@@ -15,11 +15,16 @@ from cimtool.base.named import one_of
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons
-from cimtool.reference.modality_names import Modalities
+from cimtool.reference.modality_names import (
+    COUNTED,
+    NAMES,
+    TEXT_VIDEO,
+    Modalities,
+    one_row,
+    sizes_text,
+)
 
-TEXT = ("text",)
-VIDEO = ("video", "image")
-NAMES = {"text": TEXT, "video": VIDEO}
+TEXT, VIDEO = NAMES["text"], NAMES["video"]
 """The names under which a file may hold a modality."""
 
 LABELS = ("labels", "label")
@@ -92,7 +97,11 @@ def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32
 
 
 def right_videos(
-    values: Mapping[str, Any], texts: int, videos: int, names: tuple[str, ...] = TRUTH
+    values: Mapping[str, Any],
+    texts: int,
+    videos: int,
+    names: tuple[str, ...] = TRUTH,
+    called: Modalities = TEXT_VIDEO,
 ) -> IntArray | None:
     """The right video of each text [texts]; None where that is not known."""
     key = one_of(values, names)
@@ -103,26 +112,23 @@ def right_videos(
     if wrong.any():
         row = int(np.argmax(wrong))
         raise CimError(
-            f"row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
+            f"row {row} of {key} is {truth[row]}; expected {one_row(called[1])}, 0 to {videos - 1}"
         )
     return truth
 
 
 def require_right(
-    right: IntArray | None, texts: int, videos: int, modalities: Modalities | None = None
+    right: IntArray | None, texts: int, videos: int, called: Modalities = TEXT_VIDEO
 ) -> IntArray:
-    """Return the right video of each text; CimError where it is not known.
-
-    The sentence has the names of other `modalities` that are taken as these.
-    """
+    """Return the right video of each text; CimError, in the data's words, where it is not known."""
     if right is not None:
         return right
-    if modalities is None:
+    one, other = called
+    if set(called) <= set(COUNTED):
         raise CimError(
-            f"{texts} texts and {videos} videos, and text_to_video is missing, which says which "
-            "video row is right for each text"
+            f"{sizes_text((texts, videos), called)}, and {one}_to_{other} is missing, which says "
+            f"which {other} row is right for each {one}"
         )
-    one, other = modalities
     raise CimError(
         f"{one} has {texts} rows and {other} {videos}, and {one}_to_{other} is missing, which says "
         f"which row of {other} is right for each row of {one}"

@@ -8,7 +8,7 @@ TOML, one table a modality; every key is optional, and what is absent is recogni
     fc1 = "net.0"           # layer of the layout = layer of the file, below the prefix
     logvar = "head_b"
 
-    [video]
+    [video]                 # or [image]
     ...
 
 Layouts take their activations from here where the checkpoint does not say them: activation (a text)
@@ -29,10 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cimtool.base.errors import CimError
-from cimtool.base.named import nearest
+from cimtool.base.errors import CimError, naming
+from cimtool.base.named import nearest, one_of
 from cimtool.base.toml_files import read_toml
 from cimtool.ir.program import MODALITIES
+from cimtool.reference.modality_names import NAMES, spellings
 
 EPS = 1e-5
 """Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""
@@ -46,13 +47,14 @@ VALUES = ("activation", "output_activation", "negative_slope", "tokens")
 
 @dataclass(frozen=True)
 class ModalityMap:
-    """The entries of `file` for one projector.
+    """The entries of `file` for one projector, of the `table` that names it there.
 
     `layers` maps layers of the layout to the checkpoint's; `values` are numbers and texts that a
     checkpoint may hold beside its weights.
     """
 
     file: str = ""
+    table: str = ""
     prefix: str | None = None
     eps: float = EPS
     layers: Mapping[str, str] = field(default_factory=dict)
@@ -62,20 +64,23 @@ class ModalityMap:
 LayerMap = Mapping[str, ModalityMap]
 """The entries of a map for both projectors, by modality."""
 
-NO_MAP: LayerMap = {modality: ModalityMap() for modality in MODALITIES}
+NO_MAP: LayerMap = {modality: ModalityMap(table=modality) for modality in MODALITIES}
 """An empty map."""
 
 
 def read_layer_map(path: Path) -> LayerMap:
     """Read a map; CimError naming file and key where it is not one."""
     tables = read_toml(path)
+    known = [name for names in NAMES.values() for name in names]
     for name in tables:
-        if name not in MODALITIES:
+        if name not in known:
             raise CimError(
                 f'{path}: unknown key "{name}"; expected the tables {" and ".join(MODALITIES)}'
-                f"{nearest(name, MODALITIES)}"
+                f"{nearest(name, known)}"
             )
-    return {name: _modality(path, name, tables.get(name, {})) for name in MODALITIES}
+    with naming(path):
+        given = {m: one_of(tables, spellings(m)) or m for m in MODALITIES}
+    return {m: _modality(path, name, tables.get(name, {})) for m, name in given.items()}
 
 
 def _modality(path: Path, name: str, table: Any) -> ModalityMap:
@@ -107,4 +112,4 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
                 f"{path}: {name}.{roles[0]} and {name}.{roles[1]} both name {layer}; expected a "
                 "layer for each"
             )
-    return ModalityMap(str(path), prefix, float(eps), values, said)
+    return ModalityMap(str(path), name, prefix, float(eps), values, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from cimtool.loading.embeddings import require_width, unit_rows
 from cimtool.loading.item_arrays import finite_rows
 from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
+from cimtool.reference.modality_names import NAMES
 from cimtool.simulation.simulator import run_rows
 
 OUTPUT_TOLERANCE = 1e-4
@@ -32,44 +33,53 @@ def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list
     """Compare a model in float64 with expected outputs for rows; a note for each array compared.
 
     The arrays, of a file (.npz) or a mapping, are `text` and `video` rows [n, in], either or both,
-    with `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d], as many as are known. Raises
-    CimError for the first that differs, or where there is nothing to compare.
+    with `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d], as many as are known; `image`
+    may stand for `video`. Raises CimError for the first that differs, or where there is nothing to
+    compare.
     """
     where = "check" if isinstance(given, Mapping) else str(given)
     arrays: Mapping[str, Any] = given if isinstance(given, Mapping) else read_npz(Path(given))
-    keys = {m: {output: f"{m}_{output}" for output in OUTPUT_NAMES} for m in MODALITIES}
+    called = [_called(modality, arrays) for modality in MODALITIES]
+    keys = {m: {output: f"{m}_{output}" for output in OUTPUT_NAMES} for m in called}
     expected = [key for own in keys.values() for key in own.values()]
     for name in arrays:
-        if name not in (*MODALITIES, *expected):
-            hint = nearest(name, [*MODALITIES, *expected])
+        if name not in (*called, *expected):
+            hint = nearest(name, [*called, *expected])
             raise CimError(
-                f"{where}: holds {name}; expected text, video and {', '.join(expected)}{hint}"
+                f"{where}: holds {name}; expected {', '.join(called)} and {', '.join(expected)}"
+                f"{hint}"
             )
     if not set(expected) & set(arrays):
         raise CimError(f"{where}: holds no outputs; expected one of {', '.join(expected)}")
     notes = []
     with naming(where):
-        for modality, tower in zip(MODALITIES, model.towers, strict=True):
-            wanted = {out: key for out, key in keys[modality].items() if key in arrays}
+        for modality, name, tower in zip(MODALITIES, called, model.towers, strict=True):
+            wanted = {out: key for out, key in keys[name].items() if key in arrays}
             if not wanted:
                 continue
-            rows = _rows(arrays, modality, model)
+            rows = _rows(arrays, modality, name, model)
             found = _outputs(run_rows(tower, rows.astype(np.float64)))
             for output, key in wanted.items():
                 if output not in found:
-                    raise CimError(f"{key}: the {modality} projector gives mu alone")
+                    raise CimError(f"{key}: the {name} projector gives mu alone")
                 off = _difference(key, found[output], finite_rows(arrays[key], key, np.float64))
                 notes.append(f"{key} of {where}: {len(rows)} rows within {off:.1e} of the largest")
     return notes
 
 
-def _rows(arrays: Mapping[str, Any], modality: str, model: Model) -> Array:
-    """The rows of a modality as the model takes them."""
-    if modality not in arrays:
-        raise CimError(f"has no rows {modality}; expected them beside their outputs")
-    rows = finite_rows(arrays[modality], modality)
-    require_width(rows, modality, model, modality)
-    return unit_rows(rows, modality) if model.unit_rows else rows
+def _called(modality: str, arrays: Collection[str]) -> str:
+    """The name of a modality in these arrays: `image` of `image_mu`."""
+    known = (name for name in NAMES[modality] for key in arrays if key.split("_")[0] == name)
+    return next(known, modality)
+
+
+def _rows(arrays: Mapping[str, Any], modality: str, name: str, model: Model) -> Array:
+    """The rows of a modality, which has this name in them, as the model takes them."""
+    if name not in arrays:
+        raise CimError(f"has no rows {name}; expected them beside their outputs")
+    rows = finite_rows(arrays[name], name)
+    require_width(rows, modality, model, name, name)
+    return unit_rows(rows, name) if model.unit_rows else rows
 
 
 def _outputs(found: Mapping[str, Array]) -> dict[str, FloatArray]:

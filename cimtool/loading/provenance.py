@@ -16,6 +16,7 @@ from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.digests import Digests, digests_of, known_rows
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 
 KEY = "provenance"
 """Key of a checkpoint's provenance."""
@@ -36,8 +37,10 @@ class TrainedShares:
     text: float
     video: float
 
-    def __str__(self) -> str:
-        return f"{self.text:.1%} of the text rows and {self.video:.1%} of the video rows"
+    def said(self, called: Modalities) -> str:
+        """Both in words, of rows that are `called` so."""
+        text, video = called
+        return f"{self.text:.1%} of the {text} rows and {self.video:.1%} of the {video} rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +90,18 @@ class Provenance:
         return {**digests, "ancestors": list(self.ancestors), "complete": self.complete}
 
 
-def trained_on(known: Provenance | None, model: str, text: Array, video: Array) -> tuple[str, ...]:
+def trained_on(
+    known: Provenance | None,
+    model: str,
+    text: Array,
+    video: Array,
+    called: Modalities = TEXT_VIDEO,
+) -> tuple[str, ...]:
     """The warning for figures of a model on rows that it was trained on, if any."""
     if known is None:
         return ()
     seen = known.trained_rows(text, video)
-    counts = (("text", seen.texts, len(text)), ("video", seen.videos, len(video)))
+    counts = zip(called, (seen.texts, seen.videos), (len(text), len(video)), strict=True)
     found = [f"{count:,} of the {all_:,} {name} rows" for name, count, all_ in counts if count]
     if not found:
         return ()

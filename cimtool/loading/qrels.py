@@ -17,7 +17,7 @@ from cimtool.loading.embeddings import (
     embeddings_in,
 )
 from cimtool.reference.judgements import Judgements
-from cimtool.reference.modality_names import Modalities
+from cimtool.reference.modality_names import Modalities, name_of, one_row
 
 COLUMNS = "query 0 item grade"
 
@@ -93,7 +93,7 @@ class _Rows:
         self.expected = (
             f"one of {named} in {data.file}"
             if named
-            else f"a {modality} row of {data.file}, 0 to {len(ids) - 1}"
+            else f"{one_row(name_of(modality, data.called))} of {data.file}, 0 to {len(ids) - 1}"
         )
 
     def row(self, name: str, where: str) -> int:

@@ -218,7 +218,7 @@ def _of_modality(
     for role, layer in named.layers.items():
         if layer not in weights.layers:
             raise CimError(
-                f'{named.file}: {modality}.{role} = "{layer}" is not a layer under {prefix} of '
+                f'{named.file}: {named.table}.{role} = "{layer}" is not a layer under {prefix} of '
                 f"{checkpoint.file}: {', '.join(weights.layers)}{nearest(layer, weights.layers)}"
             )
     return weights

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
+
 Modalities = tuple[str, str]
 """Names of the arrays that are taken as text and as video."""
 
 TEXT_VIDEO: Modalities = ("text", "video")
 
+NAMES = {"text": ("text",), "video": ("video", "image")}
+"""The names that a user may give to what cimtool calls text and video."""
+
 COUNTED = ("text", "video", "image")
 """Names that stand for one item each, so that several take an s."""
+
+
+def spellings(modality: str, suffix: str = "") -> tuple[str, ...]:
+    """The names of a thing of a modality, as a user may spell them: `video_mu`, `image_mu`."""
+    return tuple(f"{name}{suffix}" for name in NAMES[modality])
+
+
+def layer_matches(layer: str, pattern: str) -> bool:
+    """Match a layer by a user's pattern, as a shell does: `image.*` matches `video.fc1`."""
+    return fnmatchcase(layer, re.sub(r"^image\b", "video", pattern))
+
+
+def name_of(modality: str, called: Modalities = TEXT_VIDEO) -> str:
+    """The user's name of `text` or `video`."""
+    return called[TEXT_VIDEO.index(modality)]
+
+
+def one_row(name: str) -> str:
+    """A row of a modality in words: `a video row`, `an image row`."""
+    return f"{'an' if name[:1] in 'aeiou' else 'a'} {name} row"
 
 
 def way_names(called: Modalities = TEXT_VIDEO) -> dict[str, str]:

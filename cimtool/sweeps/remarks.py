@@ -41,7 +41,8 @@ class Remarks:
             of = f" ({name})" * (len(models) > 1)
             own = known.faults[head_digest(model.head)]
             faults += [f"The surrogate{of} is BROKEN: {fault}." for fault in own]
-            warnings += trained_on(model.provenance, model.name, data.text, data.video)
+            rows = data.text, data.video, data.called
+            warnings += trained_on(model.provenance, model.name, *rows)
         warnings += [NOT_CHECKED] * (not checked)
         warnings += [text for model in models.values() for text in model.warnings]
         notes = data_notes(data, known.truth, known.own)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Unpack, get_args
 
@@ -25,6 +24,7 @@ from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable, check_metrics
+from cimtool.reference.modality_names import layer_matches
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import Choice, cheapest, limits_text
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
@@ -224,7 +224,7 @@ def _check_layers(models: Iterable[Model], grid: Sequence[GridKey]) -> None:
             known += score_layers(model.head, mapping)
     known = list(dict.fromkeys(known))
     for key in grid:
-        if key.path[0] == LAYERS and not any(fnmatchcase(name, key.path[1]) for name in known):
+        if key.path[0] == LAYERS and not any(layer_matches(name, key.path[1]) for name in known):
             raise ArgumentError(
                 "{grid} {}: matches no layer of the model, which has {}{}",
                 key.name,

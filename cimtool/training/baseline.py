@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.training.history import (
     RetrievalEpoch,
     best_epoch,
@@ -39,10 +40,11 @@ def leading(recalls: Mapping[str, float]) -> tuple[str, float]:
     return name, means[name]
 
 
-def raw_sentence(raw: Mapping[str, float] | None) -> str:
+def raw_sentence(raw: Mapping[str, float] | None, called: Modalities = TEXT_VIDEO) -> str:
     """The figures of raw rows, or that they have no cosine."""
     if raw is None:
-        return "Raw embeddings have no cosine: text and video rows differ in width."
+        text, video = called
+        return f"Raw embeddings have no cosine: {text} and {video} rows differ in width."
     return f"Raw embeddings by cosine, on the same pairs: {shares_text(raw)}."
 
 

@@ -12,6 +12,7 @@ from cimtool.base.progress import Say
 from cimtool.hardware.target import Target
 from cimtool.reference.bootstrap import Change, interval, resamples
 from cimtool.reference.metrics import RAW, cosines, on_grid
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import WAYS
 from cimtool.reference.statistics import Gaussians, centred
@@ -98,7 +99,7 @@ class FormComparison:
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
     whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
     not known; `spread` the standard deviation of the labels. `data` and `items` are the name of the
-    file that R@1 is of, and its (texts, videos).
+    file that R@1 is of, and its (texts, videos), which are `called` so.
     """
 
     candidates: tuple[ComparedForm, ...]
@@ -111,6 +112,7 @@ class FormComparison:
     d: int | None
     data: str | None = None
     items: tuple[int, int] | None = None
+    called: Modalities = TEXT_VIDEO
 
     def of(self, form: Form) -> ComparedForm:
         """The candidate of a form."""
@@ -221,6 +223,7 @@ def compare_forms(
         teacher.dimension if items is None else items.text.d,
         None if items is None else items.file,
         None if items is None else (len(items.text), len(items.video)),
+        TEXT_VIDEO if items is None else items.called,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
-from cimtool.reference.modality_names import way_names
+from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import WAYS
 from cimtool.report.formats import ENERGIES, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
@@ -85,12 +85,12 @@ def degree_table(found: FormComparison, chosen: Form) -> Table:
     styles = ["result" if one.form == chosen else "" for one in found.candidates]
     note = "In brackets: 95% of 1,000 resamples of the texts."
     if found.items is not None:
-        note += f" R@1 is of {found.items[0]:,} texts and {found.items[1]:,} videos."
+        note += f" R@1 is of {sizes_text(found.items, found.called)}."
     return make_table("Degrees side by side", columns, rows, styles, (note,))
 
 
 def _ways(found: FormComparison) -> Mapping[str, str]:
-    return way_names() if any(one.recall for one in found.candidates) else {}
+    return way_names(found.called) if any(one.recall for one in found.candidates) else {}
 
 
 def _row(one: ComparedForm, found: FormComparison) -> list[Content]:
@@ -149,7 +149,7 @@ def raw_sentence(found: FormComparison) -> str | None:
     if more.high < 0:
         return None
     how = "BETTER" if more.low > 0 else "as well, as far as these queries tell"
-    recall = f"R@1 {way_names()[way]} {percent(raw.recall[way].value)}%"
+    recall = f"R@1 {way_names(found.called)[way]} {percent(raw.recall[way].value)}%"
     return (
         f"Raw embeddings retrieve {how}: {recall} by their cosine, "
         f"{percent(best.recall[way].value)}% by {best.name}, {percent(more.value)} points less "

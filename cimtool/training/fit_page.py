@@ -213,11 +213,12 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
     made = {"mc": "Monte Carlo", "exact": "exact", None: "not known how"}[teacher.kind]
     known = {"a": teacher.a, "b": teacher.b, "K": teacher.K}
     of = ", ".join(f"{name} = {value:g}" for name, value in known.items() if value is not None)
+    trained = None if teacher.trained is None else teacher.trained.said(teacher.called)
     found = [
         ("labels", f"{made}; {of}" if of else made),
         ("scatter of the labels", scatter_text(fit)),
         ("pairs", f"{fit.fitted:,} fitted, {len(fit.held):,} held out"),
-        *([("training rows", f"{teacher.trained} of the teacher")] if teacher.trained else []),
+        *([("training rows", f"{trained} of the teacher")] if trained else []),
         ("ridge", f"alpha = {fit.alpha:g} on standardised features"),
         ("condition number", f"{fit.condition:.2g}"),
     ]

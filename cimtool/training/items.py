@@ -20,12 +20,16 @@ from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
 from cimtool.reference.classes import Classes, memberships
+from cimtool.reference.modality_names import NAMES, TEXT_VIDEO, Modalities, spellings
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import PairRows, mixed_pairs
 
 ARRAYS = ("text_mu", "text_logvar", "video_mu", "video_logvar")
 """The arrays of a file of Gaussians, [n, d] and [m, d]; `text_to_video` [n] may stand beside."""
+
+SPELLED = tuple(n for m in MODALITIES for end in ("_mu", "_logvar") for n in spellings(m, end))
+"""The same as a user may spell them: `image_mu`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,7 @@ class Items:
     `labels` are the classes of each, [n] or [n, C], None where unknown. `model` is the SHA-256 of
     the projectors, and `trained` are the shares of the rows that trained them; None where unknown,
     as are `a` and `b`, which the model keeps of its sigmoid, and `rows`, the embeddings of both.
+    `called` are the names of both modalities.
     """
 
     text: Gaussians
@@ -52,6 +57,7 @@ class Items:
     a: float | None = None
     b: float | None = None
     rows: tuple[Array, Array] | None = None
+    called: Modalities = TEXT_VIDEO
 
     def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
@@ -110,9 +116,12 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     model = source.for_rows(data).load_projectors()
     rows = read_data(data, model)
     right = rows.right
-    say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")
+    say(f"encoding {rows.counted}")
     simulator = Simulator(model.program)
-    text, video = _encoded(simulator, "text", rows.text), _encoded(simulator, "video", rows.video)
+    text, video = (
+        _encoded(simulator, modality, getattr(rows, modality), name)
+        for modality, name in zip(MODALITIES, rows.called, strict=True)
+    )
     known = model.provenance
     shares = None if known is None else known.trained_shares(rows.text, rows.video)
     return Items(
@@ -128,10 +137,11 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
         model.a,
         model.b,
         (rows.text, rows.video),
+        rows.called,
     )
 
 
-def _encoded(simulator: Simulator, modality: str, rows: Array) -> Gaussians:
+def _encoded(simulator: Simulator, modality: str, rows: Array, name: str) -> Gaussians:
     """Encode blocks of one height, each by one thread: the same bits whatever their number."""
 
     def encode(start: int) -> tuple[Array, Array]:
@@ -140,9 +150,9 @@ def _encoded(simulator: Simulator, modality: str, rows: Array) -> Gaussians:
 
     blocks = side_by_side(encode, range(0, len(rows), ROW_BLOCK))
     mu, s = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    for name, values in ((f"{modality} mu", mu), (f"{modality} variance", s)):
+    for what, values in (("mu", mu), ("variance", s)):
         if not np.isfinite(values).all():
-            raise CimError(f"the model's {name} is not finite; expected finite numbers")
+            raise CimError(f"the model's {name} {what} is not finite; expected finite numbers")
     return Gaussians(mu, s)
 
 
@@ -156,22 +166,29 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
         where, values = "gaussians", dict(gaussians)
     else:
         where = str(Path(gaussians))
-        values = read_npz(Path(gaussians), (*ARRAYS, *TRUTH))
+        values = read_npz(Path(gaussians), (*SPELLED, *TRUTH))
     with naming(where):
-        for name in ARRAYS:
-            require_one(values, (name,))
-        text, video = (_gaussians(values, modality) for modality in MODALITIES)
+        one, other = called = _called(values, "text"), _called(values, "video")
+        text, video = _gaussians(values, one), _gaussians(values, other)
         if text.d != video.d:
             raise CimError(
-                f"text_mu has {text.d} dimensions and video_mu {video.d}; expected one d"
+                f"{one}_mu has {text.d} dimensions and {other}_mu {video.d}; expected one d"
             )
         sizes = len(text), len(video)
-        right = require_right(right_videos(values, *sizes), *sizes)
-    return Items(text, video, right, file=where)
+        right = require_right(right_videos(values, *sizes, called=called), *sizes, called)
+    return Items(text, video, right, file=where, called=called)
 
 
-def _gaussians(values: Mapping[str, Array], modality: str) -> Gaussians:
-    names = f"{modality}_mu", f"{modality}_logvar"
+def _called(values: Mapping[str, Array], modality: str) -> str:
+    """The name of a modality in the arrays, by that of its mu; CimError for none, and for two."""
+    names = dict(zip(spellings(modality, "_mu"), NAMES[modality], strict=True))
+    return names[require_one(values, tuple(names))]
+
+
+def _gaussians(values: Mapping[str, Array], name: str) -> Gaussians:
+    """The Gaussians of the modality that has this name in the arrays."""
+    names = f"{name}_mu", f"{name}_logvar"
+    require_one(values, names[1:])
     mu, logvar = (finite_rows(np.asarray(values[name]), name, np.float64) for name in names)
     if mu.shape != logvar.shape:
         raise CimError(

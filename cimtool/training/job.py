@@ -32,7 +32,7 @@ from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.simulation.torch_device import device_of
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
@@ -341,8 +341,9 @@ def make_job(
 
 def _require_items(rows: Embeddings, model: type[ProjectorModel]) -> None:
     if model.one_modality and not rows.alone:
+        both = " and ".join(rows.called)
         raise CimError(
-            f'{rows.file}: holds text and video, and model "{model.name}" has one encoder; '
+            f'{rows.file}: holds {both}, and model "{model.name}" has one encoder; '
             "expected items of one modality, rows [n, in] with labels [n]"
         )
     if rows.alone and rows.labels is None and rows.compared is None:
@@ -362,9 +363,10 @@ def _require_one_class(rows: Embeddings) -> None:
     if other.any():
         text = int(np.argmax(other))
         video = int(rows.right[text])
+        (texts, _), (_, name) = item_names(rows.called), rows.called
         held, own = (_said(rows.labels[one]) for one in (first[video], text))
         raise CimError(
-            f"{rows.file}: texts {first[video]} and {text} belong to video {video}, and their "
+            f"{rows.file}: {texts} {first[video]} and {text} belong to {name} {video}, and their "
             f"labels are {held} and {own}; expected one class, or the same ones"
         )
 

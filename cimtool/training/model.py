@@ -92,6 +92,6 @@ class ProjectorModel(Options, Named):
         """Raise CimError where rows of texts and videos differ in width."""
         if text != video:
             raise CimError(
-                f"text rows have {text} numbers and video rows {video}; model "
-                f'"{self.name}" expects as many of both'
+                f'the rows of both sides have {text} and {video} numbers; model "{self.name}" '
+                "expects as many of both"
             )

@@ -23,13 +23,15 @@ MeasuredColumn = tuple[Column, Sequence[float | None]]
 
 
 def retrieval_headline(
-    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None = None
+    history: Sequence[RetrievalEpoch],
+    raw: Mapping[str, float] | None = None,
+    called: Modalities = TEXT_VIDEO,
 ) -> str:
     """The best epoch and its recalls, and those of the raw rows, or that they have none."""
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
     said = f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
-    return f"{said} {raw_sentence(raw)}"
+    return f"{said} {raw_sentence(raw, called)}"
 
 
 def retrieval_page(
@@ -76,7 +78,7 @@ def retrieval_page(
         [Points(name, [(e.number, e.terms[name]) for e in trained]) for name in terms[:3]],
         held_losses,
         title=title,
-        headline=retrieval_headline(history, raw),
+        headline=retrieval_headline(history, raw, called),
         held="pairs",
         curve=epoch_curves(recalls, "recall on held-out pairs", percent_tick),
         caption="Recall on the held-out pairs after each epoch, means of both ways.",

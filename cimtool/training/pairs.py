@@ -17,6 +17,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
 from cimtool.reference.classes import Classes, any_alike
 from cimtool.reference.judgements import Comparisons, Judgements
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)
@@ -29,7 +30,7 @@ class Pairs:
     `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
     for each that a text has; None where unknown. With `alone` texts and videos are the same items,
     of which `compared` are pairs or triplets; `judged` are then the right pairs of these, where no
-    labels say them.
+    labels say them. `called` are the names of both modalities.
     """
 
     text: Tensor
@@ -39,6 +40,7 @@ class Pairs:
     alone: bool = False
     compared: Comparisons | None = None
     judged: Judgements | None = None
+    called: Modalities = TEXT_VIDEO
 
     @classmethod
     def of(cls, rows: Embeddings, texts: IntArray, others: Embeddings | None = None) -> Pairs:
@@ -60,6 +62,7 @@ class Pairs:
             torch.from_numpy(right),
             labels,
             rows.alone,
+            called=rows.called,
         )
         if rows.compared is None:
             return found
@@ -102,7 +105,7 @@ class Pairs:
         compared = None if self.compared is None else self.compared.among(*places)
         judged = None if self.judged is None else self.judged.among(*places)
         sides = self.text[rows], self.video[videos], right
-        return Pairs(*sides, labels, self.alone, compared, judged)
+        return Pairs(*sides, labels, self.alone, compared, judged, self.called)
 
     def batch(self, rows: Tensor) -> Batch:
         """The pairs of these texts."""
@@ -231,7 +234,8 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
         width, other = getattr(rows, name).shape[1], getattr(validation, name).shape[1]
         if width != other:
             raise CimError(
-                f"{validation.file}: {name} rows have {other} numbers; expected {width} as in "
+                f"{validation.file}: {name_of(name, validation.called)} rows have {other} numbers; "
+                f"expected {width} as in "
                 f"{rows.file}"
             )
     known, validating = (
@@ -273,7 +277,8 @@ def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, Boo
     videos = np.unique(rows.groups)
     count = round(share * len(videos))
     drawn = held_texts(rows.groups, videos, count, np.random.default_rng((seed, 2)))
-    where = f"{rows.file}: of {len(videos)} videos the share of {share:g} that is set aside"
+    items = f"{len(videos)} {item_names(rows.called)[1]}"
+    where = f"{rows.file}: of {items} the share of {share:g} that is set aside"
     _require_wrong_ones(Pairs.of(rows, np.flatnonzero(drawn)), where, "are tests")
     seen = drawn.copy()
     for digests in (row_digests(rows.text), row_digests(rows.video)[rows.right]):
@@ -317,7 +322,8 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     if held.all():
         raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
     pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
-    where = f"{rows.file}: of {len(videos)} videos the held-out share of {share:g}"
+    items = f"{len(videos)} {item_names(rows.called)[1]}"
+    where = f"{rows.file}: of {items} the held-out share of {share:g}"
     _require_wrong_ones(validation, where)
     return pairs, validation
 
@@ -331,7 +337,8 @@ def held_texts(
 
 def _require_wrong_ones(pairs: Pairs, where: str, do: str = "validate") -> None:
     if len(pairs) < 2 or len(pairs.video) < 2:
-        raise CimError(f"{where}: {len(pairs)} pairs {do}; expected at least 2 videos to rank")
+        items = item_names(pairs.called)[1]
+        raise CimError(f"{where}: {len(pairs)} pairs {do}; expected at least 2 {items} to rank")
     if pairs.judged is not None and pairs.compared is not None:
         if not len(pairs.judged.text):
             raise CimError(

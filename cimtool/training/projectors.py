@@ -20,6 +20,7 @@ from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
+from cimtool.reference.modality_names import Modalities
 from cimtool.training.band import Band
 from cimtool.training.baseline import (
     below_raw,
@@ -69,13 +70,15 @@ class ProjectorRun(Run[RetrievalEpoch]):
     `lacks_polynomial` says that the model's score is a polynomial, and that it has none yet;
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band, and it
     was not fitted to this very model. `raw` are the figures of the held-out rows by their cosine,
-    None where widths differ; `warnings` say where a figure means less than it seems, `remarks` are
-    on the course, the data, that polynomial, and the model's own on its last epoch.
+    None where widths differ; `called` are the names of both modalities; `warnings` say where a
+    figure means less than it seems, `remarks` are on the course, the data, that polynomial, and the
+    model's own on its last epoch.
     """
 
     lacks_polynomial: bool
     outgrew_polynomial: bool
     raw: Mapping[str, float] | None
+    called: Modalities
     warnings: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -124,6 +127,7 @@ def train_projectors(
         lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
         outgrew_polynomial=outgrown,
         raw=training.raw,
+        called=job.called,
         warnings=tuple(filter(None, warnings)),
         remarks=tuple(remarks),
     )

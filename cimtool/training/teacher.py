@@ -12,6 +12,7 @@ from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import check_samples, draw
 from cimtool.reference.sigmoid_means import mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
@@ -83,13 +84,14 @@ def monte_carlo_labels(
     sigmoid: TeacherSigmoid,
     seed: int = 0,
     say: Say = silent,
+    called: Modalities = TEXT_VIDEO,
 ) -> Labels:
     """Label `pairs` by Monte Carlo, every pair with samples of its own.
 
     They are keyed by (seed, modality, number of the pair), so the same whatever runs beside it. The
     standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since the
     K*K terms share samples; the delta method carries it to the logit. Raises CimError naming the
-    rows of a pair whose statistics or labels are not finite.
+    rows of a pair, which are `called` so, whose statistics or labels are not finite.
     """
 
     def label(rows: PairRows, numbers: IntArray) -> tuple[FloatArray, ...]:
@@ -98,13 +100,22 @@ def monte_carlo_labels(
         inputs = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
         return tuple(one[0] for one in mean_of_sigmoids(np.moveaxis(inputs, 0, -1)[None]))
 
-    return _labelled(text, video, pairs, label, AT_ONCE, say)
+    return _labelled(text, video, pairs, label, AT_ONCE, say, called)
 
 
 def exact_labels(
-    text: Gaussians, video: Gaussians, pairs: PairRows, a: float, b: float, say: Say = silent
+    text: Gaussians,
+    video: Gaussians,
+    pairs: PairRows,
+    a: float,
+    b: float,
+    say: Say = silent,
+    called: Modalities = TEXT_VIDEO,
 ) -> Labels:
-    """Label `pairs` by the exact probability; CimError naming the rows where one is not reached."""
+    """Label `pairs` by the exact probability.
+
+    Raises CimError naming the rows, which are `called` so, where one is not reached.
+    """
 
     probabilities = pair_probabilities(text, video, a, b)
 
@@ -112,11 +123,11 @@ def exact_labels(
         try:
             found = probabilities(*rows)
         except OutOfReach as error:
-            named = _named(pairs, numbers[error.pair])
+            named = _named(pairs, numbers[error.pair], called)
             raise ArgumentError("{}: {}; expected {labels} mc here", named, error) from None
         return *found, np.zeros(len(numbers))
 
-    return _labelled(text, video, pairs, label, AT_ONCE_EXACT, say)
+    return _labelled(text, video, pairs, label, AT_ONCE_EXACT, say, called)
 
 
 def _labelled(
@@ -126,6 +137,7 @@ def _labelled(
     label: Callable[[PairRows, IntArray], tuple[FloatArray, ...]],
     height: int,
     say: Say,
+    called: Modalities,
 ) -> Labels:
     """Label blocks of `height` pairs in threads; no array is as long as all pairs times d."""
     i, j = pairs
@@ -138,10 +150,10 @@ def _labelled(
             numbers = np.arange(start + block.start, start + block.stop)
             rows = i[numbers], j[numbers]
             out[:2, numbers] = pair_statistics(text, video, rows)
-            _require_finite(out[:2], pairs, numbers)
+            _require_finite(out[:2], pairs, numbers, called)
             with np.errstate(all="ignore"):  # what overflows is not finite, and named below
                 out[2:, numbers] = label(rows, numbers)
-            _require_finite(out, pairs, numbers)
+            _require_finite(out, pairs, numbers, called)
 
         map_rows(some, stop - start, height)
         if count > REPORTED:
@@ -149,22 +161,25 @@ def _labelled(
     return Labels(*out)
 
 
-def _require_finite(columns: FloatArray, pairs: PairRows, numbers: IntArray) -> None:
+def _require_finite(
+    columns: FloatArray, pairs: PairRows, numbers: IntArray, called: Modalities
+) -> None:
     """Raise CimError naming the first of the pairs `numbers` that has a value not finite."""
     bad = ~np.isfinite(columns[:, numbers])
     if bad.any():
         first = int(np.argmax(bad.any(axis=0)))
         column = int(np.argmax(bad[:, first]))
         value = columns[column, numbers[first]]
+        named = _named(pairs, numbers[first], called)
         raise CimError(
-            f"{_named(pairs, numbers[first])}: {COLUMNS[column]} comes to {value:g}; expected "
+            f"{named}: {COLUMNS[column]} comes to {value:g}; expected "
             "Gaussians whose statistics and labels float64 holds"
         )
 
 
-def _named(pairs: PairRows, number: int) -> str:
-    i, j = pairs
-    return f"text row {i[number]} and video row {j[number]}"
+def _named(pairs: PairRows, number: int, called: Modalities) -> str:
+    (i, j), (text, video) = pairs, called
+    return f"{text} row {i[number]} and {video} row {j[number]}"
 
 
 def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> PairRows:

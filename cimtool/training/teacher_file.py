@@ -20,6 +20,7 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource, Projectors
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.report.result import Result
 from cimtool.training.items import Items, gaussian_items, model_items
 from cimtool.training.options import check_count
@@ -51,7 +52,8 @@ class Teacher(Result):
     of the file have a label that only bounds the true one, and are left out. `probabilities` says
     that the file's labels were taken for such, as all of them lie in [0, 1]. `dimension` is the
     extent d of mu and s. `model` is the SHA-256 of the projectors that the pairs are of, `trained`
-    the shares of the rows drawn from that these were trained on.
+    the shares of the rows drawn from that these were trained on; `called` are the names of both
+    modalities.
     """
 
     labels: Labels
@@ -70,6 +72,7 @@ class Teacher(Result):
     dimension: int | None = None
     model: str | None = None
     trained: TrainedShares | None = None
+    called: Modalities = TEXT_VIDEO
     file: str = "the teacher"
 
     def __len__(self) -> int:
@@ -108,12 +111,13 @@ def make_teacher(
         raise unknown("labels", kind, LABEL_KINDS)
     text, video = items.text, items.video
     rows = items.drawn(pairs, matched, seed)
-    say(f"labelling {pairs:,} pairs of {len(text)} texts and {len(video)} videos")
+    sizes = sizes_text((len(text), len(video)), items.called)
+    say(f"labelling {pairs:,} pairs of {sizes}")
     with naming(items.file):
         if kind == "exact":
-            labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say)
+            labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say, items.called)
         else:
-            labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say)
+            labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say, items.called)
     return Teacher(
         labels,
         kind,
@@ -128,6 +132,7 @@ def make_teacher(
         dimension=text.d,
         model=items.model,
         trained=items.trained,
+        called=items.called,
     )
 
 
@@ -164,10 +169,10 @@ def teacher(
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
     Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
-    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are exact, or Monte
-    Carlo ("mc") of `samples` a side (default: 10). `a` and `b` are the sigmoid's (default: those
-    that the checkpoint keeps, or else 0.1 and 0). Written to `output` where it is given. Raises
-    CimError for any mistake.
+    [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name or in an
+    `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a` and `b`
+    are the sigmoid's (default: those that the checkpoint keeps, or else 0.1 and 0). Written to
+    `output` where it is given. Raises CimError for any mistake.
     """
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
@@ -209,6 +214,8 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
     arrays |= {} if teacher.model is None else {"model": teacher.model}
     if (shares := teacher.trained) is not None:
         arrays["trained"] = np.array([shares.text, shares.video])
+    if teacher.called != TEXT_VIDEO:
+        arrays["called"] = np.array(teacher.called)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     replace_files(file.parent, {file.name: buffer.getvalue()}, "the teacher")
@@ -223,7 +230,7 @@ def read_teacher(path: Path) -> Teacher:
     another length.
     """
     require_suffix(path, "a teacher", (".npz",))
-    values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels", "model", "trained"))
+    values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels", "model", "trained", "called"))
     with naming(path):
         for name in ("ed", "vd", "y"):
             require_one(values, (name,))
@@ -255,6 +262,7 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
         probabilities=_are_probabilities(columns),
         model=str(values["model"]) if "model" in values else None,
         trained=_shares(values["trained"]) if "trained" in values else None,
+        called=_called(values["called"]) if "called" in values else TEXT_VIDEO,
         **numbers,
     )
 
@@ -264,6 +272,13 @@ def _shares(value: Array) -> TrainedShares:
     if array.shape != (2,) or array.dtype.kind != "f" or not ((array >= 0) & (array <= 1)).all():
         raise CimError(f"trained is {array.tolist()!r}; expected two shares, 0 to 1")
     return TrainedShares(*array.tolist())
+
+
+def _called(value: Array) -> Modalities:
+    array = np.asarray(value)
+    if array.shape != (2,) or array.dtype.kind != "U" or not all(array):
+        raise CimError(f"called is {array.tolist()!r}; expected two names, such as text and image")
+    return str(array[0]), str(array[1])
 
 
 def _column(value: Array, name: str) -> FloatArray:

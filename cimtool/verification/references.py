@@ -19,6 +19,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import ReferenceScores, on_grid
+from cimtool.reference.modality_names import name_of
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES, check_samples, monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Features, Simulator
@@ -196,7 +197,8 @@ def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features
     """
     with within_float64(data):
         found: dict[str, Features] = {m: _encoded(trained, m, getattr(data, m)) for m in MODALITIES}
-    for modality, features in found.items():
+    for side, features in found.items():
+        modality = name_of(side, data.called)
         for name, values in features.items():
             if np.isnan(values).any():
                 row = int(np.argmax(np.isnan(values).reshape(len(values), -1).any(axis=1)))

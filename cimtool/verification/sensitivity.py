@@ -25,6 +25,7 @@ from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.passes.tile import TilePass
 from cimtool.reference.metrics import top1_agreement
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, GraphValue, MixedGraph
 from cimtool.verification.layers import LayerFinding
@@ -42,11 +43,11 @@ PART_KINDS: dict[str, PartKind] = {"input": "input", "mu": "mu", "s": "s", "s_se
 """Kinds of parts by the role of a stored value."""
 
 CALLED = {
-    "layer": "layer {0.part}",
-    "input": "the rounding of the {0.graph} input",
-    "mu": "the rounding of {0.graph} mu",
-    "s": "the rounding of {0.graph} s",
-    "s_self": "the rounding of {0.graph} s in sums",
+    "layer": "layer {part.part}",
+    "input": "the rounding of the {name} input",
+    "mu": "the rounding of {name} mu",
+    "s": "the rounding of {name} s",
+    "s_self": "the rounding of {name} s in sums",
     "score": "the arithmetic of the score",
 }
 """A part in words, by its kind."""
@@ -233,25 +234,27 @@ def _listed(model: _Model) -> Iterator[tuple[str, str, PartKind, int | None, fro
     yield "score", "score", "score", None, frozenset({"score"})
 
 
-def advice(found: Sensitivity, score: str = "logit") -> str:
+def advice(found: Sensitivity, score: str = "logit", called: Modalities = TEXT_VIDEO) -> str:
     """Name the setting to change next, in a sentence; none where no part stands out."""
     worst = found.worst
+    name = _called(worst, called)
     measured = f"(from the lowered model, on {found.texts} x {found.videos} pairs)"
     if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
         return (
-            f"no single part dominates the error: without what {_called(worst)} costs, the {score} "
+            f"no single part dominates the error: without what {name} costs, the {score} "
             f"RMSE of {found.rmse:.3g} would be {worst.left_float_rmse:.3g} {measured}"
         )
     return (
-        f"{_called(worst)} costs most: without its error the {score} RMSE would be "
+        f"{name} costs most: without its error the {score} RMSE would be "
         f"{worst.left_float_rmse:.3g} in place of {found.rmse:.3g} {measured}; "
         f"{_remedy(found, worst)}"
     )
 
 
-def _called(part: Part) -> str:
-    """A part in words."""
-    return CALLED[part.kind].format(part)
+def _called(part: Part, called: Modalities) -> str:
+    """A part in words; layers have their own names, as settings know them."""
+    name = name_of(part.graph, called) if part.graph in MODALITIES else part.graph
+    return CALLED[part.kind].format(part=part, name=name)
 
 
 def _remedy(found: Sensitivity, worst: Part) -> str:
@@ -287,11 +290,13 @@ def causes_of(
     if pairs_alike(runs.statistics):
         said = f"measure on other data: {alike_text(runs.statistics, data)}"
     else:
-        said = next_change(head, drift, parts)
+        said = next_change(head, drift, parts, data.called)
     return Causes(layers, parts, (said,))
 
 
-def next_change(head: Head, drift: DriftFindings, parts: Sensitivity) -> str:
+def next_change(
+    head: Head, drift: DriftFindings, parts: Sensitivity, called: Modalities = TEXT_VIDEO
+) -> str:
     """Name what to change next: a surrogate that costs most by far, then the devices."""
     found = drift.headline
     dominates = (found.surrogate_rmse or 0.0) > DOMINANT * found.compiled_rmse
@@ -302,4 +307,4 @@ def next_change(head: Head, drift: DriftFindings, parts: Sensitivity) -> str:
             "the devices cost most: no bits of a layer mend that; try another compensation than "
             f"{drift.noisy[-1].compensation}, other cell_bits, or another target"
         )
-    return advice(parts, head.measure)
+    return advice(parts, head.measure, called)

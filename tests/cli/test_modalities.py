@@ -51,7 +51,7 @@ def test_two_of_three_arrays_are_text_and_video(three: Path) -> None:
         np.testing.assert_array_equal(found.video, arrays[pair[1]])
         assert found.modalities == pair
         assert found.unread == tuple(name for name in NAMES if name not in pair)
-        np.testing.assert_array_equal(read_modality(three, "video", pair), arrays[pair[1]])
+        np.testing.assert_array_equal(read_modality(three, "video", pair)[1], arrays[pair[1]])
         assert set(found.arrays()) == {*pair, f"{pair[0]}_to_{pair[1]}", "labels"}
     assert read_embeddings(three).unread == ("audio",)
 

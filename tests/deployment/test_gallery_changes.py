@@ -153,7 +153,7 @@ def test_what_cannot_be_changed_is_refused(made: SimpleNamespace, tmp_path: Path
         (memory, {"replace": ([40], one)}, "replace names item 40"),
         (memory, {"remove": [3, 3]}, "remove names item 3 a second time; expected each once"),
         (memory, {"remove": [3], "replace": ([3], one)}, "replace names item 3 a second time"),
-        (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 video;"),
+        (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 row;"),
         (memory, {"remove": range(12)}, "remove names all 12 items of .*; expected one that stays"),
         (memory, {"add": wide}, "embeddings: video rows have 25 numbers; .* expects 24"),
         (memory, {"add": one, "shortlist": 3}, "shortlist is 3; .* which draws up no shortlist"),

@@ -253,7 +253,7 @@ def test_items_of_one_modality_are_both_sides(tmp_path: Path) -> None:
     assert found.labels.tolist() == [0, 1, 0, 1]
     assert with_unit_rows(found).alone
     for modality in ("text", "video"):
-        np.testing.assert_array_equal(read_modality(file, modality), found.text)
+        np.testing.assert_array_equal(read_modality(file, modality)[1], found.text)
 
 
 def test_rows_beside_text_and_video_are_an_array_like_any_other() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from cimtool.emit.exporter import Exporter, Request
 from cimtool.hardware.noise.mechanisms.devices import Programming
 from cimtool.hardware.noise.model import ConverterNoise
 from cimtool.hardware.placement import floorplan, placements
+from cimtool.reference.modality_names import layer_matches
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
 
 LARGEST = 1 << 33
@@ -44,7 +44,7 @@ class Conductances(Exporter, name="conductances"):
         more than LARGEST bytes.
         """
         layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
-        chosen = {name: one for name, one in layers.items() if fnmatchcase(name, request.layers)}
+        chosen = {name: one for name, one in layers.items() if layer_matches(name, request.layers)}
         if not chosen:
             raise ArgumentError(
                 '{layers} "{}" matches no layer; expected one of {}{}',

@@ -19,7 +19,7 @@ register_modules(__name__, __path__)
 
 def require_known_keys(layer_map: LayerMap) -> None:
     """Raise CimError for a key of a map that is neither its own nor a layer of any layout."""
-    for modality, named in layer_map.items():
+    for named in layer_map.values():
         for key in named.layers:
             if not _is_layer(key):
                 known = [
@@ -29,7 +29,7 @@ def require_known_keys(layer_map: LayerMap) -> None:
                 ]
                 layers = "; ".join(f"{n}: {', '.join(f.layers)}" for n, f in Layout.family.items())
                 raise CimError(
-                    f'{named.file}: unknown key "{key}" in [{modality}]; expected '
+                    f'{named.file}: unknown key "{key}" in [{named.table}]; expected '
                     f"{', '.join((*OWN_KEYS, *VALUES))}, or a layer of the checkpoint's layout "
                     f"({layers}){nearest(key, known)}"
                 )
@@ -54,13 +54,13 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
             f'"{found[1].name}"; expected one layout'
         )
     layout = found[0]
-    for modality, weights in (("text", text), ("video", video)):
+    for weights in (text, video):
         for role in weights.named.layers:
             if role not in layout.layers:
                 first = re.split(r"[._]", role)[0]  # mu of mu_proj.0
                 hint = nearest(role, layout.layers) or nearest(first, layout.layers)
                 raise CimError(
-                    f"{weights.named.file}: {modality}.{role} is no layer of layout "
+                    f"{weights.named.file}: {weights.named.table}.{role} is no layer of layout "
                     f'"{layout.name}", which {weights.file} is of; expected '
                     f"{', '.join(layout.layers)}{hint}"
                 )

@@ -265,8 +265,7 @@ def split_rows(data: Embeddings, rng: np.random.Generator) -> tuple[IntArray, In
     held = held_texts(right, np.arange(videos), min(MOST_HELD_OUT, int(HELD_OUT * videos)), rng)
     if not held.any() or held.all():
         raise CimError(
-            f"{data.file}: {texts} texts and {videos} videos are too few to hold some of them out; "
-            "expected 10 or more"
+            f"{data.file}: {data.counted} are too few to hold some of them out; expected 10 or more"
         )
     return right, np.flatnonzero(~held), np.flatnonzero(held)
 
