@@ -1,8 +1,9 @@
 """Time of the simulator's work as inputs, dimensions, layers, cycles, pairs or threads grow.
 
-Each curve doubles one extent and leaves the others; it ends where a call takes LONGEST. The
-exponent is the slope of log time over log extent, of the whole curve and of its upper half: 1 is
-linear, 2 is expected where the work is a square.
+Each curve doubles one extent and leaves the others; it ends where a call takes LONGEST, or where
+there are no more (32 slices x cycles of 8 bits, dimensions that fit the memory). The exponent is the
+slope of log time over log extent, of the whole curve and of its upper half: 1 is linear, 2 is
+expected where the work is a square.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ INPUTS, WIDTH, ROWS = 256, 1024, 128
 SLICES, CYCLES = 4, 1
 """Slices of a weight and cycles of an input where they are not what grows."""
 
-WIDE = 4096
-"""Dimensions at most: more take gigabytes as the readable operations hold them."""
+WIDE = 8192
+"""Dimensions at most: a layer takes 3 GB as the readable operations hold it, and four times as much
+for each doubling."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ def all_curves() -> Iterator[Curve]:
     """Every curve."""
     one = layer(WIDTH)
     cores = os.cpu_count() or 1
-    yield Curve("inputs", 1, lambda n: encoding([one], n), doubling(32, 1 << 16))
+    yield Curve("inputs", 1, lambda n: encoding([one], n), doubling(32, 1 << 18))
     yield Curve("dimensions", 2, lambda d: encoding([layer(d)], INPUTS), doubling(128, WIDE))
-    yield Curve("layers", 1, lambda n: encoding([one] * n, INPUTS), doubling(1, 64))
+    yield Curve("layers", 1, lambda n: encoding([one] * n, INPUTS), doubling(1, 1024))
     yield Curve("slices x cycles", 1, sliced, doubling(1, 32))
-    yield Curve("texts x videos", 2, pairs, doubling(64, 1 << 13))
+    yield Curve("texts x videos", 2, pairs, doubling(64, 1 << 15))
     threads = doubling(1, cores)
     work = encoding([one], 16 * INPUTS)
     yield Curve("threads", -1, lambda n: work, threads, lambda n: n)
