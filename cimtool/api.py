@@ -15,7 +15,6 @@ from cimtool.base.extras import needing
 from cimtool.base.files import (
     REPORT_FILES,
     check_folder,
-    check_output,
     keeping_inputs,
     require_kept,
 )
@@ -93,21 +92,23 @@ def verify(
     for; with `chip`, the folder of a measured one, a row of that. Rows that the bundle was
     calibrated on are refused, or with `allow_calibration_rows` measured too, or with
     `drop_calibration_rows` left out. Writes `report.html`, `report.json` and `report.md` into
-    `report` (default: the bundle's folder), and the checks as JUnit XML into a file `junit`.
+    `report` (default: the bundle's folder), and the checks as JUnit XML into a file `junit`, of
+    which an earlier one is removed at once.
     With `baseline`, the `report.json` of an earlier run on the same data, the runs are paired query
     by query, and what is surely worse by more than its `tolerance` fails.
     Raises CheckFailed where a bit differs, a metric is over its limit in `max_drift`, or worse than
     in the baseline.
     """
     from cimtool.verification.earlier import earlier_of
+    from cimtool.verification.junit import remove_earlier
     from cimtool.verification.references import References
     from cimtool.verification.run import verify_bundle
 
+    if junit is not None:
+        remove_earlier(Path(junit))
     references, opened = References(reference, samples, seed), open_bundle(bundle)
     folder = opened.folder if report is None else Path(report)
     earlier = earlier_of(baseline, tolerance, folder)
-    if junit is not None:
-        check_output(Path(junit), ".xml")
     check_folder(folder)
     for name in REPORT_FILES:
         require_kept(folder / name)

@@ -45,8 +45,6 @@ from cimtool.training.teacher_file import (
 from cimtool.verification.report import Report
 
 NAME = "demo"
-CACHE = Path("demo-cache")
-OUT = Path("exports")
 SAMPLED, FIRST, LAST = "sampled.npz", "first.npz", "last.npz"
 """Labelled pairs: of the teacher by Monte Carlo and exactly, and of the deployed model exactly."""
 

@@ -29,6 +29,8 @@ PLACE = Path(".github", "actions", "verify")
 ACTION = yaml.safe_load((ROOT / PLACE / "action.yml").read_text())
 STEPS = ACTION["runs"]["steps"]
 INSTALL = STEPS[0]
+(COMMENT,) = (one for one in STEPS if one["name"].startswith("Comment"))
+GH = "pr\ncomment\n7\n--repo\nsomebody/something\n--body-file\n-\n"
 EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
 
 
@@ -199,23 +201,47 @@ def test_no_expression_is_part_of_a_command() -> None:
     assert used == names
 
 
-def test_the_comment_is_the_report(runner: Runner) -> None:
-    """Of `gh` only what it is told; the server is not asked here."""
-    tools = runner.folder / "tools"
-    tools.mkdir()
-    stand_in = tools / "gh"
+@pytest.fixture
+def told(runner: Runner) -> Path:
+    """The file of all that a stand-in of `gh` is told in the step that comments."""
+    stand_in = runner.folder / "tools" / "gh"
+    stand_in.parent.mkdir()
     stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >"$KEPT"\ncat >>"$KEPT"\n')
     stand_in.chmod(0o755)
-    (runner.folder / "report.md").write_text("# worse\n" * 20_000)
+    return runner.folder / "told"
+
+
+def comment(runner: Runner, told: Path, report: str) -> subprocess.CompletedProcess[str]:
+    """Run the step that comments after a run with this folder of its report."""
     runner.context = {
         "github.event.pull_request.number": "7",
-        "steps.verify.outputs.report": str(runner.folder),
+        "steps.verify.outputs.report": report,
     }
-    (step,) = (one for one in STEPS if one["name"].startswith("Comment"))
-    path = f"{tools}{os.pathsep}/usr/bin:/bin"
-    done = runner.step(step, PATH=path, KEPT=str(runner.folder / "told"))
+    path = f"{runner.folder / 'tools'}{os.pathsep}/usr/bin:/bin"
+    return runner.step(COMMENT, PATH=path, KEPT=str(told))
+
+
+def test_the_comment_is_the_report(runner: Runner, told: Path) -> None:
+    (runner.folder / "report.md").write_text("# worse\n" * 20_000)
+    done = comment(runner, told, str(runner.folder))
     assert done.returncode == 0, done.stderr
-    told = (runner.folder / "told").read_text()
-    command = "pr\ncomment\n7\n--repo\nsomebody/something\n--body-file\n-\n"
-    assert told.startswith(f"{command}# worse\n")
-    assert 50_000 < len(told) < 65_536
+    text = told.read_text()
+    assert text.startswith(f"{GH}# worse\n")
+    assert 50_000 < len(text) < 65_536
+
+
+def test_a_failed_installation_is_no_comment(runner: Runner, told: Path) -> None:
+    runner.context = {"inputs.python": "/no/such/python"}
+    assert runner.step(INSTALL, RUNNER_TEMP=str(runner.folder)).returncode != 0
+    assert "steps.verify.outputs.report != ''" in COMMENT["if"]
+    done = comment(runner, told, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "cimtool verify did not run: nothing to comment\n"
+    assert not told.exists()
+
+
+def test_a_run_that_was_killed_is_no_empty_comment(runner: Runner, told: Path) -> None:
+    (runner.folder / "errors.txt").write_text("")
+    done = comment(runner, told, str(runner.folder))
+    assert done.returncode == 0, done.stderr
+    assert told.read_text() == f"{GH}cimtool verify was ended before it wrote a report.\n"

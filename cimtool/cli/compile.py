@@ -86,6 +86,7 @@ def command(
             table=table_text(tiling_table(layers)),
             placed=floorplan_text(plan),
             bundle=bundle,
+            stages=stages,
             folder=bundle and shlex.quote(str(bundle.folder)),
             moved=moved,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,24 +12,16 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.cli.verify import failures_shown
-from cimtool.demo import (
-    CACHE,
-    FIRST,
-    FIRST_POLY,
-    LAST,
-    MATCHED,
-    OUT,
-    POLY_LOSS,
-    TEACHER_LOSS,
-    DemoSettings,
-    run_demo,
-)
 from cimtool.evaluation.render import evaluation_table
 from cimtool.report.page import render_text
 from cimtool.report.terminal import table_text
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.render import terminal_text
 
+if TYPE_CHECKING:
+    from cimtool.demo import DemoSettings
+    from cimtool.training.demo_data import DemoFiles
+
+CACHE, OUT = Path("demo-cache"), Path("exports")
 BY_HAND = Path("by-hand")
 """Folder of what the printed commands make."""
 
@@ -58,6 +51,8 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
     labels pairs, fits the polynomial, trains on it, compiles, simulates and verifies, and puts
     every stage beside Monte Carlo and the raw embeddings. A second run starts at compile.
     """
+    from cimtool.demo import run_demo
+
     with failures_shown(out):
         found = run_demo(target, epochs, cache, folder, out.step, out.say)
     files = found.files
@@ -87,6 +82,9 @@ def demo_commands(
     files: DemoFiles, settings: DemoSettings, target: str, folder: Path = BY_HAND
 ) -> tuple[str, ...]:
     """Command lines that come to the demo's artefacts and report in `folder`."""
+    from cimtool.demo import FIRST, FIRST_POLY, LAST, MATCHED, POLY_LOSS, TEACHER_LOSS
+    from cimtool.training.demo_data import DemoFiles
+
     own, bundle, first = DemoFiles.under(folder), folder / "bundle", folder / FIRST_POLY
     options = [f"--set={name}={value}" for name, value in settings.options.items()]
     degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))

@@ -57,10 +57,9 @@ def command(
     what cells of drawn dies came to and what they show, which is statistics.
     """
     read = read_bundle(bundle)
-    request, noise = None, take_noise(options, seed)
-    if layers is not None or inputs is not None or noise is not None or gallery:
-        rows = None if inputs is None else api.read_data(inputs, read.model)
-        request = Request("*" if layers is None else layers, rows, noise, gallery)
+    noise = take_noise(options, seed)
+    rows = None if inputs is None else api.read_data(inputs, read.model)
+    request = Request("*" if layers is None else layers, rows, noise, gallery, out.say)
     written = export_bundle(read, format_name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]

@@ -56,14 +56,10 @@ class LazyGroup(Group):
         return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; None for a name that is none of the group's.
-
-        Raises CimError where it needs an extra that is not installed.
-        """
+        """Import the command's module; None for a name that is none of the group's."""
         if cmd_name not in self.modules:
             return None
-        with needing(f"cimtool {cmd_name}"):
-            found = importlib.import_module(f"{__package__}.{cmd_name}").command
+        found = importlib.import_module(f"{__package__}.{cmd_name}").command
         if not isinstance(found, click.Command):
             raise TypeError(f"{__package__}.{cmd_name}.command is not a click command")
         return found
@@ -95,7 +91,8 @@ class Command(click.Command):
     """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
-    refused. `groups` are titles of its help, each with the names of its options.
+    refused. `groups` are titles of its help, each with the names of its options. The function
+    imports late what needs an extra, so that its help can be read without.
     """
 
     def __init__(
@@ -136,7 +133,8 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command's function, and with `--debug` print the traceback of an error.
 
-        Raises Refusal for the library's CimError.
+        Raises Refusal for the library's CimError, and where it needs an extra that is not
+        installed.
         """
         debug = ctx.params.pop("debug")
         limit = ctx.params.pop("max_memory")
@@ -146,6 +144,7 @@ class Command(click.Command):
                 data_noted() as notes,
                 memory_limited(limit),
                 _warnings_in(notes, debug),
+                needing(ctx.command_path),
             ):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)

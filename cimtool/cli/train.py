@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -27,12 +27,11 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
-from cimtool.training.grid.render import grid_summary
-from cimtool.training.grid.results import TrainingGrid
-from cimtool.training.grid.run import TrainingsFailed
-from cimtool.training.history import EpochT
-from cimtool.training.page import compiled_headline, retrieval_headline
-from cimtool.training.trainer import BEST, TEST, Run
+
+if TYPE_CHECKING:
+    from cimtool.training.grid.results import TrainingGrid
+    from cimtool.training.history import EpochT
+    from cimtool.training.trainer import Run
 
 TRAINING = (
     "modalities",
@@ -158,6 +157,9 @@ def command(
     held out; DIR has results.json, grid.html and a run's folder for each point, which the same
     command does not train again. Exit status 1 where points failed.
     """
+    from cimtool.training.page import retrieval_headline
+    from cimtool.training.trainer import BEST, TEST
+
     plain, hardware = split_options(options)
     if hardware["hardware"] is not None:
         _fine_tune(out, data, output, plain, hardware)
@@ -193,6 +195,9 @@ def _train_grid(
     out: Output, data: Files, output: Path, grid: Sequence[str], plain: dict[str, Any]
 ) -> None:
     """Train every point, and print the table."""
+    from cimtool.training.grid.render import grid_summary
+    from cimtool.training.grid.run import TrainingsFailed
+
     if plain.pop("resume"):
         raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
     found = parse_grid(
@@ -222,6 +227,8 @@ def _fine_tune(
     out: Output, data: Files, output: Path, plain: dict[str, Any], own: dict[str, Any]
 ) -> None:
     """Fine-tune, and print the result."""
+    from cimtool.training.page import compiled_headline
+
     for name, value in (("start", plain["start"]), ("calibration", own["calibration"])):
         if not value:
             raise ArgumentError("{} is missing; expected it with {hardware}", Argument(name))
@@ -248,6 +255,8 @@ def _fine_tune(
 
 
 def _text(run: Run[EpochT], said: Sequence[str], next_: str) -> str:
+    from cimtool.training.trainer import BEST
+
     written = ", ".join(map(str, run.files))
     command_line = next_.format(shlex.quote(str(run.folder / BEST)))
     return "\n".join([*said, "", f"wrote {written}", f"next: cimtool {command_line}"])

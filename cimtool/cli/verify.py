@@ -25,6 +25,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
+from cimtool.verification.junit import remove_earlier
 from cimtool.verification.render import terminal_text
 from cimtool.verification.report import Report, VerificationFailed
 
@@ -68,6 +69,8 @@ def command(
     these are r1_loss=0 (map_loss=0 where classes are known), top1_agreement_loss=0.05, and of
     logit_rmse half of what it was.
     """
+    if options["junit"] is not None:
+        remove_earlier(options["junit"])
     limits = parse_limits("max_drift", max_drift)
     tolerances = parse_limits("tolerance", tolerance)
     noise = take_noise(options, options["seed"])

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.progress import Say
+from cimtool.base.progress import Countdown, Say
 from cimtool.costs.memory_use import memory_use
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.shortlists import (
@@ -34,20 +34,28 @@ from cimtool.simulation.simulator import Features, Simulator
 def shortlist_search(
     job: GalleryJob, asked: ShortlistAsked, most: int, say: Say
 ) -> ShortlistSearch:
-    """The bits, dimensions and length, at most `most`, that reach a recall at least cost."""
+    """The bits, dimensions and length, at most `most`, that reach a recall at least cost.
+
+    Settings that need not be tried, as others of more bits do not reach it, count as done.
+    """
     if asked.recall is None:
         raise TypeError("no recall is asked for")
     trials = ShortlistTrials(job)
     whole = int(job.few_bits.query.shape[1])
-    cells = partial(cells_of, job.few_bits.settings)
+    dimensions_among = asked.dimensions_among(whole, trials.most_dimensions)
+    items = asked.item_candidates(partial(cells_of, job.few_bits.settings))
+    queries = asked.query_candidates
+    total = len(dimensions_among) * len(items) * len(queries)
     found: list[TriedShortlist] = []
-    for dimensions in asked.dimensions_among(whole, trials.most_dimensions):
-        for item in asked.item_candidates(cells):
+    countdown = Countdown(say)
+    for d, dimensions in enumerate(dimensions_among):
+        for i, item in enumerate(items):
             tried = []
-            for query in asked.query_candidates:
+            for q, query in enumerate(queries, 1):
                 bits = ShortlistBits(item, query, dimensions)
-                say(f"trying {bits}")
                 tried.append(trials.tried(bits))
+                done = (d * len(items) + i) * len(queries) + q
+                countdown.tell(f"tried {bits}: {done} of {total}", done, total)
                 if not tried[-1].reaches(asked.recall, most):
                     break  # fewer bits of a query reach it less
             found += tried

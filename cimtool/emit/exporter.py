@@ -11,6 +11,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_room, check_way
 from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
+from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings
@@ -20,13 +21,15 @@ from cimtool.loading.embeddings import Embeddings
 class Request:
     """Layers to export, those whose name matches `layers`; rows of embeddings, dies to add.
 
-    With `gallery` also the layers that `cimtool program` put into the arrays.
+    With `gallery` also the layers that `cimtool program` put into the arrays. `say` takes a line of
+    progress, which any exporter may tell.
     """
 
     layers: str = "*"
     inputs: Embeddings | None = None
     noise: NoiseOptions | None = None
     gallery: bool = False
+    say: Say = silent
 
 
 class Exporter(Named):
@@ -35,7 +38,7 @@ class Exporter(Named):
     counted: ClassVar[bool] = False
     """True for an exporter of so many files that they are counted, not listed."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """The fields of a request that it looks at."""
+    """The fields of a request that it looks at; `say` is no wish, and all are given it."""
 
     @classmethod
     @abstractmethod
@@ -66,7 +69,8 @@ def export_bundle(
     exporter = Exporter.named(format_name, "format")
     request = request or Request()
     for name in vars(request):
-        if name not in exporter.takes and getattr(request, name) != getattr(Request, name):
+        taken = name in ("say", *exporter.takes)
+        if not taken and getattr(request, name) != getattr(Request, name):
             able = (f'"{other}"' for other, one in Exporter.family.items() if name in one.takes)
             raise ArgumentError(
                 '{format_name} is "{}", which takes no {}; expected {} with it',

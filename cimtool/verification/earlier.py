@@ -41,7 +41,9 @@ def read_earlier(file: Path) -> EarlierRun:
     """
     values = read_json(file, LARGEST_REPORT)
     with naming(file):
-        version = values.get("format_version") if isinstance(values, dict) else None
+        # A report of any version says if it passed; other files have versions of their own.
+        known = isinstance(values, dict) and "passed" in values
+        version = values.get("format_version") if known else None
         if not fits(version, int) or ("queries" not in values and version == FORMAT_VERSION):
             raise CimError("is no report; expected a report.json that `cimtool verify` wrote")
         if version != FORMAT_VERSION:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cimtool.base.files import replace_texts
+from cimtool.base.files import check_output, replace_texts, unwritable
 from cimtool.verification.report import Report
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -34,6 +34,18 @@ def junit_text(report: Report) -> str:
 def _held(text: str) -> str:
     """The text with U+FFFD for each character that XML cannot hold."""
     return NOT_XML.sub("\ufffd", text)
+
+
+def remove_earlier(file: Path) -> None:
+    """Remove the file of an earlier run, so that a build server reads none where this one fails.
+
+    Raises CimError where no JUnit file can be written there.
+    """
+    check_output(file, ".xml")
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(file, error) from None
 
 
 def write_junit(report: Report, file: Path) -> None:

@@ -269,8 +269,9 @@ def test_a_chip_beside_drawn_dies_is_refused(small_bundle: Path, small_chip: Pat
 def test_layers_are_chosen_and_measured_chips_are_not_replaced(
     small_bundle: Path, small_chip: Path, tmp_path: Path
 ) -> None:
-    bundle = read_bundle(small_bundle)
-    export_bundle(bundle, "conductances", tmp_path / "one", Request("text.mu"))
+    bundle, said = read_bundle(small_bundle), list[str]()
+    export_bundle(bundle, "conductances", tmp_path / "one", Request("text.mu", say=said.append))
+    assert said == ["text.mu: written, layer 1 of 1"]
     assert sorted(f.name for f in (tmp_path / "one").iterdir()) == ["chip.toml", "text.mu.csv"]
     die, _ = chip_die(bundle, tmp_path / "one")  # the other layers are as programmed
     assert all(op.cells.fraction_bits == 0 for op in layers(die))

@@ -47,6 +47,16 @@ def test_compile_says_what_it_wrote_and_what_to_do_next(
     assert read_bundle(place).settings.rows == 16
 
 
+def test_without_stages_the_next_command_is_one_that_the_bundle_takes(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    ran = cimtool(*compiling(small_trunk, tmp_path / "slim"), "--no-stages")
+    next_ = ran.out.splitlines()[-1]
+    assert next_ == f"next: cimtool simulate {tmp_path / 'slim'} --inputs NPZ"
+    taken = next_.removeprefix("next: cimtool ").replace("NPZ", str(small_trunk.eval)).split()
+    assert cimtool(*taken, "-o", tmp_path / "scores.npz").status == 0
+
+
 def test_compile_as_json_is_one_object(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from cimtool.bundle.bundle import Bundle
@@ -39,3 +41,29 @@ def test_an_exporter_says_if_its_files_are_counted(
     listed = [f"wrote {out / f'{index}.txt'}" for index in range(10)]
     expected = [f"wrote {out}: 10 files, 1.0 MB"] if counted else listed
     assert capsys.readouterr().out.splitlines() == expected
+
+
+class Telling(Ten):
+    """An exporter that tells its progress."""
+
+    @classmethod
+    def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
+        request.say("half of it")
+        super().write(bundle, request, folder)
+
+
+@pytest.mark.parametrize(("exporter", "told"), [(Ten, []), (Telling, ["half of it"])])
+def test_an_exporter_may_tell_its_progress_on_a_terminal(
+    exporter: type[Exporter],
+    told: list[str],
+    small_bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(Exporter.family, "ten", exporter)
+    arguments = ["export", str(small_bundle), "--format", "ten", "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run(arguments) == 0
+    lines = click.unstyle(capsys.readouterr().err).splitlines()
+    assert [line.partition(" s  ")[2] for line in lines] == told

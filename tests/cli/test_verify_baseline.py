@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.base.errors import CimError
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
@@ -83,6 +84,33 @@ def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
     lenient = ("logit_rmse=99", "r1_loss=1", "top1_agreement_loss=1")
     options = [part for one in lenient for part in ("--tolerance", one)]
     assert verified(bundles[3], *given, *options).status == 0
+
+
+def test_a_run_that_is_refused_leaves_no_junit_file_of_an_earlier_one(
+    verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
+) -> None:
+    junit = tmp_path / "checks.xml"
+    for wrong in (
+        ("--max-drift", "r1_loss"),
+        ("--baseline", tmp_path / "none.json"),
+        ("--max-drift", "r1_los=0"),
+    ):
+        junit.write_text("<testsuites/>")
+        assert verified(bundles[8], *wrong, "--junit", junit).status == 2
+        assert not junit.exists(), wrong
+    junit.write_text("<testsuites/>")
+    assert verified(tmp_path / "no-bundle", "--junit", junit).status == 2
+    assert not junit.exists()
+    junit.write_text("<testsuites/>")
+    with pytest.raises(CimError):
+        api.verify(tmp_path / "no-bundle", before, junit=junit)
+    assert not junit.exists()
+    # What is no JUnit file's name or an input stays.
+    for kept in (tmp_path / "model.pth", tmp_path / "before.xml"):
+        kept.write_bytes(before.read_bytes())
+        assert verified(bundles[8], "--baseline", kept, "--junit", kept).status == 2
+        assert verified(bundles[8], "--junit", tmp_path / "model.pth").status == 2
+        assert kept.exists()
 
 
 def test_mistakes_are_one_sentence(

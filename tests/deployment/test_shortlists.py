@@ -129,14 +129,36 @@ def better(one: ShortlistOption, other: ShortlistOption) -> bool:
     return mine != others and all(a <= b for a, b in zip(mine, others, strict=True))
 
 
+def told_trials(said: list[str]) -> list[str]:
+    """The trials in lines of progress, without the time left."""
+    return [line[6:].partition(";")[0] for line in said if line.startswith("tried ")]
+
+
+def test_trials_that_are_skipped_count_as_done(hybrid: SimpleNamespace, tmp_path: Path) -> None:
+    said = list[str]()
+    api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made", shortlist=1, recall=0.95,
+        say=said.append,
+    )  # fmt: skip
+    places = [int(line.split()[-3]) for line in told_trials(said)]
+    assert places == sorted({*places})
+    assert len(places) < places[-1] <= 40
+
+
 def test_the_cheapest_that_reaches_a_recall_is_chosen(
     hybrid: SimpleNamespace, tmp_path: Path
 ) -> None:
+    said = list[str]()
     found = api.program(
-        hybrid.folder, hybrid.files.eval, output=tmp_path / "made", shortlist=20, recall=0.9
-    )
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made", shortlist=20, recall=0.9,
+        say=said.append,
+    )  # fmt: skip
     search = found.search
     assert search is not None
+    total = len(search.trials)
+    assert told_trials(said) == [
+        f"{one.bits}: {count} of {total}" for count, one in enumerate(search.trials, 1)
+    ]
     assert found.gallery.shortlist == search.chosen.length <= 20
     least = min(one.cells for one in search.options)
     assert search.chosen.cells == least == found.use.cells // found.use.items

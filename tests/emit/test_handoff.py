@@ -14,7 +14,9 @@ from c_tools import STRICT, c_compiler, differing, make
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.exporters import Exporter, Request, export_bundle
+from cimtool.emit.handoff.parts import PARTS
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.training.demo_data import DemoFiles
 
@@ -27,6 +29,22 @@ def handoff(
     request = Request(inputs=read_embeddings(small_trunk.eval))
     export_bundle(read_bundle(small_bundle), "handoff", folder, request)
     return folder
+
+
+def test_it_tells_its_parts_and_the_layers_of_long_ones(small_bundle: Path, tmp_path: Path) -> None:
+    said = list[str]()
+    request = Request("text.*", noise=NoiseOptions(model="neurram", trials=2), say=said.append)
+    export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "here", request)
+    folders = [part.folder for part in PARTS]
+    assert [line for line in said if line.startswith("writing ")] == [
+        f"writing {name}/" for name in folders
+    ]
+    for line in (
+        "taps: text.fc1, layer 1 of 4",
+        "directed numbers: text.mu, layer 4 of 4",
+        "die 2 of 2: written",
+    ):
+        assert line in said
 
 
 def test_it_is_the_same_each_time_and_its_digests_hold(

@@ -320,8 +320,13 @@ def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> No
 
 def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> None:
     bundle = read_bundle(small_bundle)
-    request = Request(layers="text.*u")
+    said = list[str]()
+    request = Request(layers="text.*u", say=said.append)
     export_bundle(bundle, "testvectors", tmp_path / "one", request)
+    assert said == [
+        "text.mu: written, layer 1 of 1",
+        "writing codes, features and logits of embeddings",
+    ]
     found = Exported(tmp_path / "one", bundle)
     assert list(found.layout["layers"]) == ["text.mu"]
     again = export_bundle(bundle, "testvectors", tmp_path / "one", request)

@@ -25,7 +25,10 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 WIDTH, HIDDEN, D = 12, 16, 8
-SHORT = ("inspect", "teacher", "fit", "compile", "compile of ONNX", "simulate", "verify", "cost")
+SHORT = (
+    *("train --help", "demo --help", "inspect", "teacher", "fit", "compile", "compile of ONNX"),
+    *("simulate", "verify", "cost"),
+)
 
 SENTENCE = r'cimtool: error: .*needs the package (\S+); expected `pip install "cimtool\[(\w+)\]"`'
 """The one line of a command whose extra is missing."""
@@ -93,6 +96,8 @@ def core_commands(folder: Path) -> dict[str, list[str]]:
     noise = ["--noise", "--noise-model", "neurram", "--trials", "2"]
     tune = ["tune", "--projectors", model, "--poly", poly, *build, "--data", data]
     return {
+        "train --help": ["train", "--help"],
+        "demo --help": ["demo", "--help"],
         "inspect": ["inspect", model],
         "targets": ["targets", "check", "isaac-rram-128"],
         "teacher": [*labels, "-o", teacher],
@@ -128,7 +133,6 @@ def extra_commands(folder: Path) -> dict[str, tuple[list[str], tuple[str, str]]]
     simulate = ["simulate", bundle, "--inputs", data, "-o", str(folder / "d.npz")]
     return {
         "train": (["train", "--data", data, "-o", str(folder / "run")], torch),
-        "train --help": (["train", "--help"], torch),
         "demo": (["demo"], ("scikit-learn", "train")),
         "inspect of a .pth": (["inspect", str(checkpoint)], torch),
         "simulate with a device": ([*simulate, "--device", "cpu"], torch),

@@ -175,6 +175,20 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
     assert "taken back: over the budget on held-out queries or on all" in tuned_text(found)
 
 
+@pytest.mark.parametrize(
+    ("kept", "back", "line"),
+    [
+        (1, 1, "the only kept step was taken back: over the budget"),
+        (6, 1, "the last of 6 kept steps was taken back: over the budget"),
+        (6, 2, "the last 2 of 6 kept steps were taken back: over the budget"),
+    ],
+)
+def test_steps_are_counted_in_words(tuned: Tuned, kept: int, back: int, line: str) -> None:
+    step = next(one for one in tuned.steps if one.kept)
+    text = tuned_text(replace(tuned, steps=[step] * kept, taken_back=back))
+    assert line in " ".join(text.split())
+
+
 def test_halves_are_queries_of_other_videos() -> None:
     right = np.array([0, 1, 2, 3, 4, 4, 1])
     rows = np.zeros((7, 1), np.float32), np.zeros((5, 1), np.float32)

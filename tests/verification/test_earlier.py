@@ -101,6 +101,7 @@ RANKS = ("queries", "compiled", "text", "rank")
         (set_to("format_version", value="5"), "is no report"),
         (set_to("format_version", value=10**40), "is no report"),
         (lambda values: values.pop("queries"), "is no report"),
+        (lambda values: values.pop("passed"), "is no report"),
         (set_to("bundle", value="x" * 2000), "bundle is no name"),
         (set_to("bundle", value="\x1b[2J"), "bundle is no name"),
         (set_to("cost", value=[]), "cost is no table"),
@@ -144,6 +145,11 @@ def test_hostile_files_are_one_sentence(content: bytes, said: str, tmp_path: Pat
     file.write_bytes(content)
     with pytest.raises(CimError, match=said):
         read_earlier(file)
+
+
+def test_another_file_with_a_version_is_no_report(small_bundle: Path) -> None:
+    with pytest.raises(CimError, match=r"manifest\.json: is no report; expected a report\.json"):
+        read_earlier(small_bundle / "manifest.json")
 
 
 def test_arguments_that_do_not_fit(written: Path, tmp_path: Path) -> None:

@@ -45,12 +45,18 @@ verify() {
 said() {
     if [ -f "$1/report.md" ]; then
         head -c "$2" "$1/report.md"
-    else
+    elif [ -s "$1/errors.txt" ]; then
         head -c "$2" "$1/errors.txt" | sed 's/^/    /'
+    else
+        echo "cimtool verify was ended before it wrote a report."
     fi
 }
 
 comment() {
+    if [ -z "$REPORT" ]; then
+        echo "cimtool verify did not run: nothing to comment"
+        return
+    fi
     said "$REPORT" "$comment_most" |
         gh pr comment "$PULL_REQUEST" --repo "$GITHUB_REPOSITORY" --body-file -
 }

@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.named import nearest
+from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import CONSTANTS, Bundle
 from cimtool.bundle.chip import CELLS, DESCRIPTION, ChipFile
 from cimtool.emit.exporter import Exporter, Request
@@ -65,11 +66,13 @@ class Conductances(Exporter, name="conductances"):
         (folder / DESCRIPTION).write_text(described.text(), "utf-8")
         plan = floorplan(placements(bundle.program, bundle.settings), bundle.target)
         cores = (plan.arrays, bundle.target.hierarchy.arrays_per_core)
-        for name, layer in chosen.items():
+        countdown, total = Countdown(request.say), len(chosen)
+        for count, (name, layer) in enumerate(chosen.items(), 1):
             tolerance = _tolerance(bundle, layer, described.g_max)
             with (folder / f"{name}.csv").open("w", encoding="ascii", newline="\n") as stream:
                 stream.write(",".join(CELLS) + "\n")
                 stream.writelines(_lines(layer, described.g_max, tolerance, cores))
+            countdown.tell(f"{name}: written, layer {count} of {total}", count, total)
 
 
 def _described(bundle: Bundle) -> ChipFile:

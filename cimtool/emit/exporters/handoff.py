@@ -49,6 +49,7 @@ class Handoff(Exporter, name="handoff"):
         source = HandoffSource(bundle, request)
         parts = [part for part in PARTS if part.asked(request)]
         for part in parts:
+            request.say(f"writing {part.folder}/")
             (folder / part.folder).mkdir()
             part.write(source, folder / part.folder)
         (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")

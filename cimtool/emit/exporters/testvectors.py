@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import sha256
+from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request, names_listed
@@ -72,11 +73,14 @@ class TestVectors(Exporter, name="testvectors"):
         _check_size([op for _, _, op in chosen], vectors)
         stimuli, layers = {}, {}
         files: dict[str, Any] = {}
-        for graph, node, op in chosen:
+        countdown, total = Countdown(request.say), len(chosen)
+        for count, (graph, node, op) in enumerate(chosen, 1):
             name = graph.layer(node)
             x, stimuli[name] = layer_stimuli(graph, node, op, real)
             layers[name] = _described(op)
             files |= _written(folder, _of_layer(graph, node, op, x))
+            countdown.tell(f"{name}: written, layer {count} of {total}", count, total)
+        request.say("writing codes, features and logits of embeddings")
         files |= _written(folder, _of_ends(program, inputs))
         layout = {
             "format_version": FORMAT_VERSION,

@@ -28,7 +28,7 @@ def _write_constants(source: HandoffSource, folder: Path) -> None:
 
 def _write_taps(source: HandoffSource, folder: Path) -> None:
     """Write the taps, and beside their folder the steps that they are shown in."""
-    write_taps(source.layers, source.lanes, folder)
+    write_taps(source.layers_told("taps"), source.lanes, folder)
     write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
     (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 

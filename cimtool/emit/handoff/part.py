@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
 from cimtool.emit.exporter import Request
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes, driven_layers
@@ -27,12 +28,19 @@ class HandoffSource:
         request = self.request
         return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
 
+    def layers_told(self, work: str) -> Iterator[DrivenLayer]:
+        """Yield the layers, and tell each when the `work` on it is done."""
+        countdown, total = Countdown(self.request.say), len(self.layers)
+        for count, layer in enumerate(self.layers, 1):
+            yield layer
+            countdown.tell(f"{work}: {layer.name}, layer {count} of {total}", count, total)
+
     @cached_property
     def directed(self) -> dict[str, IntArray]:
         """The directed inputs [DIRECTED, N] of each requantisation of the layers, by its place."""
         return {
             place: requantiser_inputs(after, *requantiser_range(layer, after))
-            for layer in self.layers
+            for layer in self.layers_told("directed numbers")
             for place, after in layer.requantisations.items()
         }
 

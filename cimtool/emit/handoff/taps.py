@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from cimtool.simulation.simulator import Simulator
 TAPS_FILE = "taps.json"
 
 
-def write_taps(layers: list[DrivenLayer], lanes: Lanes, folder: Path) -> None:
+def write_taps(layers: Iterable[DrivenLayer], lanes: Lanes, folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: its inputs, and what its arrays and its sums show."""
     for layer in layers:
         own = folder / layer.name
