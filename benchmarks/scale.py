@@ -1,8 +1,8 @@
 """Time of the simulator's work as inputs, dimensions, layers, cycles, pairs or threads grow.
 
 Each curve doubles one extent and leaves the others; it ends where a call takes LONGEST, or where
-there are no more (32 slices x cycles of 8 bits, dimensions that fit the memory). The exponent is the
-slope of log time over log extent, of the whole curve and of its upper half: 1 is linear, 2 is
+there are no more (32 slices x cycles of 8 bits, dimensions that fit the memory). The exponent is
+the slope of log time over log extent, of the whole curve and of its upper half: 1 is linear, 2 is
 expected where the work is a square.
 """
 
