@@ -41,9 +41,9 @@ class Attempt:
     """Moves made at once: the bits after them, the compiled model's error, and whether to keep."""
 
     moves: tuple[Move, ...]
-    bits: BitAssignment
-    cost: Mapping[CostName, float]
-    outcome: Outcome
+    bits: BitAssignment = field(repr=False)
+    cost: Mapping[CostName, float] = field(repr=False)
+    outcome: Outcome = field(repr=False)
     kept: bool
 
     def to_json(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from cimtool.ir.heads import Head
@@ -195,13 +195,13 @@ class DriftFindings:
     scatter: Scatter | None
     by_class: bool
     headline: Headline
-    rows: tuple[StageRow, ...]
-    baselines: tuple[BaselineLoss, ...]
-    noisy: tuple[Noisy, ...]
-    margins: tuple[Margin, ...]
-    curves: tuple[RecallCurve, ...]
-    pairs: PairSample
-    queries: KeptRun
+    rows: tuple[StageRow, ...] = field(repr=False)
+    baselines: tuple[BaselineLoss, ...] = field(repr=False)
+    noisy: tuple[Noisy, ...] = field(repr=False)
+    margins: tuple[Margin, ...] = field(repr=False)
+    curves: tuple[RecallCurve, ...] = field(repr=False)
+    pairs: PairSample = field(repr=False)
+    queries: KeptRun = field(repr=False)
     modalities: Modalities
 
     @property

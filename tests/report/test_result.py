@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +18,7 @@ from cimtool.report.frames import frame_columns
 from cimtool.report.result import Result, View, view
 from cimtool.report.table import Cell, Column, make_table
 from cimtool.training.demo_data import DemoFiles
+from cimtool.verification.report import Report
 
 LONGEST_REPR, LONGEST_HTML = 2_000, 20_000
 """Characters that a result may put into a notebook."""
@@ -133,6 +135,7 @@ def test_each_is_short_in_a_notebook(results: dict[str, Result]) -> None:
         shown = found._repr_html_()
         assert len(shown) < LONGEST_HTML, name
         assert Tags(shown).open == [], name
+    assert len(repr(cast(Report, results["report"]).drift)) < LONGEST_REPR
 
 
 def test_each_has_all_of_itself_as_values_and_as_markdown(results: dict[str, Result]) -> None:
