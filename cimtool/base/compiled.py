@@ -19,13 +19,15 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from cimtool.base.arrays import Array
+from cimtool.base.cpu import settle
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-CACHE_LINE = 64
+settle()
 
+CACHE_LINE = 64
 
 PACKAGE = Path(__file__).parents[1]
 IMPORTS = re.compile(r"^from cimtool\.?([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 from cimtool.base.arrays import Array
 from cimtool.base.compiled import CACHE_LINE, aligned, jit, jit_inlined
+from cimtool.base.cpu import cpu_has
 from cimtool.simulation.kernels.dot import DEPTH, in_bytes
 from cimtool.simulation.kernels.dot import pack as pack_bytes
 from cimtool.simulation.kernels.fused import Layer, converters, finish
@@ -29,7 +30,6 @@ from cimtool.simulation.kernels.tiles import (
     VectorPlaces,
     call,
     convert_stored,
-    cpu_has,
     cut_line,
     splat,
 )
