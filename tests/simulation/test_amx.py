@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_tools import c_compiler
-from kernel_check import emulated_amx
+from kernel_check import emulated
 from numba import config
 
 from cimtool.base.arrays import Array
@@ -30,7 +30,7 @@ def with_tiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if amx.ALLOWED:
         return dict(os.environ)
     c_compiler("gcc")
-    return {**os.environ, **emulated_amx(tmp_path_factory.mktemp("emulated"))}
+    return {**os.environ, **emulated("emulated AMX", tmp_path_factory.mktemp("emulated"))}
 
 
 def done(command: list[str], environment: dict[str, str]) -> str:
