@@ -52,6 +52,7 @@ LIBRARIES = {
     "llvmlite": ("cimtool/simulation/kernels*",),
     "numba": (
         "cimtool/base/compiled.py",
+        "cimtool/base/cpu.py",
         "cimtool/simulation/kernels*",
         "cimtool/hardware/noise/*",
         "cimtool/passes/fitting.py",
@@ -276,6 +277,7 @@ def test_no_two_types_share_a_name() -> None:
 
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
+    "cimtool/base/cpu.py": "words of LLVM for instruction sets",
     "cimtool/base/csv_files.py": "lines and fields of a file of numbers",
     "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
@@ -287,7 +289,6 @@ READERS = {
     "cimtool/hardware/target.py": "keys of TOML",
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
-    "cimtool/simulation/kernels/tiles.py": "environment variables of Numba",
     "cimtool/sweeps/command.py": "a target given as a path or as a name",
     "cimtool/training/demo_sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",

@@ -19,13 +19,15 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from cimtool.base.arrays import Array
+from cimtool.base.cpu import settle
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-CACHE_LINE = 64
+settle()
 
+CACHE_LINE = 64
 
 PACKAGE = Path(__file__).parents[1]
 IMPORTS = re.compile(r"^from cimtool\.?([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
@@ -106,10 +108,14 @@ def jit_fused_part(function: Kernel) -> Kernel:
 
 
 def thread_count() -> int:
-    """Threads for blocks of rows: the cores that this process may use, or OMP_NUM_THREADS."""
+    """Threads for blocks of rows: the cores that this process may use, or fewer, OMP_NUM_THREADS.
+
+    A value that is no number, as `4,2` of nested threads, is as none.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(cores or 1, int(asked) if asked.isdigit() else cores or 1))
+    number = re.fullmatch(r"[0-9]{1,9}", asked)
+    return max(1, min(cores or 1, int(asked) if number else cores or 1))
 
 
 _inside = threading.local()

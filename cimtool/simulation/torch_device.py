@@ -7,6 +7,7 @@ parts where none is; all else is int64. TensorFloat-32 is never used: it would r
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,15 +34,12 @@ TorchKernel = Callable[..., Tensor]
 
 def device_of(name: str) -> torch.device:
     """The torch device `cpu`, `cuda` or `cuda:N`; CimError where torch has no such device."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
+    named = re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]{0,8}))?", str(name))
+    if named is None:
         raise ArgumentError('{device} is "{}"; expected cpu, cuda or cuda:N', name)
-    if device.type == "cuda":
+    if named[0] != "cpu":
         count = torch.cuda.device_count()
-        if (device.index or 0) >= count:
+        if int(named[1] or 0) >= count:  # torch keeps a larger number's last byte
             raise ArgumentError(
                 '{device} is "{}"; this machine has {} CUDA device{} that torch can use',
                 name,
@@ -54,7 +52,7 @@ def device_of(name: str) -> torch.device:
                 "products; expected it off",
                 name,
             )
-    return device
+    return torch.device(name)
 
 
 class TorchBackend:

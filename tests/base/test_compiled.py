@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import threading
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_one_thread_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     nested = compiled.side_by_side(lambda _: threads_of(2, monkeypatch, "1"), [0])
     assert nested == [here]
     assert compiled.side_by_side(abs, []) == []
+
+
+@pytest.mark.parametrize("asked", ["", "²", "٢", "4,2", "-1", "many", "9" * 5000])
+def test_what_is_no_number_of_threads_leaves_all_cores(
+    monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(3)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert compiled.thread_count() == 3
+    for number, threads in (("0", 1), ("2", 2), ("99", 3)):
+        monkeypatch.setenv("OMP_NUM_THREADS", number)
+        assert compiled.thread_count() == threads
 
 
 def test_an_error_of_the_callers_own_thread_leaves_it_as_it_was() -> None:

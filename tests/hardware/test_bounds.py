@@ -6,7 +6,7 @@ import numpy as np
 from crossbars import PLAIN, at_steps, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
+from random_crossbars import CONVERTING, MEASURED, drawn, input_limits, weight_limits
 
 from cimtool.hardware.bounds import column_bounds, conversion_error, lossless
 from cimtool.hardware.crossbar import Crossbar
@@ -45,7 +45,12 @@ def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(CONVERTING, st.integers(1, 15), st.integers(0, 8), st.integers(0, 2**32 - 1))
+@given(
+    st.one_of(CONVERTING, MEASURED),
+    st.integers(1, 15),
+    st.integers(0, 8),
+    st.integers(0, 2**32 - 1),
+)
 def test_column_bounds_and_conversion_errors_hold(
     hardware: Crossbar, rows: int, step: int, seed: int
 ) -> None:

@@ -9,7 +9,14 @@ import numpy as np
 from crossbars import PLAIN, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_crossbars import CONVERTING, drawn, input_limits, random_levels, weight_limits
+from random_crossbars import (
+    CONVERTING,
+    MEASURED,
+    drawn,
+    input_limits,
+    random_levels,
+    weight_limits,
+)
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -104,7 +111,7 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
 
 
 @settings(deadline=None, max_examples=150)
-@given(CONVERTING, st.sampled_from(KINDS), st.integers(1, 15), SEEDS)
+@given(st.one_of(CONVERTING, MEASURED), st.sampled_from(KINDS), st.integers(1, 15), SEEDS)
 def test_no_run_leaves_the_bounds(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hardware = changed(hardware, references=kind)

@@ -5,9 +5,10 @@
 
 compares each kernel's integers with those of the readable operation, in a process of its own for
 each instruction set: `NUMBA_CPU_FEATURES` switches those beyond it off for the compiled kernels,
-`OPENBLAS_CORETYPE` for the products of floats. A CPU without AMX has its tile instructions emulated
-in one more process, where there is gcc; QEMU emulates the CPU of one process. Prints a row a set
-and kernel; status 1 where a value differs or a kernel is left out as wrong.
+`OPENBLAS_CORETYPE` for the products of floats. Sets that leave out one feature alone take a quarter
+of the layers. A CPU without AMX or AVX-VNNI has these instructions emulated in one more process
+each, where there is gcc; QEMU emulates the CPU of one process. Prints a row a set and kernel;
+status 1 where a value differs or a kernel is left out as wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +25,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from crossbars import at_steps, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
+from kernel_cases import CASES
 from llvmlite import binding
-from random_crossbars import ENCODINGS, INPUTS, ROUNDINGS, drawn, input_limits, weight_limits
+from random_crossbars import (
+    ENCODINGS,
+    INPUTS,
+    ROUNDINGS,
+    drawn,
+    input_limits,
+    random_transfer,
+    weight_limits,
+)
+from random_layers import random_references
 
+from cimtool.base import cpu
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
@@ -37,48 +49,61 @@ from cimtool.simulation.kernels.operations import fast_kernel
 
 LAYERS, ROWS = 720, 7
 
+FEWER = 4
+"""A set that leaves out one feature alone takes one of so many layers."""
+
 Counts = dict[str, dict[str, int]]
 
-NEWER = "avx", "amx", "fma", "f16c", "vaes", "vpclmulqdq", "xop"
-
 SETS = {
-    "all": ((), ""),
-    "no AMX": (("amx",), ""),
-    "no VNNI": (("amx", "avx512vnni", "avxvnni"), ""),
-    "AVX2": (("amx", "avx512", "avxvnni"), "Haswell"),
-    "AVX": (("amx", "avx512", "avxvnni", "avx2", "fma"), "Sandybridge"),
-    "SSE4.2": (NEWER, "Nehalem"),
-    "SSE2": ((*NEWER, "sse3", "ssse3", "sse4", "popcnt"), "Nehalem"),
+    "all": ("", ""),
+    "no AMX": ("-amx-tile", ""),
+    "no VNNI": ("-amx-tile,-avx512vnni,-avxvnni", ""),
+    "no AVX-512": ("-amx-tile,-avx512f", "Haswell"),
+    "AVX2": ("-amx-tile,-avx512f,-avxvnni", "Haswell"),
+    "AVX": ("-amx-tile,-avx2,-fma", "Sandybridge"),
+    "SSE4.2": ("-amx-tile,-avx", "Nehalem"),
+    "SSE2": ("-amx-tile,-sse3,-popcnt", "Nehalem"),
 }
-"""Features that each set switches off, by their beginnings, and OpenBLAS's name of the rest."""
+"""The words that each set switches off, with what needs them, and OpenBLAS's name of the rest."""
 
-EMULATED = "emulated AMX"
+ALONE = (
+    *("amx-int8", "avx512vnni", "avxvnni"),
+    *("avx512bw", "avx512vpopcntdq", "fma"),
+)
+"""Features that are switched off one by one: those that kernels look for, and some of LLVM's."""
 
-EVERY = *choice.KERNELS, "portable"
+SETS |= {f"no {name}": (f"-{name}", "") for name in ALONE}
+
+EMULATED = {
+    "emulated AMX": ("amx-int8", "+amx-int8"),
+    "emulated AVX-VNNI": ("avxvnni", "-avx512f,+avxvnni"),
+}
+"""The feature that a CPU may lack, and the words of a process in which it is emulated."""
+
+EVERY = *choice.KERNELS, "portable", *CASES
 
 
 def environment(name: str, folder: Path) -> dict[str, str]:
     """The variables that leave an instruction set, none for all of them; a folder for a library."""
-    if name == EMULATED:
-        return emulated_amx(folder)
-    beginnings, core = SETS[name]
-    features = binding.get_host_cpu_features()
-    off = [one for one, has in features.items() if has and one.startswith(beginnings)]
-    found = {}
-    if off:
-        kept = [f"{'-' if one in off else '+'}{one}" for one, has in features.items() if has]
-        found["NUMBA_CPU_FEATURES"] = ",".join(kept)
-    return found | ({"OPENBLAS_CORETYPE": core} if core else {})
+    if name in EMULATED:
+        return emulated(name, folder)
+    words, core = SETS[name]
+    named = {cpu.VARIABLE: words} if words else {}
+    return named | ({"OPENBLAS_CORETYPE": core} if core else {})
 
 
-def emulated_amx(folder: Path) -> dict[str, str]:
-    """The variables of a process in which `amx.c`, compiled into a folder, stands for AMX."""
-    source, library = Path(__file__).with_name("amx.c"), folder / "amx.so"
+def emulated(name: str, folder: Path) -> dict[str, str]:
+    """The variables of a process in which `instructions.c`, compiled into a folder, runs some."""
+    source, library = Path(__file__).with_name("instructions.c"), folder / "instructions.so"
     flags = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     subprocess.run(["gcc", *flags, source, "-o", library], check=True)
-    features = binding.get_host_cpu_features()
-    features["amx-tile"] = features["amx-int8"] = True
-    return {"LD_PRELOAD": str(library), "NUMBA_CPU_FEATURES": features.flatten()}
+    return {"LD_PRELOAD": str(library), cpu.VARIABLE: EMULATED[name][1]}
+
+
+def left_on(words: str) -> frozenset[str]:
+    """The sets of this CPU that are on after the words."""
+    host = binding.get_host_cpu_features().flatten()
+    return cpu.evaluated(filter(None, f"{host},{words}".split(",")))
 
 
 def random_crossbar(rng: np.random.Generator) -> Crossbar:
@@ -104,11 +129,25 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
     )
 
 
+REFERENCES = "fixed", "slice", "column", "cycle", "levels"
+
+
+def varied(rng: np.random.Generator, hardware: Crossbar) -> Crossbar:
+    """The array, every other one with a measured converter or references of their own."""
+    bits = hardware.converter.bits
+    if bits is None or rng.random() < 0.5:
+        return hardware
+    keys: dict[str, object] = {"references": str(rng.choice(REFERENCES))}
+    if rng.random() < 0.5:
+        keys |= {"rounding": None, "transfer": random_transfer(rng, bits)}
+    return changed(hardware, **keys)
+
+
 def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
     """Layers and inputs, the same in every process."""
     for seed in range(count):
-        rng = np.random.default_rng(seed)
-        hardware = random_crossbar(rng)
+        rng, more = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+        hardware = varied(more, random_crossbar(rng))
         shape = int(rng.integers(1, 300)), int(rng.integers(1, 70))
         weight = drawn(rng, weight_limits(hardware), shape)
         steps = [
@@ -116,6 +155,8 @@ def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarr
         ]
         unit = int(rng.integers(4)) if hardware.unit_column and hardware.law else None
         references = at_steps(hardware, steps, unit)
+        if hardware.reference_bits:
+            references = random_references(more, references, hardware, *shape)
         stored, bias = StoredWeights(weight, hardware), rng.integers(-999, 999, shape[1])
         op = CrossbarMvm(stored, bias, np.ones(shape[1]), references)
         yield op, drawn(rng, input_limits(hardware), (rows, shape[0]))
@@ -126,24 +167,33 @@ def counted(layers: int, rows: int, kernels: Iterable[str]) -> Counts:
     every = dict(choice.KERNELS)
     popcount.MOST_PLANES = 99
     found = {name: {"layers": 0, "values": 0, "differing": 0} for name in kernels}
+    fused = [name for name in found if name not in CASES]
     taken: list[str] = []
     for name, module in every.items():
         module.run = _noted(name, module.run, taken)
     warnings.simplefilter("error", RuntimeWarning)  # a kernel that is left out as wrong
-    for op, x in random_layers(layers, rows):
-        expected = op.run(x)
+    for i, (op, x) in enumerate(random_layers(layers, rows)):
+        expected = op.run(x) if fused else x
         known = integer(("n", x.shape[1]), *input_limits(op.crossbar), 1.0)
-        for name, counts in found.items():
+        for name in fused:
             choice.KERNELS.clear()
             choice.KERNELS.update({name: every[name]} if name in every else {})
             taken.clear()
             result = fast_kernel(op, (known,))(x)
-            if name in every and name not in taken:
-                continue
-            counts["layers"] += 1
-            counts["values"] += expected.size
-            counts["differing"] += int(np.count_nonzero(result != expected))
+            if name not in every or name in taken:
+                _count(found[name], result, expected)
+        choice.KERNELS.update(every)
+        for name in CASES.keys() & found.keys():
+            made = CASES[name](op, x, np.random.default_rng((i, 2)))
+            if made is not None:
+                _count(found[name], *made)
     return found
+
+
+def _count(counts: dict[str, int], result: np.ndarray, expected: np.ndarray) -> None:
+    counts["layers"] += 1
+    counts["values"] += expected.size
+    counts["differing"] += int(np.count_nonzero(result != expected))
 
 
 def _noted(name: str, run: object, taken: list[str]) -> object:
@@ -174,7 +224,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--rows", type=int, default=ROWS, help="inputs of a layer")
-    for option, choices in (("--set", (*SETS, EMULATED)), ("--kernel", EVERY)):
+    for option, choices in (("--set", (*SETS, *EMULATED)), ("--kernel", EVERY)):
         parser.add_argument(option, action="append", choices=choices, help="default: all")
     parser.add_argument("--here", action="store_true", help="count in this process, in JSON")
     given = parser.parse_args()
@@ -186,17 +236,17 @@ def main() -> int:
     known: Mapping[str, bool] = binding.get_host_cpu_features()
     worst, seen = 0, set()
     with TemporaryDirectory() as folder:
-        for name in given.set or (*SETS, EMULATED):
-            if name == EMULATED and (known.get("amx-int8") or not shutil.which("gcc")):
+        for name in given.set or (*SETS, *EMULATED):
+            feature, words = EMULATED[name] if name in EMULATED else ("", SETS[name][0])
+            here = left_on(words)
+            if not known or here in seen or known.get(feature):
+                continue  # nothing of what it switches off is there, or nothing to emulate
+            if feature and not shutil.which("gcc"):
                 continue
+            seen.add(here)
+            layers = given.layers // FEWER if name in map("no {}".format, ALONE) else given.layers
             variables = environment(name, Path(folder))
-            key = variables.get("NUMBA_CPU_FEATURES", "")
-            if key in seen or not known:
-                continue  # nothing of what it switches off is there
-            seen.add(key)
-            for kernel, counts in elsewhere(
-                name, variables, given.layers, given.rows, kernels
-            ).items():
+            for kernel, counts in elsewhere(name, variables, layers, given.rows, kernels).items():
                 worst += counts["differing"]
                 numbers = " | ".join(f"{one:,}" for one in counts.values())
                 print(f"| {name} | {kernel} | {numbers} |", flush=True)

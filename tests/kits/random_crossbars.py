@@ -64,6 +64,26 @@ CONVERTING = st.builds(
 ).map(possible)
 
 
+def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
+    """Thresholds of a converter that is ideal, or off by noise, offset and missing codes."""
+    ideal = 16 * np.arange((1 << bits) - 1) + 8
+    if rng.integers(4) == 0:
+        return tuple(ideal.tolist())
+    off = rng.integers(-40, 40, ideal.size) + rng.integers(-100, 100)
+    return tuple(np.sort(ideal + off).tolist())
+
+
+def measured(hardware: Crossbar, seed: int) -> Crossbar:
+    """The crossbar with a measured converter of as many bits."""
+    bits = hardware.converter.bits
+    assert bits is not None
+    transfer = random_transfer(np.random.default_rng(seed), bits)
+    return changed(hardware, rounding=None, transfer=transfer)
+
+
+MEASURED = st.builds(measured, CONVERTING, st.integers(0, 2**32 - 1))
+
+
 def random_levels(rng: np.random.Generator, law: Law | None) -> StaircaseLaw:
     """Any rising thresholds and values, of which neither need lie between the others."""
     assert law is not None

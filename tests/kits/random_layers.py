@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from crossbars import at_steps, crossbar_of
-from random_crossbars import random_levels
+from random_crossbars import random_levels, random_transfer
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import Crossbar, leak_of
@@ -72,15 +72,6 @@ def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCOD
         transfer=transfer,
         references=references,
     )
-
-
-def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
-    """Thresholds of a converter that is ideal, or off by noise, offset and missing codes."""
-    ideal = 16 * np.arange((1 << bits) - 1) + 8
-    if rng.integers(4) == 0:
-        return tuple(ideal.tolist())
-    off = rng.integers(-40, 40, ideal.size) + rng.integers(-100, 100)
-    return tuple(np.sort(ideal + off).tolist())
 
 
 def random_references(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_tools import c_compiler
-from kernel_check import emulated_amx
+from kernel_check import emulated
 from numba import config
 
 from cimtool.base.arrays import Array
@@ -29,7 +29,7 @@ def with_tiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if amx.ALLOWED:
         return dict(os.environ)
     c_compiler("gcc")
-    return {**os.environ, **emulated_amx(tmp_path_factory.mktemp("emulated"))}
+    return {**os.environ, **emulated("emulated AMX", tmp_path_factory.mktemp("emulated"))}
 
 
 def done(command: list[str], environment: dict[str, str]) -> str:
@@ -67,7 +67,7 @@ def test_features_that_are_switched_off_are_not_used(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,+amx-tile,-amx-int8,+avx512vnni")
     assert not amx.allowed()
     assert tiles.dot_bits() == 512
-    monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,-avx512vnni")
+    monkeypatch.setattr(config, "CPU_FEATURES", "-avxvnni,-avx512f")
     assert tiles.dot_bits() == 0
     monkeypatch.setattr(config, "CPU_FEATURES", None)
     monkeypatch.setattr(config, "CPU_NAME", "znver4")

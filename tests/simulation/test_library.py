@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,11 +21,12 @@ pytestmark = pytest.mark.skipif(not DOT_BITS, reason="no dot product of bytes: n
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """No choice of another test."""
-    library._faster.cache_clear()
-    library._right.cache_clear()
+    caches = library._faster, library._right, library._warn
+    for one in caches:
+        one.cache_clear()
     yield
-    library._faster.cache_clear()
-    library._right.cache_clear()
+    for one in caches:
+        one.cache_clear()
 
 
 @pytest.fixture
@@ -70,19 +72,47 @@ def test_both_give_the_integers_of_the_readable_product(
     assert (K in taken) == (name == library.LIBRARY)
 
 
+SMALL, WIDE = "fewer than 256 inputs or outputs", "inputs or weights of more than 8 bits"
+
+
 @pytest.mark.parametrize(
-    ("weight", "limits"),
+    ("weight", "limits", "reason"),
     [
-        (np.full((K, N), 128), (0, 255)),
-        (np.zeros((K, N), int), (-1, 255)),
-        (np.zeros((255, N), int), (0, 255)),
+        (np.full((K, N), 128), (0, 255), WIDE),
+        (np.zeros((K, N), int), (-1, 255), WIDE),
+        (np.zeros((255, 2048), int), (0, 255), SMALL),
+        (np.zeros((0, N), int), (0, 255), SMALL),
     ],
 )
 def test_wider_numbers_and_small_layers_are_not_for_it(
-    monkeypatch: pytest.MonkeyPatch, weight: np.ndarray, limits: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, weight: np.ndarray, limits: tuple[int, int], reason: str
 ) -> None:
     monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
-    assert not library.takes(weight, limits)
+    with pytest.warns(RuntimeWarning, match=f"^CIMTOOL_LOSSLESS is onnxruntime, but .*{reason}"):
+        assert not library.takes(weight, limits)
+    with warnings.catch_warnings(action="error"):
+        assert not library.takes(weight, limits)  # said once
+    monkeypatch.delenv(library.LOSSLESS)
+    library._warn.cache_clear()
+    with warnings.catch_warnings(action="error"):
+        assert not library.takes(weight, limits)
+
+
+def test_a_product_of_wider_inputs_says_that_the_library_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, taken: list[int]
+) -> None:
+    monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
+    wide = Factor(np.full(K, -(1 << 19)), np.full(K, 1 << 19))
+    with pytest.warns(RuntimeWarning, match=WIDE):
+        weight_product(np.ones((K, N), int), np.zeros(N, int), wide)
+    assert not taken
+
+
+def test_a_cpu_without_vnni_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
+    monkeypatch.setattr(library, "DOT_BITS", 0)
+    with pytest.warns(RuntimeWarning, match="no VNNI, or it is switched off; own is used there"):
+        assert not library.takes(np.zeros((K, N), int), (0, 255))
 
 
 def test_an_unknown_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

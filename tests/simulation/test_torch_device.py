@@ -23,12 +23,24 @@ def test_products_are_exact_whatever_their_size(device: str, a: int, b: int) -> 
     np.testing.assert_array_equal(found, x @ y)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", "meta", "mps"])
+@pytest.mark.parametrize(
+    "name", ["gpu", "cuda:x", "meta", "mps", "cpu:0", "cpu:3", "cuda:", "cuda:-1"]
+)
 def test_an_unknown_device_is_one_sentence(name: str) -> None:
     with pytest.raises(CimError, match=f'device is "{name}"; expected cpu, cuda or cuda:N'):
         device_of(name)
 
 
-def test_a_device_that_is_not_there_is_one_sentence() -> None:
+@pytest.mark.parametrize("number", [99, 128, 256, 999999999])
+def test_a_device_that_is_not_there_is_one_sentence(number: int) -> None:
     with pytest.raises(CimError, match=r"CUDA devices? that torch can use"):
-        device_of("cuda:99")
+        device_of(f"cuda:{number}")
+
+
+def test_a_large_number_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps the last byte: it reads `cuda:256` as `cuda:0`."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_of("cuda:1").index == 1
+    for number in (128, 256):
+        with pytest.raises(CimError, match="this machine has 2 CUDA devices"):
+            device_of(f"cuda:{number}")

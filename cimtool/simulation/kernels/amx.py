@@ -18,6 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cimtool.base.compiled import aligned, jit, jit_inlined
+from cimtool.base.cpu import cpu_has
 from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.dot import DEPTH, in_bytes
 from cimtool.simulation.kernels.fields import PackedCells, in_fields, unpack, zero_bytes
@@ -29,7 +30,6 @@ from cimtool.simulation.kernels.tiles import (
     VectorPlaces,
     call,
     convert_stored,
-    cpu_has,
     cut_line,
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -31,21 +32,50 @@ SMALLEST, LARGEST = 8, 12
 """Extents, as powers of two, below which it is never taken, and those measured at most."""
 
 
+def asked() -> str:
+    """The kernel that the environment asks for, or nothing; CimError for one that is not known."""
+    name = os.environ.get(LOSSLESS, "")
+    if name not in ("", OWN, LIBRARY):
+        raise CimError(f"{LOSSLESS} is {name}; expected {OWN} or {LIBRARY}")
+    return name
+
+
 def takes(weight: IntArray, limits: tuple[int, int]) -> bool:
     """Tell whether the library's product of weights [K, N], inputs within limits, is to be used.
 
-    Raises CimError where the environment names a kernel that is none.
+    Warns, once for each reason, where it is asked for and cannot be used. Raises CimError as
+    `asked`.
     """
+    name = asked()
+    if name == OWN:
+        return False
+    obstacle = _obstacle(weight, limits)
+    if obstacle is not None:
+        return name == LIBRARY and _warn(obstacle)
+    if not _right():
+        return False
+    return name == LIBRARY or _faster(*(_size_class(extent) for extent in weight.shape))
+
+
+def _obstacle(weight: IntArray, limits: tuple[int, int]) -> str | None:
+    """The reason why the library's product is not for a layer; None where it is."""
+    if min(weight.shape) < 1 << SMALLEST:
+        return f"a layer has fewer than {1 << SMALLEST} inputs or outputs"
     lo, hi = limits
-    narrow = hi - lo <= BYTES[1] and weight.min() >= -128 and weight.max() <= 127
-    if not narrow or min(weight.shape) < 1 << SMALLEST:
-        return False
-    asked = os.environ.get(LOSSLESS, "")
-    if asked not in ("", OWN, LIBRARY):
-        raise CimError(f"{LOSSLESS} is {asked}; expected {OWN} or {LIBRARY}")
-    if asked == OWN or not (DOT_BITS and _right()):
-        return False
-    return asked == LIBRARY or _faster(*(_size_class(extent) for extent in weight.shape))
+    if hi - lo > BYTES[1] or weight.min() < -128 or weight.max() > 127:
+        return "a layer has inputs or weights of more than 8 bits"
+    return None if DOT_BITS else "this CPU has no VNNI, or it is switched off"
+
+
+@functools.cache
+def _warn(obstacle: str) -> bool:
+    """Say once why another kernel is used; False, for the library's is not."""
+    warnings.warn(
+        f"{LOSSLESS} is {LIBRARY}, but {obstacle}; {OWN} is used there",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def _size_class(extent: int) -> int:

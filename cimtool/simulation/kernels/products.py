@@ -120,7 +120,7 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
     reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
-    if parts is not None and len(parts) == 1 and library.takes(weight, x.limits):
+    if library.takes(weight, x.limits) and parts is not None and len(parts) == 1:
         return Packed(parts, [in_blocks(library.product(weight, bias, x.limits))], kind)
     kernels = _by_bytes(weight, bias, x, parts, kind or np.int32) if parts else None
     if parts is None or kernels is None:

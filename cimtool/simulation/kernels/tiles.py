@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import config, types
+from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+
+from cimtool.base.cpu import cpu_has
 
 LANES = 16
 VECTORS = 2
@@ -34,17 +36,6 @@ HALF = 16
 """Bits of half a lane."""
 
 _HALVES = ir.VectorType(ir.IntType(HALF), 2 * LANES)
-
-
-def cpu_has(feature: str) -> bool:
-    """True where compiled code may use a feature, by LLVM's name, of this CPU.
-
-    `NUMBA_CPU_FEATURES`, where it is set, names those that there are.
-    """
-    if config.CPU_FEATURES is not None:
-        return f"+{feature}" in config.CPU_FEATURES.split(",")
-    # Code for another CPU by name alone: what that has is not known here.
-    return config.CPU_NAME is None and bool(binding.get_host_cpu_features().get(feature))
 
 
 def dot_bits() -> int:

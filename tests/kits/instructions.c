@@ -1,7 +1,8 @@
-/* Tile instructions on a CPU that lacks AMX, those of the simulator's kernels: preloaded, for tests.
+/* Instructions that a CPU lacks, those of the simulator's kernels: preloaded, for tests.
 
-   Such an instruction raises SIGILL. The handler decodes it, carries it out on eight tiles that each
-   thread has, and goes on behind it; one that a CPU with AMX would refuse ends the process. They are
+   They are those of AMX's tiles, and AVX-VNNI's VPDPBUSD of 256 bits. Such an instruction raises
+   SIGILL. The handler decodes it, carries it out, on eight tiles that each thread has or on vector
+   registers, and goes on behind it; one that a CPU with it would refuse ends the process. They are
    as in volume 2 of Intel's Software Developer's Manual. */
 
 #define _GNU_SOURCE
@@ -24,7 +25,7 @@ struct tile_config {
 };
 
 struct instruction {
-    int length, opcode, prefix, in_register;
+    int length, opcode, prefix, wide, in_register;
     int reg, rm, vvvv;
     uint8_t *address;
     int64_t stride;
@@ -42,14 +43,15 @@ static int64_t general(const ucontext_t *context, int number) {
     return context->uc_mcontext.gregs[REGISTERS[number]];
 }
 
-/* Three-byte VEX of 128 bits, W0, map 0F38, without an address-size or segment prefix. */
+/* Three-byte VEX, W0, map 0F38, without an address-size or segment prefix. */
 static int decode(const ucontext_t *context, struct instruction *found) {
     const uint8_t *code = (const uint8_t *)context->uc_mcontext.gregs[REG_RIP], *at = code + 5;
-    if (code[0] != 0xC4 || (code[1] & 0x1F) != 2 || code[2] & 0x84)
+    if (code[0] != 0xC4 || (code[1] & 0x1F) != 2 || code[2] & 0x80)
         return 0;
     int more_reg = code[1] & 0x80 ? 0 : 8, more_index = code[1] & 0x40 ? 0 : 8;
     int more_base = code[1] & 0x20 ? 0 : 8, mode = code[4] >> 6, low = code[4] & 7;
     found->prefix = code[2] & 3;
+    found->wide = code[2] >> 2 & 1;
     found->vvvv = ~(code[2] >> 3) & 15;
     found->opcode = code[3];
     found->in_register = mode == 3;
@@ -149,9 +151,47 @@ static int multiply(int sums, int a, int b) {
     return 1;
 }
 
+/* The area in which the kernel keeps a thread's vector registers: offsets in XSAVE's own form. */
+enum { LOW_HALVES = 160, COMPONENTS = 512, HIGH_HALVES = 576, HALF = 16, REGISTERS_16 = 256 };
+enum { LOW_KEPT = 2, HIGH_KEPT = 4 };
+
+/* Registers that are all zeros may not have been written to the area. */
+static uint8_t *vector_area(ucontext_t *context) {
+    uint8_t *area = (uint8_t *)context->uc_mcontext.fpregs;
+    uint64_t kept;
+    memcpy(&kept, area + COMPONENTS, sizeof kept);
+    if (!(kept & LOW_KEPT))
+        memset(area + LOW_HALVES, 0, REGISTERS_16);
+    if (!(kept & HIGH_KEPT))
+        memset(area + HIGH_HALVES, 0, REGISTERS_16);
+    kept |= LOW_KEPT | HIGH_KEPT;
+    memcpy(area + COMPONENTS, &kept, sizeof kept);
+    return area;
+}
+
+/* sums[i] += sum over k of a[4 i + k] b[4 i + k], modulo 2^32; unsigned a, signed b. */
+static int multiply_vectors(ucontext_t *context, const struct instruction *one) {
+    uint8_t *area = vector_area(context);
+    for (int half = 0; half < 2; half++) {
+        uint8_t *halves = area + (half ? HIGH_HALVES : LOW_HALVES);
+        const uint8_t *a = halves + HALF * one->vvvv;
+        const int8_t *b = one->in_register
+                              ? (const int8_t *)halves + HALF * one->rm
+                              : (const int8_t *)one->address + one->stride + HALF * half;
+        uint32_t sums[HALF / 4];
+        memcpy(sums, halves + HALF * one->reg, sizeof sums);
+        for (int k = 0; k < HALF; k++)
+            sums[k / 4] += (uint32_t)(a[k] * b[k]);
+        memcpy(halves + HALF * one->reg, sums, sizeof sums);
+    }
+    return 1;
+}
+
 /* Carry an instruction out; 0 for one that is not known here, or that a CPU with AMX refuses. */
-static int execute(const struct instruction *one) {
+static int execute(ucontext_t *context, const struct instruction *one) {
     int opcode = one->opcode << 8 | one->prefix << 4 | one->in_register, tile = one->reg;
+    if (one->wide) /* VPDPBUSD */
+        return (opcode | 1) == (0x50 << 8 | P66 << 4 | 1) && multiply_vectors(context, one);
     if (opcode == (0x5E << 8 | P66 << 4 | 1)) /* TDPBUSD */
         return multiply(tile, one->rm, one->vvvv);
     if (one->vvvv)
@@ -175,7 +215,7 @@ static void carry_out(int number, siginfo_t *unused, void *given) {
     ucontext_t *context = given;
     struct instruction one = {0};
     (void)unused;
-    if (decode(context, &one) && execute(&one))
+    if (decode(context, &one) && execute(context, &one))
         context->uc_mcontext.gregs[REG_RIP] += one.length;
     else
         signal(number, SIG_DFL); /* the instruction is met again, and ends the process */

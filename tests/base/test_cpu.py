@@ -1,0 +1,106 @@
+"""Instruction sets that are switched off are off for LLVM and for the kernels alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llvmlite import binding
+from numba import config
+
+from cimtool.base import cpu
+from cimtool.base.errors import CimError
+
+ROOT = Path(__file__).parents[2]
+HOST = binding.get_host_cpu_features()
+
+PRODUCT = """
+import numpy as np
+from cimtool.simulation.kernels import choice, dot
+weight = np.resize(np.arange(-127, 128), (130, 40))
+kernel = choice.exact_product(weight, np.zeros(40, int), (0, 255))
+x = np.resize(np.arange(256), (5, 130))
+assert (kernel is not None) == dot.fits(choice.exact_layer(weight, weight[0], (0, 255)))
+assert kernel is None or (kernel(x) == x @ weight).all()
+print(dot.DOT_BITS)
+"""
+
+
+def started(words: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """A Python process that was started with these words."""
+    environ = {**os.environ, cpu.VARIABLE: words}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environ, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not HOST.get("avx512vnni"), reason="this CPU has no VNNI of 512 bits")
+@pytest.mark.parametrize("off", ["avx512vnni", "avx512f", "fma", "sse4.2", "avx512bw"])
+@pytest.mark.parametrize("before", ["", HOST.flatten() + ","], ids=["alone", "behind all"])
+def test_a_set_that_is_switched_off_takes_those_along_that_need_it(off: str, before: str) -> None:
+    """LLVM ends a process that asks for an instruction of a set that is off."""
+    done = started(f"{before}-{off}", "-c", PRODUCT)
+    narrow = 256 * bool(HOST["avxvnni"] and off in ("avx512vnni", "avx512f"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) == (512 if off == "avx512bw" else narrow)
+
+
+@pytest.mark.parametrize(
+    ("words", "on"),
+    [
+        ("+avx2,-avx2,+avx512vnni", {"avx512vnni", "avx512f", "avx2"}),
+        ("+avx512vnni,-avx512vnni", {"avx512f", "avx2"}),
+        ("+avx512vnni,+avxvnni,-avx512f", {"avxvnni", "avx2"}),
+        ("+avx512vnni,+avxvnni,-fma", {"avxvnni", "avx2"}),
+        ("+avx512vnni,+avxvnni,-avx", set()),
+        ("+amx-int8,-amx-tile", set()),
+        ("+amx-int8", {"amx-tile", "amx-int8"}),
+        ("-amx-tile,+amx-tile", {"amx-tile"}),
+    ],
+)
+def test_the_last_word_holds(words: str, on: set[str]) -> None:
+    looked_for = {"avx512vnni", "avx512f", "avxvnni", "avx2", "amx-tile", "amx-int8"}
+    assert cpu.evaluated(words.split(",")) & looked_for == on
+
+
+@pytest.mark.skipif(not HOST.get("avx2"), reason="the words are those of x86-64")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("garbage", 'holds "garbage"; expected words like -avx512f, with commas'),
+        ("-avx2, -fma", 'holds " -fma"; expected words'),
+        ("+", r'holds "\+"; expected words'),
+        ("-avx512-vnni", 'no instruction set; did you mean "avx512vnni"'),
+        ("-avx2,-sse2", 'holds "-sse2", which compiled code needs'),
+    ],
+)
+def test_words_that_llvm_would_die_of_or_overlook_are_refused(
+    monkeypatch: pytest.MonkeyPatch, words: str, expected: str
+) -> None:
+    monkeypatch.setattr(config, "CPU_FEATURES", words)
+    with pytest.raises(CimError, match=f"^NUMBA_CPU_FEATURES .*{expected}"):
+        cpu.settle()
+
+
+def test_llvm_is_given_the_words_behind_those_of_this_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sets that LLVM knows by the CPU's name may be more than a virtual machine shows."""
+    monkeypatch.setattr(cpu, "get_host_cpu_features", lambda: "+sse2,+avx2,-avx512f,+fma")
+    monkeypatch.setattr(config, "CPU_FEATURES", "-fma")
+    cpu.settle()
+    assert config.CPU_FEATURES == "+sse2,+avx2,-avx512f,+fma,-fma"
+    assert not cpu.cpu_has("fma")
+    assert cpu.cpu_has("avx2")
+
+
+def test_a_malformed_word_ends_a_command_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "in.npz").touch()
+    bundle = "exports/reference-small@isaac-rram-128"
+    files = ("--inputs", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz"))
+    done = started("garbage", "-m", "cimtool", "simulate", bundle, *files)
+    assert done.returncode == 2
+    assert done.stderr.startswith('cimtool: error: NUMBA_CPU_FEATURES holds "garbage"; expected ')
+    assert len(done.stderr.splitlines()) == 1

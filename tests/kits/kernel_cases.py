@@ -1,0 +1,88 @@
+"""Kernels besides those of a layer with converters, each on numbers drawn beside such a layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from random_crossbars import drawn, input_limits
+
+from cimtool.base.arrays import Array
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.die import Arrays, Die
+from cimtool.hardware.noise.mvm import NoisyMvm
+from cimtool.hardware.noise.spec import Noise
+from cimtool.ir.arithmetic import MatMul
+from cimtool.ir.types import integer
+from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
+from cimtool.simulation.kernels import library, noisy, tiles
+from cimtool.simulation.kernels.conversions import ConversionKernel
+from cimtool.simulation.kernels.operations import fast_kernel
+
+WIDE = np.array(1 << 50)
+"""Limits of outputs that hide no difference."""
+
+Case = tuple[Array, Array] | None
+"""Outputs of a kernel and of the readable operation; None where the kernel is not for it."""
+
+
+def noisy_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
+    """The layer on a die, read with fresh noise, by the kernel of bytes."""
+    die = _on_die(op, x, rng)
+    kernel = noisy.noisy_cells(die)
+    return None if kernel is None else (kernel(x), die.run(x))
+
+
+def conversions_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
+    """The same by the kernel that takes any layer."""
+    if op.crossbar.unit_column:
+        return None  # no target has one with noise
+    die = _on_die(op, x, rng)
+    return ConversionKernel(die)(x), die.run(x)
+
+
+def _on_die(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> NoisyMvm:
+    noise = Noise.model_validate({
+        "source": "a test", "g_max": 20.0, "programming": {"sigma": [0.1]},
+        "read": {"sigma": 0.05, "redraw": str(rng.choice(["cycle", "mvm"]))},
+    })  # fmt: skip
+    known = integer(("n", x.shape[1]), *input_limits(op.crossbar), 1.0)
+    place = LayerOnArrays("text.fc1", "text.fc1", Arrays(None, "columns", None))
+    seed = int(rng.integers(1 << 30))
+    made = noisy_layer(op, known, place, Conditions(noise, 0.0, "none", seed), Die(seed, 0, 0.0))
+    return replace(made, lo=-WIDE, hi=WIDE)
+
+
+def pair_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
+    """Inner products of the layer's inputs and rows of up to two bytes."""
+    most = 1 << int(rng.integers(1, 17))
+    limits = [(0, most - 1), (1 - most // 2 - most % 2, most // 2)][rng.integers(2)]
+    y = drawn(rng, limits, (int(rng.integers(1, 70)), x.shape[1]))
+    types = tuple(
+        integer((rows, x.shape[1]), *ends, 1.0)
+        for rows, ends in (("n", input_limits(op.crossbar)), ("m", limits))
+    )
+    return fast_kernel(MatMul(), types)(x, y), MatMul().run(x, y)
+
+
+def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
+    """The product of ONNX Runtime, of a layer of bytes that is large enough for it."""
+    extents = tuple(int(one) for one in rng.integers(1 << library.SMALLEST, 700, 2))
+    lo = int(rng.integers(-128, 1))
+    limits = lo, lo + 255
+    weight, bias = drawn(rng, (-128, 127), extents), rng.integers(-999, 999, extents[1])
+    os.environ[library.LOSSLESS] = library.LIBRARY
+    if not (tiles.DOT_BITS and library.takes(weight, limits)):
+        return None
+    rows = drawn(rng, limits, (len(x), extents[0]))
+    return library.product(weight, bias, limits)(rows), rows @ weight + bias
+
+
+CASES: dict[str, Callable[[CrossbarMvm, Array, np.random.Generator], Case]] = {
+    "noisy": noisy_case,
+    "conversions": conversions_case,
+    "pair products": pair_case,
+    "ONNX Runtime product": library_case,
+}
