@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 from random_crossbars import drawn, input_limits
@@ -73,9 +74,9 @@ def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     lo = int(rng.integers(-128, 1))
     limits = lo, lo + 255
     weight, bias = drawn(rng, (-128, 127), extents), rng.integers(-999, 999, extents[1])
-    os.environ[library.LOSSLESS] = library.LIBRARY
-    if not (tiles.DOT_BITS and library.takes(weight, limits)):
-        return None
+    with patch.dict(os.environ, {library.LOSSLESS: library.LIBRARY}):
+        if not (tiles.DOT_BITS and library.takes(weight, limits)):
+            return None
     rows = drawn(rng, limits, (len(x), extents[0]))
     return library.product(weight, bias, limits)(rows), rows @ weight + bias
 

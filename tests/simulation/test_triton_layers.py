@@ -65,7 +65,7 @@ def assert_equal(layer: TensorCoreLayer, op: CrossbarMvm, x: Array) -> None:
 
 def drawn_layers() -> Iterator[tuple[CrossbarMvm, Array]]:
     """Layers of many rows with converters that count from zero, and small ones of any kind."""
-    yield from kernel_check.random_layers(9, 9)
+    yield from kernel_check.random_layers(18, 9)
     for seed in range(60, 90):
         rng = np.random.default_rng(seed)
         op = random_layers.random_layer(rng, random_layers.random_crossbar(rng))
