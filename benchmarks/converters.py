@@ -60,22 +60,20 @@ BUILDS = {
 }
 
 
-MEASURED = "measured"
-"""Converters at steps that count from zero, with a table of their own thresholds."""
-
 Kind = AdcReferenceKind | Literal["measured"]
+"""References, or `measured`: steps that count from zero, of a table of thresholds."""
 
 
 def layer(build: Build, kind: Kind) -> CrossbarMvm:
     """A layer of random weights; steps let half of the sums that there can be pass."""
-    rng, crossbar = np.random.default_rng(0), build.crossbar(measured=kind == MEASURED)
-    if kind != MEASURED:
+    rng, crossbar = np.random.default_rng(0), build.crossbar(measured=kind == "measured")
+    if kind != "measured":
         crossbar = replace(crossbar, references=kind)
     stored = StoredWeights(rng.integers(-127, 128, (ROWS, COLUMNS)), crossbar)
     full = 128 * ((1 << build.cell_bits) - 1) * ((1 << build.dac_bits) - 1)
     exponent = max((full >> build.adc_bits).bit_length() - 1, 0)
     references = [AdcReferences.from_zero(1 << exponent)] * len(crossbar.no_references)
-    if kind not in ("fixed", MEASURED):
+    if kind not in ("fixed", "measured"):
         shape = (len(stored.groups), COLUMNS) if crossbar.scope.columns else (1, 1)
         references = [
             AdcReferences(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
@@ -106,7 +104,7 @@ def measured(name: str, kind: Kind, rounds: int) -> Row:
         "of the speed": float(np.median(ratios)),
         "from": float(ratios.min()),
         "to": float(ratios.max()),
-        "at least": LEAST if kind not in ("levels", MEASURED) else "",
+        "at least": LEAST if kind not in ("levels", "measured") else "",
     }
 
 
@@ -117,6 +115,6 @@ def _call(kernel: Kernel, x: Array) -> Callable[[], object]:
 if __name__ == "__main__":
     given = arguments(__doc__.splitlines()[0], rounds=15)
     use_threads()
-    kinds: tuple[Kind, ...] = ("slice", "column", "cycle", "levels", MEASURED)
+    kinds: tuple[Kind, ...] = ("slice", "column", "cycle", "levels", "measured")
     rows = [measured(name, kind, given.rounds) for kind in kinds for name in BUILDS]
     report("converters", rows, given.json)

@@ -21,7 +21,7 @@ def data_frame(table: Table, library: Library | None = None) -> Any:
 
     Raises CimError for another library, and where it is not installed.
     """
-    if library not in (None, *LIBRARIES):
+    if library is not None and library not in LIBRARIES:
         raise unknown("library of data frames", library, LIBRARIES)
     if library is None:
         only_polars = not importlib.util.find_spec("pandas") and importlib.util.find_spec("polars")

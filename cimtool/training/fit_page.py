@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import (
     check_folder,
@@ -305,7 +306,7 @@ def _pairs(teacher: Teacher) -> Table:
     if matched is not None:
         masks |= {GROUPS[1]: matched, GROUPS[2]: ~matched}
     values = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
-    ends = {"least": np.min, "mean": np.mean, "most": np.max}
+    ends: dict[str, Callable[[Array], float]] = {"least": np.min, "mean": np.mean, "most": np.max}
     columns = [Column("group"), Column("pairs", whole)]
     columns += [Column(f"{end} {name}", number) for name in values for end in ends]
     rows = [
