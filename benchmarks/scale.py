@@ -104,7 +104,7 @@ def all_curves() -> Iterator[Curve]:
     """Every curve."""
     one = layer(WIDTH)
     cores = os.cpu_count() or 1
-    yield Curve("inputs", 1, lambda n: encoding([one], n), doubling(32, 1 << 18))
+    yield Curve("inputs", 1, lambda n: encoding([one], n), doubling(32, 1 << 17))
     yield Curve("dimensions", 2, lambda d: encoding([layer(d)], INPUTS), doubling(128, WIDE))
     yield Curve("layers", 1, lambda n: encoding([one] * n, INPUTS), doubling(1, 1024))
     yield Curve("slices x cycles", 1, sliced, doubling(1, 32))
