@@ -156,11 +156,12 @@ def _made(op: NoisyMvm) -> Kernel | None:
     if drawn is None:
         return None
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
-    cells = dot.pack_bytes(layer)
+    # Not the noise itself: what its cells hold as whole numbers takes as much again as is packed.
+    cells, key = dot.pack_bytes(layer), fresh.key
 
     def run(x: Array) -> Array:
         out = np.empty((len(x), columns), np.int64)
-        _run(x, row_keys(x, fresh.key), bounds, drive, epilogue, cells, drawn, out)
+        _run(x, row_keys(x, key), bounds, drive, epilogue, cells, drawn, out)
         return out
 
     return in_blocks(run)
