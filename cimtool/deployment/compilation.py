@@ -177,7 +177,7 @@ def prepare(
     agreed = [] if check is None else check_outputs(model, check)
     layers = layer_names(model.program)
     of_score = score_layers(model.head, decided.score_mapping)
-    check_patterns(decided, [*layers, *of_score])
+    check_patterns(decided, [*layers, *of_score], model.modalities)
     check_layer_bits(decided, layers, of_score)
     decided = with_trained_bits(configuration, model.program)
     data = read_data(calibration, model)

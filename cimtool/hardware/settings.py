@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
-from cimtool.reference.modality_names import layer_matches
+from cimtool.reference.modality_names import NAMES, Modalities, layer_matches
 
 LEFT_OUT = 0
 """Bits of a product of a score in the memory that no array computes."""
@@ -199,10 +200,20 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     return settings
 
 
-def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:
-    """Refuse with a CimError a layer pattern that matches no layer of the model."""
-    names = list(layer_names)
+def check_patterns(
+    settings: Settings, layer_names: Iterable[str], modalities: Modalities | None = None
+) -> None:
+    """Refuse with a CimError a layer pattern that matches no layer of the model.
+
+    Of a model whose `modalities` have others' names in other places, one by these names too.
+    """
+    names, first = list(layer_names), "text" if modalities is None else modalities[0]
     for pattern in (layer.pattern for layer in settings.layers):
+        if first in NAMES["video"] and re.match(rf"{first}\b", pattern):
+            raise CimError(
+                f"settings: {dotted(('layers', pattern))}: {first} is the model's first modality, "
+                "whose layers are text.*, those of the other video.*; expected one of these"
+            )
         if not any(layer_matches(name, pattern) for name in names):
             raise CimError(
                 f"settings: {dotted(('layers', pattern))} matches no layer of the model, which has "

@@ -23,8 +23,12 @@ def spellings(modality: str, suffix: str = "") -> tuple[str, ...]:
 
 
 def layer_matches(layer: str, pattern: str) -> bool:
-    """Match a layer by a user's pattern, as a shell does: `image.*` matches `video.fc1`."""
-    return fnmatchcase(layer, re.sub(r"^image\b", "video", pattern))
+    """Match a layer by a user's pattern, as a shell does: `image.*` matches `video.fc1`.
+
+    The layer may be a pattern as well, which matches itself.
+    """
+    name, wanted = (re.sub(r"^image\b", "video", one) for one in (layer, pattern))
+    return fnmatchcase(name, wanted)
 
 
 def name_of(modality: str, called: Modalities = TEXT_VIDEO) -> str:

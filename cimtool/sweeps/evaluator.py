@@ -194,7 +194,7 @@ class PointEvaluator:
         model = self.models[score]
         layers = layer_names(assemble(*self.towers, model.head))
         of_score = score_layers(model.head, settings.score_mapping)
-        check_patterns(settings, [*layers, *of_score])
+        check_patterns(settings, [*layers, *of_score], model.modalities)
         check_layer_bits(settings, layers, of_score)
         few_levels = level_notes(build.target, settings, layers)
         program = self.compiled(settings, said.append, score)

@@ -225,6 +225,15 @@ def test_patterns_that_match_no_layer_are_found(tmp_path: Path) -> None:
         check_patterns(wrong, names)
 
 
+def test_patterns_by_names_of_modalities_in_other_places_are_refused() -> None:
+    settings = resolve(ISAAC, None, {"layers": {"image.*": {"adc_bits": 3}}})
+    names = ["text.fc1", "video.fc1"]
+    for modalities in (None, ("text", "image")):
+        check_patterns(settings, names, modalities)
+    with pytest.raises(CimError, match=r'layers\."image\.\*": image is the model\'s first modal'):
+        check_patterns(settings, names, ("image", "text"))
+
+
 MODEL_LAYERS, PRODUCTS = ("text.fc1", "video.fc1"), ("score.mu.mu", "score.s.mu2")
 
 

@@ -30,4 +30,5 @@ def test_a_users_own_names() -> None:
     for pattern in ("image.mu", "image.*", "image*", "video.mu", "*.mu", "*"):
         assert layer_matches("video.mu", pattern), pattern
         assert layer_matches("text.mu", pattern) == (pattern[0] == "*")
+    assert layer_matches("image.*", "image.*")
     assert not layer_matches("video.mu", "images.mu")
