@@ -231,20 +231,24 @@ def _parts(labels: Labels, seed: int) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tuple[FitErrors, ...]:
-    masks = [np.ones(len(held), bool)]
+def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
+    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones where known."""
+    masks = [np.ones(pairs, bool)]
     if matched is not None:
         masks += [matched, ~matched]
+    return {group: mask for group, mask in zip(GROUPS, masks, strict=False) if mask.any()}
+
+
+def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tuple[FitErrors, ...]:
     found = []
-    for group, mask in zip(GROUPS, masks, strict=False):
-        if mask.any():
-            off = (values - held.logit)[mask]
-            error = held.standard_error
-            noise = None if error is None else float(np.sqrt(np.mean(error[mask] ** 2)))
-            rmse = float(np.sqrt(np.mean(off**2)))
-            found.append(
-                FitErrors(group, len(off), rmse, float(off.mean()), float(np.abs(off).max()), noise)
-            )
+    for group, mask in pair_groups(len(held), matched).items():
+        off = (values - held.logit)[mask]
+        error = held.standard_error
+        noise = None if error is None else float(np.sqrt(np.mean(error[mask] ** 2)))
+        rmse = float(np.sqrt(np.mean(off**2)))
+        found.append(
+            FitErrors(group, len(off), rmse, float(off.mean()), float(np.abs(off).max()), noise)
+        )
     return tuple(found)
 
 

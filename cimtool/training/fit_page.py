@@ -36,7 +36,7 @@ from cimtool.training.degrees_table import (
     degree_table,
     raw_sentence,
 )
-from cimtool.training.fit import GROUPS, Fit, fit_teacher
+from cimtool.training.fit import Fit, fit_teacher, pair_groups
 from cimtool.training.items import model_items
 from cimtool.training.polynomial_file import (
     PT_KEYS,
@@ -267,12 +267,10 @@ def error_table(fit: Fit) -> Table:
 
 
 def _picture(fit: Fit) -> str:
-    matched = fit.matched
-    named = [(GROUPS[0], np.ones(len(fit.held), bool))]
-    if matched is not None:
-        named = [(GROUPS[1], matched), (GROUPS[2], ~matched)]
+    named = list(pair_groups(len(fit.held), fit.matched).items())
     points = np.stack([fit.held.logit, fit.values], axis=1)
-    groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named if mask.any()]
+    # Right and wrong pairs apart where they are known.
+    groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named[1:] or named]
     return scatter(groups, "label (logit)", "fit (logit)", fit_headline(fit))
 
 
@@ -301,18 +299,14 @@ def _(fit: Fit) -> View:
 
 def _pairs(teacher: Teacher) -> Table:
     """The ends and means of statistics and labels: of all pairs, matched and other ones."""
-    labels, matched = teacher.labels, teacher.matched
-    masks = {GROUPS[0]: np.ones(len(teacher), bool)}
-    if matched is not None:
-        masks |= {GROUPS[1]: matched, GROUPS[2]: ~matched}
+    labels = teacher.labels
     values = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
     ends: dict[str, Callable[[Array], float]] = {"least": np.min, "mean": np.mean, "most": np.max}
     columns = [Column("group"), Column("pairs", whole)]
     columns += [Column(f"{end} {name}", number) for name in values for end in ends]
     rows = [
         (group, mask.sum(), *(of(all_[mask]) for all_ in values.values() for of in ends.values()))
-        for group, mask in masks.items()
-        if mask.any()
+        for group, mask in pair_groups(len(teacher), teacher.matched).items()
     ]
     return make_table("Statistics and labels", columns, rows)
 
