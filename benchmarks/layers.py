@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.compiled import map_rows
+from cimtool.base.threads import map_rows
 from cimtool.hardware.converters import LOSSLESS, Converter, Formula
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode, TwosComplementInput, Unsigned

@@ -21,7 +21,7 @@ import numpy as np
 from harness import THREADS, Row, parser, report, side_by_side, use_threads
 from layers import BITS, CONVERTER, kernels, limits
 
-from cimtool.base.compiled import map_rows
+from cimtool.base.threads import map_rows
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import Unsigned
 from cimtool.hardware.mvm import CrossbarMvm

@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import LARGEST_NUMBER, Array, FloatArray, narrow
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
+from cimtool.base.threads import map_rows
 from cimtool.base.typed_fields import made_of
 from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.converters import StaircaseLaw
@@ -92,7 +93,6 @@ def column_factors(base: Array, wanted: Array) -> FloatArray | None:
     None where there are none. Each element allows the factors that round to it, an interval; a
     column's is in all of its own, and here their middle.
     """
-    from cimtool.base.compiled import map_rows
 
     def allowed(rows: slice) -> tuple[FloatArray, FloatArray]:
         return _factors_allowed(base[rows], wanted[rows])

@@ -12,10 +12,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.cluster import connected, on_cluster
-from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs
 from cimtool.base.progress import Say, silent
+from cimtool.base.threads import side_by_side
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
 from cimtool.galleries.shards import GalleryShards, Shard, open_gallery

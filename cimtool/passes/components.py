@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import one_blas_thread
 from cimtool.base.errors import ArgumentError
+from cimtool.base.threads import one_blas_thread
 from cimtool.ir.format import round_half_up
 
 NEGLIGIBLE = 1e-9

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
-from cimtool.base.compiled import jit, map_rows
+from cimtool.base.compiled import jit
+from cimtool.base.threads import map_rows
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.figures import SettableReference

@@ -17,7 +17,8 @@ import math
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit, side_by_side
+from cimtool.base.compiled import jit
+from cimtool.base.threads import side_by_side
 
 RIDGE = 0.01
 """Share of the mean second moment that is added to each, so that none is 0."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
-from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, Say, silent
+from cimtool.base.threads import map_rows
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.base.compiled import jit_sums, map_rows
+from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import CimError
+from cimtool.base.threads import map_rows
 from cimtool.reference.classes import Classes, alike, alike_counts, alike_sums
 from cimtool.reference.statistics import blocks
 

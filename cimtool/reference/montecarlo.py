@@ -9,9 +9,10 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit_sums, side_by_side
+from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Countdown, Say, silent
+from cimtool.base.threads import side_by_side
 from cimtool.reference.sigmoid_means import mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.base.threads import map_rows, side_by_side
 from cimtool.base.untrusted import NUMBER
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
@@ -125,8 +126,6 @@ class Runner:
         given: Mapping[str, Array | None],
     ) -> list[Result]:
         """The same of narrow values."""
-        from cimtool.base.compiled import map_rows, side_by_side
-
         height = block_height(self.graph, ROW_BLOCK * self.blocks, names)
 
         def of_block(block: slice) -> Result:
@@ -362,8 +361,6 @@ class Simulator:
         chunks: list[dict[str, Any]],
     ) -> dict[str, Array]:
         """Compute a block of texts against chunks of the gallery, in units side by side."""
-        from cimtool.base.compiled import side_by_side
-
         height = UNIT_ROWS if len(chunks) > 1 else 2 * UNIT_ROWS
         starts = range(block.start, block.stop, height)
         rows = [slice(start, min(start + height, block.stop)) for start in starts]

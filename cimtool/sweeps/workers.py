@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cimtool.base.cluster import connected, on_cluster
-from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
 from cimtool.base.folders import SHARED
+from cimtool.base.threads import thread_count
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
 from cimtool.sweeps.grid import Point
 

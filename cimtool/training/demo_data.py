@@ -23,8 +23,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
-from cimtool.base.compiled import side_by_side, thread_count
 from cimtool.base.errors import CimError
+from cimtool.base.threads import side_by_side, thread_count
 from cimtool.loading.digests import row_digests
 from cimtool.training.demo_sources import DocumentedFunction, documented_functions
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
-from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.named import require_one
 from cimtool.base.progress import Say
+from cimtool.base.threads import side_by_side
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import EmbeddingsLike, File, read_data
 from cimtool.loading.item_arrays import TRUTH, finite_rows, require_right, right_videos

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.compiled import one_blas_thread
 from cimtool.base.errors import CheckFailed
+from cimtool.base.threads import one_blas_thread
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.emit.own_files import require_own_file
 from cimtool.emit.runtime import ENCODE_BLOCK, Session

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.compiled import side_by_side
+from cimtool.base.threads import side_by_side
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
 from cimtool.hardware.placement import item_products
 from cimtool.hardware.stored import StoredWeights

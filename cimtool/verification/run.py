@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.arrays import Array
-from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, rows_of
 from cimtool.base.progress import Say, silent
+from cimtool.base.threads import side_by_side
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of

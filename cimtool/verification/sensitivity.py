@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.compiled import side_by_side
+from cimtool.base.threads import side_by_side
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant

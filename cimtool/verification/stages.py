@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.compiled import ahead
 from cimtool.base.progress import Say
+from cimtool.base.threads import ahead
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray, narrow
-from cimtool.base.compiled import map_rows
+from cimtool.base.threads import map_rows
 from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.noise.model import (

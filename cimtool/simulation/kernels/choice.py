@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import map_rows
+from cimtool.base.threads import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.hardware.references import AdcReferences
 from cimtool.simulation.kernels import amx, dot, popcount
@@ -186,21 +187,32 @@ def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
     packed = kernel.pack(layer)
 
+    def fill(x: Array, out: Array) -> None:
+        in_int32(kernel.run, x, bounds, drive, epilogue, packed, out)
+
+    return in_blocks(fill, columns, kind)
+
+
+def in_int32(run: Callable[..., None], x: Array, *more: Any) -> None:
+    """Call a compiled kernel, whose last argument are the outputs [n, N], as it is compiled.
+
+    With inputs and outputs of int32: for each other pair all would be compiled once more.
+    """
+    *layer, out = more
+    made = out if out.dtype == np.int32 else np.empty(out.shape, np.int32)
+    run(np.ascontiguousarray(x, np.int32), *layer, made)
+    if made is not out:
+        out[:] = made
+
+
+def in_blocks(
+    fill: Callable[[Array, Array], None], columns: int, kind: type[np.number[Any]]
+) -> Kernel:
+    """A kernel on blocks of rows, side by side: `fill` writes outputs [n, N] of inputs [n, K]."""
+
     def run(x: Array) -> Array:
-        # Inputs and outputs of one type: for each other pair all would be compiled once more.
-        out = np.empty((len(x), columns), np.int32)
-        whole = np.ascontiguousarray(x, np.int32)
-        kernel.run(whole, bounds, drive, epilogue, packed, out)
-        return out.astype(kind, copy=False)
-
-    return in_blocks(run)
-
-
-def in_blocks(kernel: Kernel) -> Kernel:
-    """The kernel on blocks of rows, side by side."""
-
-    def run(x: Array) -> Array:
-        parts = map_rows(lambda block: kernel(x[block]), len(x), ROW_BLOCK)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        out = np.empty((len(x), columns), kind)
+        map_rows(lambda block: fill(x[block], out[block]), len(x), ROW_BLOCK)
+        return out
 
     return run

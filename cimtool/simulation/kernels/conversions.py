@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import jit, map_rows
+from cimtool.base.compiled import jit
+from cimtool.base.threads import map_rows
 from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 from cimtool.hardware.noise.converter_errors import (
     CURVE_BITS,

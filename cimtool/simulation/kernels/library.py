@@ -10,13 +10,20 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
-from cimtool.simulation.kernels.choice import ROW_BLOCK, exact_product, extreme_rows, warn_of
+from cimtool.simulation.kernels.choice import (
+    ROW_BLOCK,
+    Kernel,
+    Kind,
+    exact_product,
+    extreme_rows,
+    in_blocks,
+    warn_of,
+)
 from cimtool.simulation.kernels.measured import faster, ratio
 from cimtool.simulation.kernels.tiles import DOT_BITS
 
@@ -82,8 +89,10 @@ def _size_class(extent: int) -> int:
     return min(extent.bit_length() - 1, LARGEST)
 
 
-def product(weight: IntArray, bias: IntArray, limits: tuple[int, int]) -> Callable[[Array], Array]:
-    """`x @ weight + bias`, modulo 2^32, of inputs [n, K] within limits: int32 [n, N]."""
+def product(
+    weight: IntArray, bias: IntArray, limits: tuple[int, int], kind: Kind = np.int32
+) -> Kernel:
+    """`x @ weight + bias`, modulo 2^32, of inputs [n, K] within limits: [n, N] of a kind."""
     import onnxruntime  # with onnx slow to load, for layers without converters alone
     from onnx import TensorProto, helper, numpy_helper
 
@@ -109,12 +118,11 @@ def product(weight: IntArray, bias: IntArray, limits: tuple[int, int]) -> Callab
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
-    def run(x: Array) -> Array:
+    def fill(x: Array, out: Array) -> None:
         lifted = x if x.dtype == np.uint8 and not lift else (x + np.int32(lift)).astype(np.uint8)
-        found: Array = session.run(None, {"x": np.ascontiguousarray(lifted)})[0]
-        return found
+        out[:] = session.run(None, {"x": np.ascontiguousarray(lifted)})[0]
 
-    return run
+    return in_blocks(fill, weight.shape[1], kind)
 
 
 @functools.cache

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from cimtool.base.compiled import side_by_side, stamp
+from cimtool.base.compiled import stamp
 from cimtool.base.cpu import switched_on
 from cimtool.base.folders import read_object
+from cimtool.base.threads import side_by_side
 from cimtool.simulation.kernels import dot
 
 KEPT = "measured.json"

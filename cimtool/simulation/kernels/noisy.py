@@ -159,12 +159,10 @@ def _made(op: NoisyMvm) -> Kernel | None:
     # Not the noise itself: what its cells hold as whole numbers takes as much again as is packed.
     cells, key = dot.pack_bytes(layer), fresh.key
 
-    def run(x: Array) -> Array:
-        out = np.empty((len(x), columns), np.int64)
+    def fill(x: Array, out: Array) -> None:
         _run(x, row_keys(x, key), bounds, drive, epilogue, cells, drawn, out)
-        return out
 
-    return in_blocks(run)
+    return in_blocks(fill, columns, np.int64)
 
 
 def _variances(op: NoisyMvm, fresh: Fresh) -> IntArray:

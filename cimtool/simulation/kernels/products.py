@@ -23,6 +23,7 @@ from cimtool.simulation.kernels.choice import (
     exact_product,
     extreme_rows,
     in_blocks,
+    in_int32,
     warn_of,
 )
 from cimtool.simulation.kernels.fused import (
@@ -120,9 +121,10 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
     reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
+    made = kind or np.int32
     if library.takes(weight, x.limits) and parts is not None and len(parts) == 1:
-        return Packed(parts, [in_blocks(library.product(weight, bias, x.limits))], kind)
-    kernels = _by_bytes(weight, bias, x, parts, kind or np.int32) if parts else None
+        return Packed(parts, [library.product(weight, bias, x.limits, made)], kind)
+    kernels = _by_bytes(weight, bias, x, parts, made) if parts else None
     if parts is None or kernels is None:
         return _by_blas(weight, reach, kind, bias if bias.any() else None)
     return Packed(parts, kernels, kind)
@@ -156,12 +158,10 @@ class PairProduct:
         epilogue = exact_epilogue(drive, -drive.lift * sums)
         bounds = np.array([(0, y.shape[1])], np.int64)
 
-        def run(x: Array) -> Array:
-            out = np.empty((len(x), len(y)), np.int32)
-            dot.run(x.astype(np.int32), bounds, drive, epilogue, cells, out)
-            return out.astype(kind, copy=False)
+        def fill(x: Array, out: Array) -> None:
+            in_int32(dot.run, x, bounds, drive, epilogue, cells, out)
 
-        return in_blocks(run)
+        return in_blocks(fill, len(y), kind)
 
     def _checked(self) -> bool:
         """True where the byte kernel is right on this CPU about rows like these."""
@@ -197,8 +197,7 @@ def _by_blas(
 
 
 def _blas_kernel(weight: Array, kind: type[np.number[Any]]) -> Kernel:
-    def run(x: Array) -> Array:
-        product: Array = np.matmul(x.astype(weight.dtype), weight)
-        return product.astype(kind, copy=False)
+    def fill(x: Array, out: Array) -> None:
+        out[:] = x.astype(weight.dtype) @ weight
 
-    return in_blocks(run)
+    return in_blocks(fill, weight.shape[1], kind)
