@@ -17,7 +17,7 @@ from contextlib import ExitStack
 import numpy as np
 import torch
 from harness import THREADS, Row, all_rounds, parser, report, side_by_side, use_threads
-from layers import BATCH, BUILDS, Array, inputs, kernels, limits, operations, run_all
+from layers import BATCH, BUILDS, Array, inputs, joined, kernels, limits, operations, run_all
 from model import compiled, full_size, rows_of
 from peers import torch_loops
 from projector import AIMED, Contest, crosssim_entry, rates, times
@@ -88,7 +88,7 @@ def layer_row(name: str, batch: int, options: argparse.Namespace) -> Row:
             one = crosssim_entry(contest, ops, given, options.crosssim, ends, gpu)
             candidates["CrossSim"] = one.run
         taken = all_rounds(candidates, options.rounds)
-        pairs = zip(run(), run_all(cpu, few), strict=True)
+        pairs = zip(run(), joined(run_all(cpu, few)), strict=True)
         differing = sum(int((y.cpu().numpy() != np.resize(x, y.shape)).sum()) for y, x in pairs)
     return made_row(name, batch, taken, differing)
 

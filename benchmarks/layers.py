@@ -112,13 +112,20 @@ def kernels(ops: list[CrossbarMvm]) -> list[Callable[[Array], Array]]:
     return [fast_kernel(op, known, op.infer(*known)) for op, known in zip(ops, types, strict=True)]
 
 
-def run_all(run: Sequence[Callable[[Array], Array]], given: Sequence[Array]) -> list[Array]:
-    """All layers on their inputs, blocks of rows side by side, as the simulator does it."""
-    blocks = map_rows(
+def run_all(run: Sequence[Callable[[Array], Array]], given: Sequence[Array]) -> list[list[Array]]:
+    """All layers on their inputs: the outputs of blocks of rows, which run side by side.
+
+    The simulator leaves them so between layers.
+    """
+    return map_rows(
         lambda rows: [kernel(x[rows]) for kernel, x in zip(run, given, strict=True)],
         BATCH,
         THREAD_ROWS,
     )
+
+
+def joined(blocks: Sequence[Sequence[Array]]) -> list[Array]:
+    """The outputs of each layer, of all rows."""
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
