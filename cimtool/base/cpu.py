@@ -19,6 +19,8 @@ VARIABLE = "NUMBA_CPU_FEATURES"
 NEEDS = {
     "amx-int8": ("amx-tile",),
     "avx512vnni": ("avx512f",),
+    "avx512bw": ("avx512f",),
+    "avx512vpopcntdq": ("avx512f",),
     "avx512f": ("avx2", "f16c", "fma"),
     "avxvnni": ("avx2",),
     "avx2": ("avx",),

@@ -1,4 +1,4 @@
-"""Digits times cells of up to 8 bits by the CPU's dot product of bytes (VNNI).
+"""Digits times cells of up to 8 bits by the CPU's products of bytes: VNNI, or those of AVX2.
 
 Digits are lifted to unsigned bytes, cells moved to signed ones:
 
@@ -29,13 +29,16 @@ from cimtool.simulation.kernels.tiles import (
     BYTE_ROWS,
     DOT_BITS,
     LANES,
+    VNNI_BITS,
     WIDTH,
     accumulate,
     add_outer,
     add_scaled,
+    add_short,
     byte_tile,
     convert,
     dot_step,
+    short_dot_step,
 )
 
 DEPTH = 4
@@ -60,14 +63,15 @@ def pack(layer: Layer) -> PackedCells:
 
 def pack_bytes(layer: Layer) -> PackedCells:
     """Cut the cells into signed bytes and lay four rows of a column side by side."""
-    return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits[0])
+    return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits)
 
 
 def pack_cells(
-    slices: Sequence[Array], bounds: Array, limits: tuple[int, int], lowest: int
+    slices: Sequence[Array], bounds: Array, limits: tuple[int, int], digits: tuple[int, int]
 ) -> PackedCells:
-    """Cells [K, N] of each slice, within limits, in row groups, for digits of at least `lowest`."""
+    """Cells [K, N] of each slice, within limits, in row groups, for digits within theirs."""
     middle, count = byte_parts(limits)
+    lowest = digits[0]
     sums: list[IntArray] = []
 
     def words(cells: Array) -> Array:
@@ -78,7 +82,17 @@ def pack_cells(
 
     packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
-    return PackedCells(packed, starts, 8, 0, count, lowest, middle, columns)
+    short = _short(limits, digits)
+    return PackedCells(packed, starts, 8, 0, count, lowest, middle, columns, short)
+
+
+def _short(limits: tuple[int, int], digits: tuple[int, int]) -> int:
+    """Words whose products of two cells' bytes with those of digits add up to 16 bits; or 0."""
+    middle, parts = byte_parts(limits)
+    if VNNI_BITS or parts > 1:
+        return 0
+    largest = max(abs(edge - middle) for edge in limits) * (digits[1] - digits[0])
+    return int(np.iinfo(np.int16).max // max(2 * largest, 1))
 
 
 def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
@@ -89,7 +103,9 @@ def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
     return lo + BYTE * 128, 2
 
 
-def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[PackedCells, IntArray]:
+def pack_rows(
+    y: Array, limits: tuple[int, int], digits: tuple[int, int]
+) -> tuple[PackedCells, IntArray]:
     """Rows y [N, K] as one group of cells [K, N]; with them, what each row sums to [N]."""
     middle, parts = byte_parts(limits)
     words = -(-y.shape[1] // DEPTH)
@@ -97,8 +113,9 @@ def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[PackedCel
     packed = aligned(np.zeros(blocks * parts * words * WIDTH, np.int32))
     sums = np.zeros(blocks * WIDTH, np.int64)
     _pack_rows(y, middle, parts, packed.view(np.int8), sums)
+    lowest, short = digits[0], _short(limits, digits)
     columns = modulo_int32(lowest * (sums - middle * y.shape[1]))
-    cells = PackedCells(packed, np.zeros(1, np.int64), 8, 0, parts, lowest, middle, columns)
+    cells = PackedCells(packed, np.zeros(1, np.int64), 8, 0, parts, lowest, middle, columns, short)
     return cells, sums[: len(y)]
 
 
@@ -157,7 +174,7 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
 
 @jit
 def pack_read(digits, packed, at):  # type: ignore[no-untyped-def]
-    """Write digits of bytes as read `at` of `packed` [tiles, words, 12], four to a word."""
+    """Write digits of bytes as read `at` of `packed` [tiles, words, rows], four to a word."""
     tile, lane = packed[at // BYTE_ROWS], at % BYTE_ROWS
     for k in range(len(tile)):
         low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
@@ -197,8 +214,11 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
 
 @jit_inlined
 def column_sums(driven, i, words, cells, stored, of, row_sums, column):  # type: ignore[no-untyped-def]
-    """The sums of 12 reads from read `i` on, of the 32 columns whose bytes begin at stored[of]."""
-    p = _products(driven, i * words, words, stored, of)
+    """The sums of a tile's reads from `i` on, of 32 columns whose bytes begin at stored[of]."""
+    if cells.short > 0:
+        p = _short_products(driven, i * words, words, cells.short, stored, of)
+    else:
+        p = _products(driven, i * words, words, stored, of)
     for q in range(1, cells.parts):
         more = of + q * words * WIDTH
         part = _products(driven, i * words, words, stored, more)
@@ -211,4 +231,15 @@ def _products(driven, at, words, cells, of):  # type: ignore[no-untyped-def]
     p = byte_tile()
     for k in range(words):
         p = dot_step(p, driven, at + k * BYTE_ROWS, 1, cells, of + k * WIDTH)
+    return p
+
+
+@jit_inlined
+def _short_products(driven, at, words, short, cells, of):  # type: ignore[no-untyped-def]
+    p = byte_tile()
+    for start in range(0, words, short):
+        some = byte_tile()
+        for k in range(start, min(start + short, words)):
+            some = short_dot_step(some, driven, at + k * BYTE_ROWS, 1, cells, of + k * WIDTH)
+        p = add_short(p, some)
     return p

@@ -24,7 +24,7 @@ class PackedCells(NamedTuple):
     A group has a region for each slice and block of 32 columns: [part][word][32 columns], words of
     four rows. Cells are sums of `parts` bytes, each counting 256 times the one before it, and
     `middle`; `lowest` is the least digit, `columns` [groups * slices * N] what it makes of each
-    column.
+    column. The sums of `short` words' products with digits, in pairs, have 16 bits.
 
     Regions of fields narrower than a byte are filled with zeros up to whole vectors of each field:
     the first fields of its words are its first bytes. A field's highest bit `sign`, if that is not
@@ -39,6 +39,7 @@ class PackedCells(NamedTuple):
     lowest: int
     middle: int
     columns: Array
+    short: int
 
 
 FIELDS = 1, 2, 4

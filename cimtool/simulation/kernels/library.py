@@ -25,7 +25,7 @@ from cimtool.simulation.kernels.choice import (
     warn_of,
 )
 from cimtool.simulation.kernels.measured import faster, ratio
-from cimtool.simulation.kernels.tiles import DOT_BITS
+from cimtool.simulation.kernels.tiles import VNNI_BITS
 
 LOSSLESS = "CIMTOOL_LOSSLESS"
 """The environment variable that names the kernel, where none is to be measured."""
@@ -71,7 +71,7 @@ def _obstacle(weight: IntArray, limits: tuple[int, int]) -> str | None:
     lo, hi = limits
     if hi - lo > BYTES[1] or weight.min() < -128 or weight.max() > 127:
         return "a layer has inputs or weights of more than 8 bits"
-    return None if DOT_BITS else "this CPU has no VNNI, or it is switched off"
+    return None if VNNI_BITS else "this CPU has no VNNI, or it is switched off"
 
 
 @functools.cache

@@ -192,7 +192,7 @@ def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoi
     first, second = np.array(fresh.pairs(op.crossbar), np.int64).T.copy()
     planes = max(1, -(-reach.bit_length() // 8))
     chunk = BYTE_ROWS // math.gcd(BYTE_ROWS, len(layer.drive.factors), first.size * planes)
-    cells = dot.pack_cells(fresh.variance, layer.bounds, (0, most), 0)
+    cells = dot.pack_cells(fresh.variance, layer.bounds, (0, most), (0, BYTE - 1))
     lifts = padded(modulo_int32(lowest * sums)).reshape(-1)
     return DrawnNoise(cells, first, second, planes, lowest, lifts, fresh.scale, chunk)
 

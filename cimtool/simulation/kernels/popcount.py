@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
+from cimtool.base.cpu import cpu_has
 from cimtool.simulation.kernels.fused import (
     Layer,
     converters,
@@ -24,6 +25,7 @@ from cimtool.simulation.kernels.fused import (
 )
 from cimtool.simulation.kernels.tiles import (
     BIT_ROWS,
+    DOT_BITS,
     WIDTH,
     accumulate,
     add_scaled,
@@ -34,8 +36,20 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 WORD = 32
-MOST_PLANES = 8
-"""With more pairs of planes than this, a product of bytes takes less time."""
+
+
+def most_planes() -> int:
+    """The most pairs of planes that take less time than products of bytes, measured.
+
+    Where the CPU counts the bits of vectors by one instruction; by several; and where it has no
+    products of bytes beside.
+    """
+    if not DOT_BITS:
+        return 8
+    return 4 if cpu_has("avx512vpopcntdq") else 1
+
+
+MOST_PLANES = most_planes()
 
 
 class Planes(NamedTuple):

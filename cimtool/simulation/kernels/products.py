@@ -154,7 +154,7 @@ class PairProduct:
 
     def _by_rows(self, y: Array, kind: Kind) -> Kernel:
         drive, digits = exact_drive(self.x.limits)
-        cells, sums = dot.pack_rows(y, self.y.limits, digits[0])
+        cells, sums = dot.pack_rows(y, self.y.limits, digits)
         epilogue = exact_epilogue(drive, -drive.lift * sums)
         bounds = np.array([(0, y.shape[1])], np.int64)
 

@@ -1,8 +1,8 @@
 """Tiles of column sums in a CPU's vector registers, for the compiled kernels.
 
 A tile is `rows` x `vectors` vectors of 16 int32 lanes: so many inputs by 16 * `vectors` columns.
-Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step`, which needs the
-instruction that `DOT_BITS` names. Arithmetic wraps modulo 2^32.
+Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step` and
+`short_dot_step`, which need vectors as `DOT_BITS` says. Arithmetic wraps modulo 2^32.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ VECTORS = 2
 WIDTH = LANES * VECTORS
 """Columns of a tile."""
 
-BIT_ROWS, BYTE_ROWS = 4, 12
-"""Rows of a tile: those whose sums, with the operands, fill the registers of AVX-512."""
-
 STORED_ROWS = 8
 """Rows of a tile of sums that are read from memory: the cycles of a row of inputs, often."""
 
@@ -38,14 +35,30 @@ HALF = 16
 _HALVES = ir.VectorType(ir.IntType(HALF), 2 * LANES)
 
 
-def dot_bits() -> int:
+def vnni_bits() -> int:
     """Width in bits of the CPU's dot product of unsigned and signed bytes (VNNI); 0 without one."""
     if cpu_has("avx512vnni"):
         return 512
     return 256 if cpu_has("avxvnni") else 0
 
 
+def dot_bits() -> int:
+    """Width in bits of vectors of bytes whose products the CPU adds, with VNNI or in steps.
+
+    0 where it has only narrower ones.
+    """
+    if VNNI_BITS:
+        return VNNI_BITS
+    if cpu_has("avx512bw"):
+        return 512
+    return 256 if cpu_has("avx2") else 0
+
+
+VNNI_BITS = vnni_bits()
 DOT_BITS = dot_bits()
+
+BIT_ROWS, BYTE_ROWS = 4, 12 if DOT_BITS == 512 else 3 if VNNI_BITS else 2
+"""Rows of a tile: those whose sums, with the operands, fill the registers, 32 of AVX-512 or 16."""
 
 
 class Tile(types.Type):  # type: ignore[misc]
@@ -200,17 +213,60 @@ def _popcount(builder: Any, total: Any, x: Any, w: Any) -> Any:
     return builder.add(total, call(builder, "llvm.ctpop.v16i32", _LANES, builder.and_(x, w)))
 
 
+PAIRS = {256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
+"""By width, the sums of two neighbours' products of 16 signed bits, in 32."""
+
+BYTE_PAIRS = {256: "llvm.x86.avx2.pmadd.ub.sw", 512: "llvm.x86.avx512.pmaddubs.w.512"}
+"""By width, those of unsigned and signed bytes, in 16 bits, beyond which they are limited."""
+
+
+def _in_pieces(product: Callable[..., Any]) -> Callable[[Any, Any, Any, Any], Any]:
+    """A product of vectors of 16 lanes by one of vectors of DOT_BITS."""
+    lanes = DOT_BITS // 32
+
+    def whole(builder: Any, *operands: Any) -> Any:
+        pieces = []
+        for start in range(0, LANES, lanes):
+            own = ir.Constant(ir.VectorType(_I32, lanes), list(range(start, start + lanes)))
+            pieces.append(product(builder, *(builder.shuffle_vector(a, a, own) for a in operands)))
+        if len(pieces) == 1:
+            return pieces[0]
+        return builder.shuffle_vector(*pieces, ir.Constant(_LANES, list(range(LANES))))
+
+    return whole
+
+
+@_in_pieces
 def _dot(builder: Any, total: Any, x: Any, w: Any) -> Any:
-    if DOT_BITS == 512:
-        return call(builder, "llvm.x86.avx512.vpdpbusd.512", _LANES, total, x, w)
-    halves = []
-    for start in (0, LANES // 2):
-        half = ir.Constant(ir.VectorType(_I32, LANES // 2), list(range(start, start + LANES // 2)))
-        operands = [builder.shuffle_vector(a, a, half) for a in (total, x, w)]
-        kind = operands[0].type
-        halves.append(call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, *operands))
-    both = ir.Constant(ir.VectorType(_I32, LANES), list(range(LANES)))
-    return builder.shuffle_vector(*halves, both)
+    kind = total.type
+    if VNNI_BITS:
+        return call(builder, f"llvm.x86.avx512.vpdpbusd.{VNNI_BITS}", kind, total, x, w)
+    halves = ir.VectorType(ir.IntType(HALF), 2 * kind.count)
+    byte, low = (ir.Constant(halves, [n] * halves.count) for n in (8, 255))
+    x, w = (builder.bitcast(a, halves) for a in (x, w))
+    even = builder.and_(x, low), builder.ashr(builder.shl(w, byte), byte)
+    odd = builder.lshr(x, byte), builder.ashr(w, byte)
+    for pair in (even, odd):
+        total = builder.add(total, call(builder, PAIRS[DOT_BITS], kind, *pair))
+    return total
+
+
+@_in_pieces
+def _short_dot(builder: Any, total: Any, x: Any, w: Any) -> Any:
+    kind = total.type
+    halves = ir.VectorType(ir.IntType(HALF), 2 * kind.count)
+    some = ir.VectorType(ir.IntType(8), 4 * kind.count)
+    pairs = (builder.bitcast(a, some) for a in (x, w))
+    added = call(builder, BYTE_PAIRS[DOT_BITS], halves, *pairs)
+    return builder.bitcast(builder.add(builder.bitcast(total, halves), added), kind)
+
+
+@_in_pieces
+def _widened(builder: Any, total: Any, short: Any) -> Any:
+    halves = ir.VectorType(ir.IntType(HALF), 2 * total.type.count)
+    ones = ir.Constant(halves, [1] * halves.count)
+    short = builder.bitcast(short, halves)
+    return builder.add(total, call(builder, PAIRS[DOT_BITS], total.type, short, ones))
 
 
 popcount_step = _step(_popcount)
@@ -218,6 +274,20 @@ popcount_step = _step(_popcount)
 
 dot_step = _step(_dot)
 """Add the products of four unsigned bytes of x with four signed bytes of w; needs DOT_BITS."""
+
+short_dot_step = _step(_short_dot)
+"""The same in the 16 bits of both halves of a lane, as long as these sums fit; without VNNI."""
+
+
+@intrinsic
+def add_short(typing, sums, short):  # type: ignore[no-untyped-def]
+    """sums + both halves of each lane of those of `short_dot_step`."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        pairs = zip(*(_parts(builder, tile) for tile in args), strict=True)
+        return _tile(builder, [_widened(builder, total, one) for total, one in pairs])
+
+    return sums(sums, short), emit
 
 
 @intrinsic
@@ -568,7 +638,7 @@ class _Pairs:
     def add_products(self, total: Any, codes: Any, factors: Any) -> Any:
         """The total, and the products of both halves."""
         builder, half = self.builder, _every(HALF)
-        if DOT_BITS == 512:
+        if VNNI_BITS == 512:
             return call(builder, "llvm.x86.avx512.vpdpwssd.512", _LANES, total, codes, factors)
         low = [builder.ashr(builder.shl(x, half), half) for x in (codes, factors)]
         high = [builder.ashr(x, half) for x in (codes, factors)]
