@@ -259,6 +259,33 @@ def test_a_map_may_say_image(
         assert said in require_images(refused.sentence)
 
 
+def test_a_map_that_is_missing_has_the_name_of_the_data_or_the_keys(
+    images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
+) -> None:
+    content = torch.load(images.projectors, weights_only=False)
+    odd, layers = replace(images, projectors=tmp_path / "odd.pth"), tmp_path / "map.toml"
+
+    def refused(name: str, tables: str = "") -> str:
+        projector = {k: v for k, v in content.items() if k.startswith("video_proj.")}
+        others = {k: v for k, v in content.items() if k not in projector}
+        renamed = {k.replace("video_proj", name): v for k, v in projector.items()}
+        torch.save(others | renamed, tmp_path / "odd.pth")
+        layers.write_text(tables)
+        ran = cimtool(*compiling(odd, tmp_path / "bundle", map=layers))
+        assert (ran.status, ran.out) == (2, "")
+        return str(ran.sentence)
+
+    remedy = "name them with --map ([{}] prefix = "
+    said = refused("right")
+    assert 'holds no weights under "image_proj."' in require_images(said)
+    assert remedy.format("image") in said
+    assert remedy.format("image") in require_images(refused("net.image_proj"))
+    assert remedy.format("video") in refused("net.video_proj")
+    assert remedy.format("video") in refused("right", '[video]\nprefix = "left"\n')
+    (tmp_path / "calibration.npz").unlink()
+    assert remedy.format("video") in refused("right")
+
+
 def test_layers_may_be_said_of_images(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:
