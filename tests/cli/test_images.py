@@ -368,3 +368,8 @@ def test_gaussians_of_images(cimtool: Run, tmp_path: Path) -> None:
     both = ran(video_mu=arrays["image_mu"])
     assert both.status == 2
     assert both.sentence == f"{file}: holds video_mu and image_mu; expected one of them"
+    expected = "expected one name of both, as image_mu and image_logvar"
+    for changed in ({}, {"image_logvar": None}):
+        mixed = ran(video_logvar=arrays["image_logvar"], **changed)
+        assert mixed.status == 2
+        assert mixed.sentence == f"{file}: holds image_mu and video_logvar; {expected}"
