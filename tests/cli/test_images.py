@@ -76,6 +76,19 @@ def test_costs_and_reports(images: DemoFiles, cimtool: Run, compiling: Run, tmp_
     assert json.loads((tmp_path / "report.json").read_text())["modalities"] == ["text", "image"]
 
 
+def test_a_bundle_that_is_inspected(
+    images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    assert cimtool(*compiling(images, bundle)).status == 0
+    said = cimtool("inspect", bundle).out
+    assert "    image width: 24\n" in said
+    assert "video width" not in said
+    model = cimtool("inspect", bundle, "--json").json["model"]
+    assert model["called"] == ["text", "image"]
+    assert (model["text_width"], model["video_width"]) == (24, 24)
+
+
 def test_sweeps(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     swept = cimtool(
         *("sweep", "--projectors", images.projectors, "--poly", images.poly),
