@@ -1,4 +1,4 @@
-"""Errors that a user can meet, and the exit status of each."""
+"""Errors that a user can meet, and the exit status of each; the warnings of what goes on."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class CheckFailed(CimError):
     """A check that the user asked for did not hold: drift over its limit, a bit that differs."""
 
     exit_status = 1
+
+
+class CimWarning(RuntimeWarning):
+    """One sentence on what is not as a user would expect; commands print it among their notes."""
 
 
 class Argument(str):

@@ -362,12 +362,6 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     return made_of(Gallery, {**values, **parts})
 
 
-def held_gallery(folder: Path) -> tuple[ModelCard, Gallery | None]:
-    """The model and the gallery of a bundle that was opened before, by its manifest alone."""
-    manifest = read_table(folder / MANIFEST, "compile", LARGEST_MANIFEST)
-    return ModelCard.from_json(table_of(manifest["model"], "model")), gallery_of(manifest)
-
-
 def manifest_text(manifest: Mapping[str, Any]) -> str:
     """The one text of a manifest: a file of any other spelling is no bundle's."""
     return json.dumps(manifest, indent=1) + "\n"

@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
 from cimtool.base.progress import Countdown, Say, silent
-from cimtool.bundle.bundle import Gallery
+from cimtool.bundle.bundle import Bundle, Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
     MEDIAN,
@@ -28,14 +28,13 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, read_rows
-from cimtool.reference.modality_names import item_names
+from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.queries import WAYS
 from cimtool.reference.truth import retrieval
 from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 
 
-@keeping_inputs
 def simulate(
     bundle: File,
     inputs: EmbeddingsLike,
@@ -60,28 +59,60 @@ def simulate(
     those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
     CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
     """
+    return run_simulation(
+        bundle, inputs, output=output, top=top, device=device, noise=noise, chip=chip, say=say
+    ).arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """The arrays that `simulate` returns, and the bundle that was run.
+
+    `called` are the names of both sides: the inputs' where dies took both, else the model's.
+    """
+
+    arrays: dict[str, Array]
+    bundle: Bundle
+    called: Modalities
+
+
+@keeping_inputs
+def run_simulation(
+    bundle: File,
+    inputs: EmbeddingsLike,
+    *,
+    output: File | None,
+    top: int | None,
+    device: str | None,
+    noise: NoiseOptions | None,
+    chip: File | None,
+    say: Say,
+) -> Simulation:
+    """Do what `simulate` does, and keep what else a reader of the arrays should know."""
     if output is not None:
         check_output(Path(output), ".npz")
     check_one_source(noise, chip)
     matcher = load(bundle, device)
+    called = matcher.bundle.model.called
     if noise is not None:
-        found = _on_drawn(matcher, inputs, top, noise, say)
+        data = _data_of_dies(matcher, inputs, top, "noise")
+        found, called = _on_drawn(matcher, data, top, noise, say), data.called
     elif chip is not None:
-        found = _on_chip(matcher, inputs, top, Path(chip), say)
+        data = _data_of_dies(matcher, inputs, top, "chip")
+        found, called = _on_chip(matcher, data, top, Path(chip), say), data.called
     elif matcher.bundle.gallery is None:
         found = _all_pairs(matcher, inputs, top, say)
     else:
         found = _against_gallery(matcher, matcher.bundle.gallery, inputs, top, say)
     if output is not None:
         write_scores(Path(output), found)
-    return found
+    return Simulation(found, matcher.bundle, called)
 
 
 def _on_drawn(
-    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, options: NoiseOptions, say: Say
+    matcher: Matcher, data: Embeddings, top: int | None, options: NoiseOptions, say: Say
 ) -> dict[str, Array]:
     """Noise-free scores and those of drawn dies; tells what drift compensation takes."""
-    data = _data_of_dies(matcher, inputs, top, "noise")
     conditions = conditions_of(matcher.bundle, options)
 
     def drawn() -> Iterator[DieProgram]:
@@ -96,10 +127,9 @@ def _on_drawn(
 
 
 def _on_chip(
-    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, chip: Path, say: Say
+    matcher: Matcher, data: Embeddings, top: int | None, chip: Path, say: Say
 ) -> dict[str, Array]:
     """Noise-free scores and those of a measured chip; tells what was measured."""
-    data = _data_of_dies(matcher, inputs, top, "chip")
     say(f"chip {chip}: reading")
     die, sentence = chip_die(matcher.bundle, chip)
     say(sentence)

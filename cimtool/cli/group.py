@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, CimWarning
 from cimtool.base.extras import needing
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
@@ -182,7 +182,8 @@ def _long_name(one: click.Parameter) -> str:
 
 @contextmanager
 def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
-    """Turn what libraries warn of into notes, each once, or leave it as it is, `raw`."""
+    """Turn warnings into notes, each once; those of libraries are left as they are where `raw`."""
+    shown = warnings.showwarning
 
     def note(
         message: Warning | str,
@@ -193,12 +194,16 @@ def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         told = " ".join(str(message).split())
-        sentence = f"warning: a library says: {told}; --debug shows where ({category.__name__})"
-        notes.said.append(sentence)
+        if issubclass(category, CimWarning):
+            notes.said.append(f"warning: {told}")
+        elif raw:
+            shown(message, category, filename, lineno, file, line)
+        else:
+            where = f"--debug shows where ({category.__name__})"
+            notes.said.append(f"warning: a library says: {told}; {where}")
 
     with warnings.catch_warnings():
-        if not raw:
-            warnings.showwarning = note
+        warnings.showwarning = note
         yield
 
 

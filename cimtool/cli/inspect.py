@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +15,7 @@ from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.galleries.shards import INDEX, describe_gallery
 from cimtool.loading.inspect import format_facts, inspect
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
 
 
 @click.command(cls=Command)
@@ -26,8 +29,16 @@ def command(out: Output, file: Path) -> None:
     from the cells of its arrays.
     """
     facts = describe_gallery(file) if (file / INDEX).is_file() else inspect(file)
+    shown = facts
     if facts["kind"] == "bundle":
-        read_bundle(file if file.is_dir() else file.parent)
+        bundle = read_bundle(file if file.is_dir() else file.parent)
         held = [name for name in facts["files"] if (file / name).is_file()]
         facts = {**facts, "bytes_by_purpose": sizes(file, held)}
-    out.result(facts, "\n".join(format_facts(facts)))
+        shown = {**facts, "model": _with_names(facts["model"], bundle.model.called)}
+    out.result(facts, "\n".join(format_facts(shown)))
+
+
+def _with_names(model: Mapping[str, Any], called: Modalities) -> dict[str, Any]:
+    """The facts of a bundle's model, widths by the names that its calibration has."""
+    names = {f"{m}_width": f"{name_of(m, called)}_width" for m in TEXT_VIDEO}
+    return {names.get(key, key): value for key, value in model.items()}

@@ -8,13 +8,10 @@ from typing import Any
 
 import click
 
-from cimtool import api
-from cimtool.bundle.bundle import held_gallery
-from cimtool.bundle.simulate import trial_summary
+from cimtool.bundle.simulate import run_simulation, trial_summary
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
-from cimtool.loading.embeddings import embeddings_in
 from cimtool.reference.modality_names import item_names, way_names
 from cimtool.report.page import render_text
 
@@ -40,13 +37,10 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     keep.
     """
     noise = take_noise(options, seed)
-    found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
-    model, gallery = held_gallery(bundle)
-    summary = trial_summary(found)
-    called = model.called
-    if summary:  # dies were read with both modalities
-        called = embeddings_in(options["inputs"], model.modalities).called
-    shapes = {name: list(array.shape) for name, array in found.items()}
+    found = run_simulation(bundle, output=output, noise=noise, say=out.say, **options)
+    model, gallery = found.bundle.model, found.bundle.gallery
+    summary = trial_summary(found.arrays)
+    shapes = {name: list(array.shape) for name, array in found.arrays.items()}
     out.result(
         {
             "bundle": bundle,
@@ -62,7 +56,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             output=output,
             shapes=shapes,
             gallery=gallery,
-            ways=way_names(called),
+            ways=way_names(found.called),
             items=item_names(model.called)[1],
         ),
     )

@@ -198,7 +198,7 @@ def _toml(path: Path) -> Facts:
     values = read_toml(path)
     if "name" in values or "base" in values:
         return {"kind": "target", **load_target(path.absolute()).to_json()}
-    if values and set(values) <= {"text", "video"}:
+    if values and set(values) <= {*TEXT, *VIDEO}:
         require_known_keys(read_layer_map(path))
         return {"kind": "layer map", **values}
     return {"kind": "settings", **values}

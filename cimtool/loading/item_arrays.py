@@ -58,13 +58,17 @@ class ArrayNames:
     def of(
         cls, modalities: Modalities | None, values: Mapping[str, Any] | None = None
     ) -> ArrayNames:
-        """Those of text and video, or of two others; one's own name goes before an alias."""
+        """Those of text and video, or of two others; one's own name goes before an alias.
+
+        The other's name is no alias: of `image` and `video` neither stands for the other.
+        """
         if modalities is None:
             return cls(NAMES, {m: IDS[m] for m in MODALITIES}, TRUTH)
         rows: dict[str, tuple[str, ...]] = {}
         ids: dict[str, tuple[str, ...]] = {}
         for modality, name in zip(MODALITIES, modalities, strict=True):
-            aliases = next((one for one in NAMES.values() if name in one), ())
+            known = next((one for one in NAMES.values() if name in one), ())
+            aliases = tuple(one for one in known if one not in modalities)
             others = () if values is not None and name in values else aliases
             rows[modality] = tuple(dict.fromkeys((name, *others)))
             ids[modality] = tuple(f"{one}_ids" for one in rows[modality])

@@ -39,10 +39,18 @@ RowWidths = tuple[int | None, int | None]
 ReadWidths = Callable[[Modalities | None], RowWidths]
 """The widths of the data's rows, whose arrays a checkpoint may name."""
 
+ReadNames = Callable[[Modalities | None], Modalities]
+"""The names that the data have for both modalities, likewise."""
+
 
 def unknown_widths(modalities: Modalities | None) -> RowWidths:
     """The widths where there are no data."""
     return None, None
+
+
+def usual_names(modalities: Modalities | None) -> Modalities:
+    """The names where there are no data."""
+    return TEXT_VIDEO
 
 
 def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
@@ -128,13 +136,15 @@ def build_model(
     wanted: ScoreOptions,
     layer_map: LayerMap = NO_MAP,
     widths: ReadWidths = unknown_widths,
+    names: ReadNames = usual_names,
 ) -> Model:
     """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
 
-    `widths` are asked for where a layout takes rows of any number of tokens. Raises CimError where
-    no layout fits, the two modalities do not meet in one space, or the score lacks something.
+    `widths` are asked for where a layout takes rows of any number of tokens, `names` where an error
+    needs them. Raises CimError where no layout fits, the two modalities do not meet in one space,
+    or the score lacks something.
     """
-    layout, weights, towers = _read(checkpoint, layer_map, widths)
+    layout, weights, towers = _read(checkpoint, layer_map, widths, names)
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
     known = {**layout.score(checkpoint.content), **checkpoint.content}
@@ -219,9 +229,12 @@ def read_towers(
 
 
 def _read(
-    checkpoint: Checkpoint, layer_map: LayerMap, widths: ReadWidths
+    checkpoint: Checkpoint,
+    layer_map: LayerMap,
+    widths: ReadWidths,
+    names: ReadNames = usual_names,
 ) -> tuple[type[Layout], tuple[Weights, Weights], tuple[Graph, Graph]]:
-    text, video = find_weights(checkpoint, layer_map)
+    text, video = find_weights(checkpoint, layer_map, lambda: names(modalities_of(checkpoint)))
     try:
         layout = recognise(text, video)
         if layout.reads_tokens:

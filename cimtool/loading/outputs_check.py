@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from cimtool.base.errors import CimError, naming
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import require_width, unit_rows
-from cimtool.loading.item_arrays import finite_rows
+from cimtool.loading.item_arrays import ArrayNames, finite_rows
 from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
-from cimtool.reference.modality_names import NAMES
 from cimtool.simulation.simulator import run_rows
 
 OUTPUT_TOLERANCE = 1e-4
@@ -34,12 +33,13 @@ def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list
 
     The arrays, of a file (.npz) or a mapping, are `text` and `video` rows [n, in], either or both,
     with `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d], as many as are known; `image`
-    may stand for `video`. Raises CimError for the first that differs, or where there is nothing to
-    compare.
+    may stand for `video`. Of a model that names its modalities they have these names. Raises
+    CimError for the first that differs, or where there is nothing to compare.
     """
     where = "check" if isinstance(given, Mapping) else str(given)
     arrays: Mapping[str, Any] = given if isinstance(given, Mapping) else read_npz(Path(given))
-    called = [_called(modality, arrays) for modality in MODALITIES]
+    names = ArrayNames.of(model.modalities).rows
+    called = [_called(names[modality], arrays) for modality in MODALITIES]
     keys = {m: {output: f"{m}_{output}" for output in OUTPUT_NAMES} for m in called}
     expected = [key for own in keys.values() for key in own.values()]
     for name in arrays:
@@ -67,10 +67,10 @@ def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list
     return notes
 
 
-def _called(modality: str, arrays: Collection[str]) -> str:
-    """The name of a modality in these arrays: `image` of `image_mu`."""
-    known = (name for name in NAMES[modality] for key in arrays if key.split("_")[0] == name)
-    return next(known, modality)
+def _called(names: Sequence[str], arrays: Collection[str]) -> str:
+    """The one of a modality's names that these arrays have: `image` of `image_mu`."""
+    known = (name for name in names for key in arrays if f"{key}_".startswith(f"{name}_"))
+    return next(known, names[0])
 
 
 def _rows(arrays: Mapping[str, Any], modality: str, name: str, model: Model) -> Array:

@@ -21,7 +21,7 @@ from cimtool.loading.model import Model, RowWidths, build_model, build_onnx_mode
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
-from cimtool.reference.modality_names import Modalities
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.surrogate import Polynomial
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class ModelSource:
     `head` a score function, in place of what the files hold; the file `layer_map` names the layers
     of a checkpoint. Of data (`for_rows`) modules have the `widths` of a row of text and of video,
     for those that take several, and `rows`, on which they are compared with what was read; files
-    have `read`, which gives the data where a layout asks for these widths. Paths may be texts.
-    Raises CimError for what makes no model, whatever the files hold.
+    have `read`, which gives the data where a layout asks for these widths, or an error for the
+    names of both modalities. Paths may be texts. Raises CimError for what makes no model, whatever
+    the files hold.
     """
 
     projectors: Projectors
@@ -133,6 +134,13 @@ class ModelSource:
         """The widths of a row, as given or as the data have them."""
         return self.widths if self.read is None else widths_of(self.read(modalities))
 
+    def _names(self, modalities: Modalities | None) -> Modalities:
+        """The data's names of both modalities; the usual ones where they cannot be read."""
+        try:
+            return TEXT_VIDEO if self.read is None else self.read(modalities).called
+        except CimError:  # the error that asked is the first to mend
+            return TEXT_VIDEO
+
     def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit.
 
@@ -158,7 +166,8 @@ class ModelSource:
             say(f"loading {self}")
         match self.projectors:
             case Path() as file:
-                model = build_model(read_checkpoint(file), score, layer_map, self._widths)
+                checkpoint = read_checkpoint(file)
+                model = build_model(checkpoint, score, layer_map, self._widths, self._names)
             case (Path() as text, Path() as video):
                 model = build_onnx_model(text, video, score)
             case (text, video):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint, is_float8
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 from cimtool.loading.reparametrized import with_weights
+from cimtool.reference.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
 TRANSPARENT = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -164,14 +166,19 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
 
 
-def find_weights(checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP) -> tuple[Weights, Weights]:
+def find_weights(
+    checkpoint: Checkpoint,
+    layer_map: LayerMap = NO_MAP,
+    called: Callable[[], Modalities] = lambda: TEXT_VIDEO,
+) -> tuple[Weights, Weights]:
     """Return the weights of text and video.
 
-    Raises CimError where a modality is not found or found twice, a weight is not finite, or the
-    map names a layer that is not there.
+    `called` are the data's names of both, asked for by an error that needs one. Raises CimError
+    where a modality is not found or found twice, a weight is not finite, or the map names a layer
+    that is not there.
     """
     arrays = flat(checkpoint.content)
-    text, video = (_of_modality(checkpoint, arrays, m, layer_map[m]) for m in MODALITIES)
+    text, video = (_of_modality(checkpoint, arrays, m, layer_map[m], called) for m in MODALITIES)
     return text, video
 
 
@@ -188,9 +195,14 @@ def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
 
 
 def _of_modality(
-    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
+    checkpoint: Checkpoint,
+    arrays: Mapping[str, Array],
+    modality: str,
+    named: ModalityMap,
+    called: Callable[[], Modalities],
 ) -> Weights:
-    keys = _keys_of(checkpoint, arrays, modality, named)
+    table = partial(_table, arrays, modality, named, called)
+    keys = _keys_of(checkpoint, arrays, modality, named, table)
     chosen = {name: arrays[key] for name, key in keys.items()}
     for name, array in chosen.items():
         coded = array.dtype.kind != "f" or is_float8(array)
@@ -224,11 +236,33 @@ def _of_modality(
     return weights
 
 
+def _table(
+    arrays: Iterable[str], modality: str, named: ModalityMap, called: Callable[[], Modalities]
+) -> str:
+    """The name of a modality's table in a map: as the map has it, else the keys, else the data."""
+    if named != ModalityMap(named.file, modality):
+        return named.table
+    pattern = _MODALITY[modality]
+    parts = {part for key in arrays for part in key.split(".") if pattern.fullmatch(part)}
+    if parts:
+        is_image = all(part.startswith(("image", "img")) for part in parts)
+        return "image" if is_image else modality
+    name = name_of(modality, called())
+    return name if name in NAMES[modality] else modality
+
+
 def _keys_of(
-    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
+    checkpoint: Checkpoint,
+    arrays: Mapping[str, Array],
+    modality: str,
+    named: ModalityMap,
+    table: Callable[[], str],
 ) -> dict[str, str]:
-    """The full key of each of a modality's parameters by its key inside the modality."""
-    if found := _projection(checkpoint, arrays, modality, named.prefix):
+    """The full key of each of a modality's parameters by its key inside the modality.
+
+    `table` is asked for the modality's name by the error where there are none, or several.
+    """
+    if found := _projection(checkpoint, arrays, modality, named.prefix, table):
         return found
     prefixes: dict[str, dict[str, str]] = {}
     for key in arrays:
@@ -242,16 +276,17 @@ def _keys_of(
     if len(prefixes) == 1:
         return next(iter(prefixes.values()))
     if prefixes:
-        raise _ambiguous(checkpoint, modality, prefixes)
+        raise _ambiguous(checkpoint, table(), prefixes)
     tops = list(dict.fromkeys((unwrapped(key) or key).split(".")[0] for key in arrays))
-    wanted = named.prefix or f"{modality}_proj"
+    name = table()
+    wanted = named.prefix or f"{name}_proj"
     raise ArgumentError(
         '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '
         '([{}] prefix = "{}"){}',
         checkpoint.file,
         wanted,
         ", ".join(tops[:8]) or "nothing (no tensors)",
-        modality,
+        name,
         _prefix_below(arrays, modality),
         nearest(wanted, tops) if named.prefix else "",
     )
@@ -268,13 +303,13 @@ def _prefix_below(arrays: Iterable[str], modality: str) -> str:
     return next(iter(found)) if len(found) == 1 else "..."
 
 
-def _ambiguous(checkpoint: Checkpoint, modality: str, places: Iterable[str]) -> ArgumentError:
+def _ambiguous(checkpoint: Checkpoint, table: str, places: Iterable[str]) -> ArgumentError:
     return ArgumentError(
         '{}: weights of {} stand under {}; say which with {layer_map} ([{}] prefix = "...")',
         checkpoint.file,
-        modality,
+        table,
         " and under ".join(places),
-        modality,
+        table,
     )
 
 
@@ -287,7 +322,11 @@ def _wrapped_twice(checkpoint: Checkpoint, key: str, other: str) -> CimError:
 
 
 def _projection(
-    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, prefix: str | None
+    checkpoint: Checkpoint,
+    arrays: Mapping[str, Array],
+    modality: str,
+    prefix: str | None,
+    table: Callable[[], str],
 ) -> dict[str, str]:
     """The full keys of a modality's only layer: at one of its known places, or at the prefix.
 
@@ -316,7 +355,7 @@ def _projection(
             if several := next((keys for keys in read.values() if len(keys) > 1), None):
                 if len(set(map(_unwrapped_inside, several))) < len(several):
                     raise _wrapped_twice(checkpoint, *several[:2])
-                raise _ambiguous(checkpoint, modality, several)
+                raise _ambiguous(checkpoint, table(), several)
             return {name: key for name, (key,) in read.items()}
     return {}
 

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from cimtool.base.arrays import Array
+from cimtool.base.errors import CimWarning
 from cimtool.simulation.kernels.choice import Candidate
 from cimtool.simulation.kernels.dot import byte_parts, in_bytes
 from cimtool.simulation.kernels.fused import Layer, modulo_int32
@@ -72,7 +73,7 @@ def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | Non
         reason = "does not give the reference's integers"
     warnings.warn(
         f"the Triton kernel {reason} on {device}; torch's operations are used, which are slower",
-        RuntimeWarning,
+        CimWarning,
         stacklevel=2,
     )
     return None

@@ -6,14 +6,15 @@ Each way yields outcomes as they come, by the digest of their point; the caller 
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from cimtool.base.cluster import connected, on_cluster
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import ArgumentError, CimWarning
 from cimtool.base.folders import SHARED
 from cimtool.base.threads import thread_count
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
@@ -54,7 +55,11 @@ def in_processes(
             parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
             calls = (joblib.delayed(_measured)(file, *item) for item in points.items())
             try:
-                yield from parallel(calls)
+                with closing(parallel(calls)) as outcomes:
+                    for digest, outcome, said in outcomes:
+                        for sentence in said:
+                            warnings.warn(sentence, CimWarning, stacklevel=1)
+                        yield digest, outcome
             except TerminatedWorkerError as error:
                 raise ArgumentError(
                     "{jobs} {}: a worker process ended on its own, for lack of memory as a rule; "
@@ -64,8 +69,33 @@ def in_processes(
                 ) from error
 
 
-def _measured(file: Path, digest: str, point: Point) -> tuple[str, Outcome]:
-    return digest, _evaluator(file).outcome(point)
+def _measured(file: Path, digest: str, point: Point) -> tuple[str, Outcome, list[str]]:
+    with _own_warnings() as said:
+        return digest, _evaluator(file).outcome(point), said
+
+
+@contextmanager
+def _own_warnings() -> Iterator[list[str]]:
+    """Collect the sentences of cimtool's warnings; those of libraries are shown as ever."""
+    said: list[str] = []
+    shown = warnings.showwarning
+
+    def keep(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, CimWarning):
+            said.append(str(message))
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = keep
+        yield said
 
 
 @lru_cache(maxsize=1)

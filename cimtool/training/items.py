@@ -182,7 +182,13 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
 def _called(values: Mapping[str, Array], modality: str) -> str:
     """The name of a modality in the arrays, by that of its mu; CimError for none, and for two."""
     names = dict(zip(spellings(modality, "_mu"), NAMES[modality], strict=True))
-    return names[require_one(values, tuple(names))]
+    name = names[mu := require_one(values, tuple(names))]
+    for other in spellings(modality, "_logvar"):
+        if other in values and other != f"{name}_logvar":
+            raise CimError(
+                f"holds {mu} and {other}; expected one name of both, as {mu} and {name}_logvar"
+            )
+    return name
 
 
 def _gaussians(values: Mapping[str, Array], name: str) -> Gaussians:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter
@@ -83,7 +83,7 @@ class VerifiedBundle:
     data: DataCard
     seed: int
     settings: Mapping[str, Any]
-    provenance: Mapping[str, Any]
+    provenance: Mapping[str, Any] = field(repr=False)
 
 
 def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBundle:
@@ -115,7 +115,7 @@ class Checks:
     `earlier` is an earlier run beside this one, None where none was given.
     """
 
-    bits: tuple[BitCount, ...]
+    bits: tuple[BitCount, ...] = field(repr=False)
     float_file: FiniteCount
     metrics: Mapping[str, float]
     limits: tuple[DriftLimit, ...]

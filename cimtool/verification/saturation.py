@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Saturation:
     """Pairs outside the domain of the score, and stored values that their format clips."""
 
     domains: tuple[Domain, ...]
-    stored: tuple[Stored, ...]
+    stored: tuple[Stored, ...] = field(repr=False)
 
 
 def domains(

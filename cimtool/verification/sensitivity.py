@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -98,7 +98,7 @@ class Sensitivity:
     videos: int
     rmse: float
     top1: float
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(repr=False)
     costliest: str
     settings: tuple[LeftFloat, ...]
 
@@ -273,7 +273,7 @@ def _remedy(found: Sensitivity, worst: Part) -> str:
 class Causes:
     """The errors of each layer and each part; `advice` names the setting to change next."""
 
-    layers: tuple[LayerFinding, ...]
+    layers: tuple[LayerFinding, ...] = field(repr=False)
     sensitivity: Sensitivity
     advice: tuple[str, ...]
 

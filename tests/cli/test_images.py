@@ -76,6 +76,19 @@ def test_costs_and_reports(images: DemoFiles, cimtool: Run, compiling: Run, tmp_
     assert json.loads((tmp_path / "report.json").read_text())["modalities"] == ["text", "image"]
 
 
+def test_a_bundle_that_is_inspected(
+    images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle"
+    assert cimtool(*compiling(images, bundle)).status == 0
+    said = cimtool("inspect", bundle).out
+    assert "    image width: 24\n" in said
+    assert "video width" not in said
+    model = cimtool("inspect", bundle, "--json").json["model"]
+    assert model["called"] == ["text", "image"]
+    assert (model["text_width"], model["video_width"]) == (24, 24)
+
+
 def test_sweeps(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     swept = cimtool(
         *("sweep", "--projectors", images.projectors, "--poly", images.poly),
@@ -259,6 +272,33 @@ def test_a_map_may_say_image(
         assert said in require_images(refused.sentence)
 
 
+def test_a_map_that_is_missing_has_the_name_of_the_data_or_the_keys(
+    images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
+) -> None:
+    content = torch.load(images.projectors, weights_only=False)
+    odd, layers = replace(images, projectors=tmp_path / "odd.pth"), tmp_path / "map.toml"
+
+    def refused(name: str, tables: str = "") -> str:
+        projector = {k: v for k, v in content.items() if k.startswith("video_proj.")}
+        others = {k: v for k, v in content.items() if k not in projector}
+        renamed = {k.replace("video_proj", name): v for k, v in projector.items()}
+        torch.save(others | renamed, tmp_path / "odd.pth")
+        layers.write_text(tables)
+        ran = cimtool(*compiling(odd, tmp_path / "bundle", map=layers))
+        assert (ran.status, ran.out) == (2, "")
+        return str(ran.sentence)
+
+    remedy = "name them with --map ([{}] prefix = "
+    said = refused("right")
+    assert 'holds no weights under "image_proj."' in require_images(said)
+    assert remedy.format("image") in said
+    assert remedy.format("image") in require_images(refused("net.image_proj"))
+    assert remedy.format("video") in refused("net.video_proj")
+    assert remedy.format("video") in refused("right", '[video]\nprefix = "left"\n')
+    (tmp_path / "calibration.npz").unlink()
+    assert remedy.format("video") in refused("right")
+
+
 def test_layers_may_be_said_of_images(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:
@@ -341,3 +381,8 @@ def test_gaussians_of_images(cimtool: Run, tmp_path: Path) -> None:
     both = ran(video_mu=arrays["image_mu"])
     assert both.status == 2
     assert both.sentence == f"{file}: holds video_mu and image_mu; expected one of them"
+    expected = "expected one name of both, as image_mu and image_logvar"
+    for changed in ({}, {"image_logvar": None}):
+        mixed = ran(video_logvar=arrays["image_logvar"], **changed)
+        assert mixed.status == 2
+        assert mixed.sentence == f"{file}: holds image_mu and video_logvar; {expected}"

@@ -23,6 +23,7 @@ from cimtool import cli
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.cli import output
 from cimtool.cli.group import Command, Group, LazyGroup, OneOf
+from cimtool.simulation.kernels import choice, library
 
 MODULE = [sys.executable, "-m", "cimtool"]
 
@@ -89,6 +90,38 @@ def test_warnings_of_libraries_are_notes_and_said_once(monkeypatch: pytest.Monke
     assert json.loads(values.stdout) == {"found": 1, "notes": [said]}
     assert values.stderr == ""
     assert raw.stdout == "found 1\n"
+
+
+def warning_of_kernels() -> Group:
+    @click.group(cls=Group)
+    def group() -> None:
+        pass
+
+    @group.command(cls=Command)
+    @click.pass_obj
+    def work(out: output.Output) -> None:
+        library._warn.cache_clear()
+        assert not library._warn("a layer is small")
+        assert not choice.warn_of("popcount")
+        out.result({"found": 1}, "found 1")
+
+    return group
+
+
+def test_warnings_of_cimtool_are_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "cli", warning_of_kernels())
+    said = [
+        "warning: CIMTOOL_LOSSLESS is onnxruntime, but a layer is small; own is used there",
+        "warning: the popcount kernel does not give the reference's integers on this CPU; a slower "
+        "one is used",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        text, values, raw = (cimtool_run("work", *more) for more in ((), ("--json",), ("--debug",)))
+    lines = "\n".join(said)
+    assert (text.returncode, text.stdout, text.stderr) == (0, f"found 1\n\n{lines}\n", "")
+    assert json.loads(values.stdout) == {"found": 1, "notes": said}
+    assert (raw.stdout, values.stderr, raw.stderr) == (text.stdout, "", "")
 
 
 def test_help_names_every_command_and_answers_in_under_400_ms() -> None:

@@ -13,7 +13,12 @@ import torch
 
 import cimtool as library
 from cimtool.base.errors import CimError
-from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality
+from cimtool.loading.embeddings import (
+    embeddings_of,
+    modality_of,
+    read_embeddings,
+    read_modality,
+)
 from cimtool.loading.source import ModelSource
 
 N = 60
@@ -69,6 +74,9 @@ def test_right_items_and_ids_are_named_after_them() -> None:
     assert embeddings_of(both, "e.npz", ("text", "image")).video.max() == 1
     with pytest.raises(CimError, match="holds video and image; expected one"):
         embeddings_of(both, "e.npz")
+    video = {"video": both["video"]}
+    with pytest.raises(CimError, match="image is missing; it holds video"):
+        modality_of(video, "text", "e.npz", ("image", "video"))
 
 
 def test_a_model_knows_its_modalities_and_so_does_its_bundle(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.loading import embeddings
 from cimtool.training.demo_data import DemoFiles
 
 Cimtool = Callable[..., Any]
@@ -52,6 +53,27 @@ def test_one_die_is_no_dies(
         "--noise", "--trials", 1,
     )  # fmt: skip
     assert ran.out.startswith("1 die:\n  RMSE from the noise-free scores: ")
+
+
+def test_the_inputs_of_dies_are_read_once(
+    cimtool: Cimtool,
+    analog: Path,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, read, once = tmp_path / "images.npz", [], embeddings.read_embeddings
+    with np.load(small_trunk.eval) as rows:
+        np.savez(data, text=rows["text"], image=rows["video"])
+
+    def reading(path: Path, *more: Any) -> Any:
+        read.append(path)
+        return once(path, *more)
+
+    monkeypatch.setattr(embeddings, "read_embeddings", reading)
+    words = ("simulate", analog, "--inputs", data, "-o", tmp_path / "s.npz", "--noise")
+    assert "R@1 image to text: median" in cimtool(*words, "--trials", 1).out
+    assert read == [data]
 
 
 def test_a_script_gets_numbers_of_dies(

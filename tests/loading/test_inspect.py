@@ -98,8 +98,9 @@ def test_toml_files(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("weight_bits = 6\n")
     facts = facts_of(tmp_path / "s.toml")
     assert (facts["kind"], facts["weight_bits"]) == ("settings", 6)
-    (tmp_path / "m.toml").write_text('[text]\nfc1 = "a"\n')
-    assert facts_of(tmp_path / "m.toml")["kind"] == "layer map"
+    for name in ("text", "video", "image"):
+        (tmp_path / "m.toml").write_text(f'[{name}]\nfc1 = "a"\n')
+        assert facts_of(tmp_path / "m.toml")["kind"] == "layer map"
 
 
 def test_onnx(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,24 @@ def test_what_agrees_is_told(trunks: TwoTower, polynomial: Polynomial, given: Ar
     rows = {modality: given[modality] for modality in ("text", "video")}
     compiled = api.prepare(modules, polynomial, calibration=rows, target="ideal", check=given)
     assert set(notes) <= set(compiled.notes)
+
+
+@pytest.mark.parametrize(
+    "modalities", [("image", "text"), ("video", "text"), ("text", "audio"), ("image", "video")]
+)
+def test_a_model_has_its_own_names(
+    trunks: TwoTower, polynomial: Polynomial, given: Arrays, modalities: tuple[str, str]
+) -> None:
+    score = ScoreOptions(polynomial=polynomial)
+    model = model_from_modules(trunks.text_proj, trunks.video_proj, score)
+    model, first, second = replace(model, modalities=modalities), *modalities
+    of_first = {first: given["text"], f"{first}_mu": given["text_mu"]}
+    of_second = {second: given["video"], f"{second}_logvar": given["video_logvar"]}
+    for arrays in (of_first, of_second, of_first | of_second):
+        told = [note.split(" of ")[0] for note in check_outputs(model, arrays)]
+        assert told == [name for name in arrays if "_" in name]
+    with pytest.raises(CimError, match=f"holds odd; expected {first}, {second} and {first}_mu, "):
+        check_outputs(model, {**of_first, "odd": given["text"]})
 
 
 def test_a_difference_is_found_before_anything_is_compiled(

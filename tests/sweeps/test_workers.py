@@ -6,9 +6,11 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import joblib
@@ -18,9 +20,10 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool import __version__
 from cimtool.base import cluster
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, CimWarning
 from cimtool.sweeps import workers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
+from cimtool.sweeps.grid import Point
 from cimtool.sweeps.results import Sweep
 
 RunSweep = Callable[..., Sweep]
@@ -145,6 +148,32 @@ def test_a_worker_process_that_dies_is_told(
     monkeypatch.setattr(joblib, "Parallel", Dying)
     with pytest.raises(CimError, match="jobs 2: a worker process ended on its own"):
         sweep_small(tmp_path / "s", GRID, jobs=2)
+
+
+def test_what_cimtool_warns_of_in_a_worker_process_is_said_by_this_one(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Here:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def __call__(self, calls: Iterable[tuple[Any, Any, Any]]) -> Iterator[object]:
+            return (function(*arguments, **named) for function, arguments, named in calls)
+
+    outcome = PointEvaluator.outcome
+
+    def warning(evaluator: PointEvaluator, point: Point) -> Outcome:
+        warnings.warn("a kernel is slow", CimWarning, stacklevel=1)
+        warnings.warn("another's", RuntimeWarning, stacklevel=1)
+        return outcome(evaluator, point)
+
+    monkeypatch.setattr(joblib, "Parallel", Here)
+    monkeypatch.setattr(PointEvaluator, "outcome", warning)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        sweep_small(tmp_path / "s", {"weight_bits": [8]}, jobs=2)
+    said = {str(one.message): Path(one.filename).name for one in shown}
+    assert said == {"a kernel is slow": "workers.py", "another's": Path(__file__).name}
 
 
 def test_jobs_are_counted(sweep_small: RunSweep, tmp_path: Path) -> None:

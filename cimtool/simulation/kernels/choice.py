@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimWarning
 from cimtool.base.threads import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.hardware.references import AdcReferences
@@ -164,7 +165,7 @@ def warn_of(name: str) -> bool:
     warnings.warn(
         f"the {name} kernel does not give the reference's integers on this CPU;"
         " a slower one is used",
-        RuntimeWarning,
+        CimWarning,
         stacklevel=2,
     )
     return False

@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, CimWarning
 from cimtool.simulation.kernels.choice import (
     ROW_BLOCK,
     Kernel,
@@ -79,7 +79,7 @@ def _warn(obstacle: str) -> bool:
     """Say once why another kernel is used; False, for the library's is not."""
     warnings.warn(
         f"{LOSSLESS} is {LIBRARY}, but {obstacle}; {OWN} is used there",
-        RuntimeWarning,
+        CimWarning,
         stacklevel=2,
     )
     return False
