@@ -19,13 +19,13 @@ HOST = binding.get_host_cpu_features()
 
 PRODUCT = """
 import numpy as np
-from cimtool.simulation.kernels import choice, dot
+from cimtool.simulation.kernels import choice, dot, tiles
 weight = np.resize(np.arange(-127, 128), (130, 40))
 kernel = choice.exact_product(weight, np.zeros(40, int), (0, 255))
 x = np.resize(np.arange(256), (5, 130))
 assert (kernel is not None) == dot.fits(choice.exact_layer(weight, weight[0], (0, 255)))
 assert kernel is None or (kernel(x) == x @ weight).all()
-print(dot.DOT_BITS)
+print(tiles.VNNI_BITS, tiles.DOT_BITS)
 """
 
 
@@ -44,9 +44,11 @@ def started(words: str, *command: str) -> subprocess.CompletedProcess[str]:
 def test_a_set_that_is_switched_off_takes_those_along_that_need_it(off: str, before: str) -> None:
     """LLVM ends a process that asks for an instruction of a set that is off."""
     done = started(f"{before}-{off}", "-c", PRODUCT)
-    narrow = 256 * bool(HOST["avxvnni"] and off in ("avx512vnni", "avx512f"))
+    narrow = 256 if HOST["avxvnni"] else 0
+    vectors = {"avx512vnni": narrow or 512, "avx512f": 256, "fma": 256, "sse4.2": 0}
+    vnni = {"avx512vnni": narrow, "avx512f": narrow, "fma": narrow, "sse4.2": 0}
     assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout) == (512 if off == "avx512bw" else narrow)
+    assert done.stdout.split() == [str(widths.get(off, 512)) for widths in (vnni, vectors)]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     limits = lo, lo + 255
     weight, bias = drawn(rng, (-128, 127), extents), rng.integers(-999, 999, extents[1])
     with patch.dict(os.environ, {library.LOSSLESS: library.LIBRARY}):
-        if not (tiles.DOT_BITS and library.takes(weight, limits)):
+        if not (tiles.VNNI_BITS and library.takes(weight, limits)):
             return None
     rows = drawn(rng, limits, (len(x), extents[0]))
     return library.product(weight, bias, limits)(rows), rows @ weight + bias

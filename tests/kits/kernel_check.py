@@ -70,7 +70,7 @@ SETS = {
 
 ALONE = (
     *("amx-int8", "avx512vnni", "avxvnni"),
-    *("avx512bw", "avx512vpopcntdq", "fma"),
+    *("avx512bw", "avx512vpopcntdq", "avx2", "fma"),
 )
 """Features that are switched off one by one: those that kernels look for, and some of LLVM's."""
 

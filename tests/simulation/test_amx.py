@@ -66,12 +66,12 @@ def test_cells_of_dies_and_references_that_are_set(with_tiles: dict[str, str]) -
 def test_features_that_are_switched_off_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,+amx-tile,-amx-int8,+avx512vnni")
     assert not amx.allowed()
-    assert tiles.dot_bits() == 512
+    assert tiles.vnni_bits() == 512
     monkeypatch.setattr(config, "CPU_FEATURES", "-avxvnni,-avx512f")
-    assert tiles.dot_bits() == 0
+    assert tiles.vnni_bits() == 0
     monkeypatch.setattr(config, "CPU_FEATURES", None)
     monkeypatch.setattr(config, "CPU_NAME", "znver4")
-    assert tiles.dot_bits() == 0
+    assert tiles.vnni_bits() == 0
 
 
 def test_a_system_that_grants_no_tile_registers_is_not_asked_to_use_them(

@@ -11,11 +11,11 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.simulation.kernels import library
 from cimtool.simulation.kernels.products import Factor, weight_product
-from cimtool.simulation.kernels.tiles import DOT_BITS
+from cimtool.simulation.kernels.tiles import VNNI_BITS
 
 K, N = 300, 257
 
-pytestmark = pytest.mark.skipif(not DOT_BITS, reason="no dot product of bytes: never taken")
+pytestmark = pytest.mark.skipif(not VNNI_BITS, reason="no dot product of bytes: never taken")
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_a_product_of_wider_inputs_says_that_the_library_is_not_used(
 
 def test_a_cpu_without_vnni_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(library.LOSSLESS, library.LIBRARY)
-    monkeypatch.setattr(library, "DOT_BITS", 0)
+    monkeypatch.setattr(library, "VNNI_BITS", 0)
     with pytest.warns(RuntimeWarning, match="no VNNI, or it is switched off; own is used there"):
         assert not library.takes(np.zeros((K, N), int), (0, 255))
 

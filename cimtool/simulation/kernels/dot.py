@@ -213,21 +213,7 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
 
 
 @jit_inlined
-def column_sums(driven, i, words, cells, stored, of, row_sums, column):  # type: ignore[no-untyped-def]
-    """The sums of a tile's reads from `i` on, of 32 columns whose bytes begin at stored[of]."""
-    if cells.short > 0:
-        p = _short_products(driven, i * words, words, cells.short, stored, of)
-    else:
-        p = _products(driven, i * words, words, stored, of)
-    for q in range(1, cells.parts):
-        more = of + q * words * WIDTH
-        part = _products(driven, i * words, words, stored, more)
-        p = add_scaled(p, part, np.int32(1 << 8 * q))
-    return add_outer(p, row_sums, i, np.int32(cells.middle), cells.columns, column)
-
-
-@jit_inlined
-def _products(driven, at, words, cells, of):  # type: ignore[no-untyped-def]
+def _whole_products(driven, at, words, short, cells, of):  # type: ignore[no-untyped-def]
     p = byte_tile()
     for k in range(words):
         p = dot_step(p, driven, at + k * BYTE_ROWS, 1, cells, of + k * WIDTH)
@@ -236,6 +222,9 @@ def _products(driven, at, words, cells, of):  # type: ignore[no-untyped-def]
 
 @jit_inlined
 def _short_products(driven, at, words, short, cells, of):  # type: ignore[no-untyped-def]
+    """The same by way of sums in 16 bits, of so many words at a time."""
+    if short == 0:
+        return _whole_products(driven, at, words, short, cells, of)
     p = byte_tile()
     for start in range(0, words, short):
         some = byte_tile()
@@ -243,3 +232,17 @@ def _short_products(driven, at, words, short, cells, of):  # type: ignore[no-unt
             some = short_dot_step(some, driven, at + k * BYTE_ROWS, 1, cells, of + k * WIDTH)
         p = add_short(p, some)
     return p
+
+
+_products = _whole_products if VNNI_BITS else _short_products
+
+
+@jit_inlined
+def column_sums(driven, i, words, cells, stored, of, row_sums, column):  # type: ignore[no-untyped-def]
+    """The sums of a tile's reads from `i` on, of 32 columns whose bytes begin at stored[of]."""
+    p = _products(driven, i * words, words, cells.short, stored, of)
+    for q in range(1, cells.parts):
+        more = of + q * words * WIDTH
+        part = _products(driven, i * words, words, cells.short, stored, more)
+        p = add_scaled(p, part, np.int32(1 << 8 * q))
+    return add_outer(p, row_sums, i, np.int32(cells.middle), cells.columns, column)
