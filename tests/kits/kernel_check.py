@@ -45,7 +45,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
-from cimtool.simulation.kernels import choice, popcount
+from cimtool.simulation.kernels import choice, paired, popcount, tiles
 from cimtool.simulation.kernels.operations import fast_kernel
 
 LAYERS, ROWS = 720, 7
@@ -167,7 +167,7 @@ def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarr
 def counted(layers: int, rows: int, kernels: Iterable[str]) -> Counts:
     """Layers, values and differing values of each of the kernels in this process."""
     every = dict(choice.KERNELS)
-    popcount.MOST_PLANES = 99
+    popcount.MOST_PLANES, paired.FASTER = 99, tiles.SHORT_SUMS
     found = {name: {"layers": 0, "values": 0, "differing": 0} for name in kernels}
     fused = [name for name in found if name not in CASES]
     taken: list[str] = []

@@ -24,13 +24,16 @@ from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
-from cimtool.simulation.kernels import amx, choice, conversions, dot, fused, popcount, tiles
+from cimtool.simulation.kernels import amx, choice, conversions, dot, fused, paired, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
 from cimtool.simulation.kernels.staircases import tables_of
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
+
+OF_MOST = [name for name in choice.KERNELS if name != "two cycles"]
+"""Kernels that take nearly every layer; `test_paired.py` has the layers of the other."""
 
 
 def limits(hardware: Crossbar) -> tuple[int, int]:
@@ -126,11 +129,14 @@ def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Leave the fused kernel of this name alone, whatever it costs; none where there is none."""
     if name == "dot product" and not tiles.DOT_BITS:
         pytest.skip("this CPU has no dot product of bytes")
+    if name == "two cycles" and not tiles.SHORT_SUMS:
+        pytest.skip("this CPU adds no products of bytes in 16 bits")
     if name == "AMX" and not amx.ALLOWED:
         pytest.skip("this CPU has no tile registers: test_amx.py emulates them")
     taken = {name: choice.KERNELS[name]} if name in choice.KERNELS else {}
     monkeypatch.setattr(choice, "KERNELS", taken)
     monkeypatch.setattr(popcount, "MOST_PLANES", 999)
+    monkeypatch.setattr(paired, "FASTER", True)
 
 
 @pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
@@ -169,7 +175,7 @@ def test_measured_converters_are_looked_up_behind_the_sums(
 
 
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle", "levels"])
-@pytest.mark.parametrize("name", [*choice.KERNELS, "conversions"])
+@pytest.mark.parametrize("name", [*OF_MOST, "conversions"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
 def test_kernels_convert_from_any_offset_by_any_step(
     monkeypatch: pytest.MonkeyPatch, name: str, encoding: str, kind: str
@@ -276,7 +282,7 @@ def test_numbers_do_not_depend_on_batch_or_threads(
             np.testing.assert_array_equal(kernel(x[start:stop]), expected[start:stop])
 
 
-@pytest.mark.parametrize("name", choice.KERNELS)
+@pytest.mark.parametrize("name", OF_MOST)
 @pytest.mark.parametrize("fraction", [0, 5, 9])
 @pytest.mark.parametrize(("dac_bits", "cell_bits"), [(1, 2), (8, 2), (8, 7)])
 def test_cells_of_a_die_take_the_same_kernels(

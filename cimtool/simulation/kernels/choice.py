@@ -16,7 +16,7 @@ from cimtool.base.errors import CimWarning
 from cimtool.base.threads import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.hardware.references import AdcReferences
-from cimtool.simulation.kernels import amx, dot, popcount
+from cimtool.simulation.kernels import amx, dot, paired, popcount
 from cimtool.simulation.kernels.fused import (
     Layer,
     converted_layer,
@@ -28,7 +28,9 @@ from cimtool.simulation.kernels.measured import faster, ratio
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
 
-KERNELS: dict[str, ModuleType] = {"AMX": amx, "popcount": popcount, "dot product": dot}
+KERNELS: dict[str, ModuleType] = {
+    "AMX": amx, "two cycles": paired, "popcount": popcount, "dot product": dot,
+}  # fmt: skip
 """The fused kernels: modules with `fits`, `pack` and `run`; fastest first, but for AMX, which is
 measured beside the next."""
 

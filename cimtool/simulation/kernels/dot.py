@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import aligned, jit, jit_inlined
-from cimtool.simulation.kernels.fields import PackedCells, in_fields, unpack, zero_bytes
+from cimtool.simulation.kernels.fields import PackedCells, in_fields, region, room_of
 from cimtool.simulation.kernels.fused import (
     BYTE,
     Layer,
@@ -28,7 +28,6 @@ from cimtool.simulation.kernels.fused import (
 from cimtool.simulation.kernels.tiles import (
     BYTE_ROWS,
     DOT_BITS,
-    LANES,
     VNNI_BITS,
     WIDTH,
     accumulate,
@@ -67,11 +66,18 @@ def pack_bytes(layer: Layer) -> PackedCells:
 
 
 def pack_cells(
-    slices: Sequence[Array], bounds: Array, limits: tuple[int, int], digits: tuple[int, int]
+    slices: Sequence[Array],
+    bounds: Array,
+    limits: tuple[int, int],
+    digits: tuple[int, int],
+    middle: int | None = None,
 ) -> PackedCells:
-    """Cells [K, N] of each slice, within limits, in row groups, for digits within theirs."""
-    middle, count = byte_parts(limits)
-    lowest = digits[0]
+    """Cells [K, N] of each slice, within limits, in row groups, for digits within theirs.
+
+    Bytes count from the `middle`; where it is None, as `byte_parts` says.
+    """
+    lowest, short = digits[0], _short(limits, digits)
+    middle, count = byte_parts(limits) if middle is None else (middle, 1)
     sums: list[IntArray] = []
 
     def words(cells: Array) -> Array:
@@ -82,7 +88,6 @@ def pack_cells(
 
     packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
-    short = _short(limits, digits)
     return PackedCells(packed, starts, 8, 0, count, lowest, middle, columns, short)
 
 
@@ -175,7 +180,8 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
 @jit
 def pack_read(digits, packed, at):  # type: ignore[no-untyped-def]
     """Write digits of bytes as read `at` of `packed` [tiles, words, rows], four to a word."""
-    tile, lane = packed[at // BYTE_ROWS], at % BYTE_ROWS
+    rows = packed.shape[2]
+    tile, lane = packed[at // rows], at % rows
     for k in range(len(tile)):
         low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
         high = digits[DEPTH * k + 2] | (digits[DEPTH * k + 3] << 8)
@@ -187,18 +193,11 @@ def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: 
     blocks, stride = len(total), reads.stride
     slices, references = epilogue.adc.shape[:2]
     flat = total.reshape(-1)
-    # Of cells in fields a block is unpacked at a time.
-    stored, bits, size, of = cells.words, cells.bits, cells.parts * words * WIDTH, 0
-    vectors = -(-size * bits // (8 * LANES))
-    if bits < 8:
-        stored = zero_bytes(4 * vectors * LANES * (8 // bits)).view(np.int32)
+    size = cells.parts * words * WIDTH
+    stored = room_of(cells, size)
     for s in range(slices):
         for b in range(blocks):
-            if bits < 8:
-                at = cells.starts[g] + (s * blocks + b) * vectors * LANES
-                unpack(cells.words, at, vectors * LANES, bits, cells.sign, stored, 0)
-            else:
-                of = cells.starts[g] + (s * blocks + b) * size
+            of = region(cells, g, s * blocks + b, size, stored)
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
                 one, two, three, four, five, table = converters(epilogue.adc, epilogue.tables, s, c)

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from cimtool.base.arrays import Array
-from cimtool.base.compiled import CACHE_LINE, aligned, jit
+from cimtool.base.compiled import CACHE_LINE, aligned, jit, jit_inlined
 from cimtool.simulation.kernels.fused import Layer
 from cimtool.simulation.kernels.tiles import LANES, WIDTH, VectorPlaces, splat
 
@@ -106,6 +106,29 @@ def unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-d
     for q in range(8 // bits):
         for i in range(0, extent, LANES):
             unpack_fields(words, at + i, np.int32(q * bits), mask, signs, out, to + q * extent + i)
+
+
+@jit_inlined
+def room_of(cells, size):  # type: ignore[no-untyped-def]
+    """The room for `size` words of a region whose fields are unpacked; the words of whole bytes."""
+    if cells.bits == 8:
+        return cells.words
+    return zero_bytes(4 * _extent(cells.bits, size) * (8 // cells.bits)).view(np.int32)
+
+
+@jit_inlined
+def region(cells, g, number, size, room):  # type: ignore[no-untyped-def]
+    """Where in the room a group's region of `size` words begins, once it is unpacked."""
+    if cells.bits == 8:
+        return cells.starts[g] + number * size
+    extent = _extent(cells.bits, size)
+    unpack(cells.words, cells.starts[g] + number * extent, extent, cells.bits, cells.sign, room, 0)
+    return 0
+
+
+@jit_inlined
+def _extent(bits, size):  # type: ignore[no-untyped-def]
+    return -(-size * bits // (8 * LANES)) * LANES
 
 
 @intrinsic

@@ -57,8 +57,17 @@ def dot_bits() -> int:
 VNNI_BITS = vnni_bits()
 DOT_BITS = dot_bits()
 
+SHORT_SUMS = DOT_BITS > 0 and (DOT_BITS == 256 or cpu_has("avx512bw"))
+"""Whether the CPU adds products of bytes in 16 bits, in vectors of DOT_BITS."""
+
 BIT_ROWS, BYTE_ROWS = 4, 12 if DOT_BITS == 512 else 3 if VNNI_BITS else 2
 """Rows of a tile: those whose sums, with the operands, fill the registers, 32 of AVX-512 or 16."""
+
+PAIR_ROWS = 6 if DOT_BITS == 512 else 2
+"""Rows of a tile of sums in 16 bits that come apart into two."""
+
+PART_BITS = 7
+"""Bits of the lower of these two."""
 
 
 class Tile(types.Type):  # type: ignore[misc]
@@ -149,6 +158,7 @@ def _zeros(rows: int) -> Any:
 
 bit_tile = _zeros(BIT_ROWS)
 byte_tile = _zeros(BYTE_ROWS)
+pair_tile = _zeros(PAIR_ROWS)
 
 
 @intrinsic
@@ -261,12 +271,17 @@ def _short_dot(builder: Any, total: Any, x: Any, w: Any) -> Any:
     return builder.bitcast(builder.add(builder.bitcast(total, halves), added), kind)
 
 
-@_in_pieces
-def _widened(builder: Any, total: Any, short: Any) -> Any:
-    halves = ir.VectorType(ir.IntType(HALF), 2 * total.type.count)
-    ones = ir.Constant(halves, [1] * halves.count)
-    short = builder.bitcast(short, halves)
-    return builder.add(total, call(builder, PAIRS[DOT_BITS], total.type, short, ones))
+def _whole(builder: Any, short: Any) -> Any:
+    return short
+
+
+def _low(builder: Any, short: Any) -> Any:
+    mask = ir.Constant(short.type, [(1 << PART_BITS) - 1] * short.type.count)
+    return builder.and_(short, mask)
+
+
+def _high(builder: Any, short: Any) -> Any:
+    return builder.lshr(short, ir.Constant(short.type, [PART_BITS] * short.type.count))
 
 
 popcount_step = _step(_popcount)
@@ -279,15 +294,29 @@ short_dot_step = _step(_short_dot)
 """The same in the 16 bits of both halves of a lane, as long as these sums fit; without VNNI."""
 
 
-@intrinsic
-def add_short(typing, sums, short):  # type: ignore[no-untyped-def]
-    """sums + both halves of each lane of those of `short_dot_step`."""
+def _adding(part: Callable[[Any, Any], Any]) -> Any:
+    """An operation that adds a part of both halves of each lane of `short_dot_step`'s sums."""
 
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        pairs = zip(*(_parts(builder, tile) for tile in args), strict=True)
-        return _tile(builder, [_widened(builder, total, one) for total, one in pairs])
+    @_in_pieces
+    def added(builder: Any, total: Any, short: Any) -> Any:
+        halves = ir.VectorType(ir.IntType(HALF), 2 * total.type.count)
+        ones = ir.Constant(halves, [1] * halves.count)
+        own = part(builder, builder.bitcast(short, halves))
+        return builder.add(total, call(builder, PAIRS[DOT_BITS], total.type, own, ones))
 
-    return sums(sums, short), emit
+    @intrinsic
+    def add(typing, sums, short):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            pairs = zip(*(_parts(builder, tile) for tile in args), strict=True)
+            return _tile(builder, [added(builder, total, one) for total, one in pairs])
+
+        return sums(sums, short), emit
+
+    return add
+
+
+add_short, add_low, add_high = _adding(_whole), _adding(_low), _adding(_high)
+"""sums + all of the short sums, their lowest PART_BITS, and what is above these."""
 
 
 @intrinsic
