@@ -1,4 +1,4 @@
-"""The digits of two cycles in one byte: the integers of the readable operation, where it is taken."""
+"""The digits of two cycles in one byte: the integers of the readable operation."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ BYTE_PAIRS = {256: "llvm.x86.avx2.pmadd.ub.sw", 512: "llvm.x86.avx512.pmaddubs.w
 """By width, those of unsigned and signed bytes, in 16 bits, beyond which they are limited."""
 
 
-def _in_pieces(product: Callable[..., Any]) -> Callable[[Any, Any, Any, Any], Any]:
+def _in_pieces(product: Callable[..., Any]) -> Callable[..., Any]:
     """A product of vectors of 16 lanes by one of vectors of DOT_BITS."""
     lanes = DOT_BITS // 32
 
