@@ -8,17 +8,21 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
+from crossbars import at_steps, changed
 from random_crossbars import drawn, input_limits
+from random_layers import random_references
 
 from cimtool.base.arrays import Array
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import MatMul
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
-from cimtool.simulation.kernels import library, noisy, tiles
+from cimtool.simulation.kernels import library, noisy, paired, tiles
+from cimtool.simulation.kernels.choice import KERNELS, candidate_of
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.operations import fast_kernel
 
@@ -81,9 +85,30 @@ def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     return library.product(weight, bias, limits)(rows), rows @ weight + bias
 
 
+def serial_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
+    """The layer's weights on an array of few-bit cells and one bit a cycle, two cycles at once."""
+    hardware = changed(
+        op.crossbar, dac_bits=1, cell_bits=int(rng.integers(1, 4)),
+        input_bits=2 * int(rng.integers(1, 5)), references="slice",
+    )  # fmt: skip
+    converts = hardware.law is not None
+    steps = [int(step) if converts else None for step in rng.integers(0, 6, hardware.slices)]
+    unit = 0 if converts and hardware.unit_column else None
+    references = random_references(rng, at_steps(hardware, steps, unit), hardware, *op.weight.shape)
+    made = replace(op, stored=StoredWeights(op.weight, hardware), references=references)
+    candidate = candidate_of(made.stored.cells, references, op.bias)
+    if candidate is None or not paired.fits(candidate.layer):
+        return None
+    rows = drawn(rng, input_limits(hardware), (len(x), x.shape[1]))
+    with patch.dict(KERNELS, {"two cycles": paired}, clear=True):
+        kernel = fast_kernel(made, (integer(("n", x.shape[1]), *input_limits(hardware), 1.0),))
+    return kernel(rows), made.run(rows)
+
+
 CASES: dict[str, Callable[[CrossbarMvm, Array, np.random.Generator], Case]] = {
     "noisy": noisy_case,
     "conversions": conversions_case,
     "pair products": pair_case,
+    "bit-serial": serial_case,
     "ONNX Runtime product": library_case,
 }

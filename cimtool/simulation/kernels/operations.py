@@ -1,8 +1,8 @@
 """The same integers as the readable operations, fast: what the simulator runs.
 
 A layer with converters goes to the first kernel that takes it: bits counted (few-bit digits and
-cells), products of bytes (VNNI), or the floating-point BLAS, which runs everywhere. A kernel that
-does not give the readable reference's integers on this CPU is left out, with a warning.
+cells), products of bytes (AMX, VNNI, AVX2), or the floating-point BLAS, which runs everywhere. A
+kernel that does not give the readable reference's integers on this CPU is left out, with a warning.
 """
 
 from __future__ import annotations
