@@ -1,4 +1,4 @@
-"""Compilation of kernels, and blocks of rows spread over threads."""
+"""Compilation of kernels, whose code is kept between runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.cpu import settle
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 settle()

@@ -142,9 +142,9 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
         """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
         stored, crossbar = self.stored, self.crossbar
-        if self.exact or crossbar.column_leak:  # before weights are cut into slices
-            return None
-        if any(one.flipped.any() for one in stored.slices) or stored.cells.row_sum_factors.any():
+        # Weights are cut into slices here, also of lossless layers: they must fit their code.
+        flips = any(one.flipped.any() for one in stored.slices)
+        if self.exact or crossbar.column_leak or flips or stored.cells.row_sum_factors.any():
             return None
         lo = hi = np.zeros(stored.shape[1], np.int64)
         for column in self.columns:

@@ -56,6 +56,21 @@ def test_products_of_bytes_in_vectors_of_256_bits(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("words", ["-amx-tile,-avx512vnni,-avxvnni", "-amx-tile,-avx512f,-avxvnni"])
+def test_products_of_bytes_without_vnni(words: str) -> None:
+    """They are added in 16 bits there; a kernel that is wrong ends the process."""
+    if not binding.get_host_cpu_features().get("avx2"):
+        pytest.skip("this CPU has no vectors of 256 bits")
+    expected = {
+        "dot product": (60, 15015), "two cycles": (1, 224), "noisy": (28, 7042),
+        "pair products": (60, 14945), "bit-serial": (6, 1925),
+    }  # fmt: skip
+    assert counted({cpu.VARIABLE: words}, 60, *expected) == {
+        name: {"layers": layers, "values": values, "differing": 0}
+        for name, (layers, values) in expected.items()
+    }
+
+
 def test_each_feature_that_kernels_look_for_is_left_out_alone() -> None:
     sources = [file.read_text("utf-8") for file in KERNELS.glob("*.py")]
     looked_for = {name for text in sources for name in re.findall(r'cpu_has\("(.*?)"\)', text)}

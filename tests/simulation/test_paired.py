@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import config
 from random_layers import random_references
 
-from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.crossbar import Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
-from cimtool.simulation.kernels import choice, fused, paired, tiles
+from cimtool.simulation.kernels import choice, fused, paired, popcount, tiles
 from cimtool.simulation.kernels.operations import fast_kernel
 
 pytestmark = pytest.mark.skipif(
@@ -95,8 +98,49 @@ def test_layers_of_one_bit_a_cycle(
     )  # fmt: skip
     op, limits = random_layer(seed, hardware, rows, columns)
     made = choice.candidate_of(op.stored.cells, op.references, op.bias)
-    assert made is None or paired.fits(made.layer)
+    if made is not None:
+        lo, hi = made.layer.cells
+        assert paired.fits(made.layer) == (hi - min(lo, 0) >= 2)
     assert_equal(op, limits, 1 + seed % 9)
+
+
+@pytest.mark.parametrize(("encoding", "cell_bits"), [("differential", 1), ("centred", 2)])
+def test_cells_below_zero_take_no_more_room_than_others(encoding: str, cell_bits: int) -> None:
+    """Counted from the least, -1 to 1 and -1 to 2 have two bits each."""
+    op, _ = random_layer(
+        1, changed(SERIAL, encoding=encoding, cell_bits=cell_bits, rows=128), 128, 64
+    )
+    made = choice.candidate_of(op.stored.cells, op.references, op.bias)
+    assert made is not None
+    cells = paired.pack(made.layer)
+    assert (cells.bits, cells.middle) == (2, -1)
+    assert cells.words.nbytes == op.crossbar.slices * 128 * 64 * 2 // 8
+
+
+@pytest.mark.parametrize("spread", [1, 3])
+def test_cells_of_a_die(taken: list[int], spread: int) -> None:
+    """Some beyond what a perfect cell holds, and below zero."""
+    rng = np.random.default_rng(spread)
+    perfect = StoredWeights(rng.integers(-127, 128, (250, 37)), SERIAL).cells
+    slices = tuple(
+        replace(s, digits=s.digits + rng.integers(-1, spread, s.digits.shape, endpoint=True))
+        for s in perfect.slices
+    )
+    cells, references = replace(perfect, slices=slices), at_steps(SERIAL, (2,) * 4, None)
+    kernel = choice.fused_cells(cells, references, np.zeros(37, np.int64))
+    assert kernel is not None
+    x = rng.integers(0, 256, (9, 250))
+    taken.clear()
+    np.testing.assert_array_equal(kernel(x), cells_mvm(x, cells, references))
+    assert taken
+
+
+def test_bits_are_counted_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, most in (("+avx512vpopcntdq", 4), ("-avx512vpopcntdq", 1), ("-avx512f", 1)):
+        monkeypatch.setattr(config, "CPU_FEATURES", words)
+        assert popcount.most_planes() == most
+    monkeypatch.setattr(popcount, "DOT_BITS", 0)
+    assert popcount.most_planes() == 8
 
 
 @pytest.mark.parametrize("encoding", ["offset", "differential"])
@@ -104,7 +148,7 @@ def test_layers_of_one_bit_a_cycle(
 def test_sums_at_their_ends(encoding: str, rows: int, taken: list[int]) -> None:
     """All cells the largest or the least, all digits ones: in each cycle alone and in both."""
     hardware = changed(SERIAL, encoding=encoding, rows=256, rounding="floor", adc_bits=12)
-    for value in (127, -127):
+    for value in (127, -126):
         stored = StoredWeights(np.full((rows, 3), value), hardware)
         references = at_steps(hardware, (0,) * hardware.slices, None)
         op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), references)
@@ -121,6 +165,7 @@ def test_sums_at_their_ends(encoding: str, rows: int, taken: list[int]) -> None:
         {"input_bits": 7},
         {"dac_bits": 2},
         {"cell_bits": 4},
+        {"cell_bits": 1},
         {"references": "cycle"},
         {"encoding": "differential", "cell_bits": 3, "weight_bits": 7},
         {"input_encoding": "bipolar"},
@@ -146,7 +191,7 @@ def test_it_is_taken_where_bits_are_counted_in_steps(monkeypatch: pytest.MonkeyP
 
 def test_a_part_has_room_for_the_largest_sums() -> None:
     """As many words as `short` of the largest cells and digits leave a part below 128."""
-    for largest in range(1, paired.LARGEST_CELL + 1):
+    for largest in range(paired.SMALLEST_CELL, paired.LARGEST_CELL + 1):
         cells = np.full((64, 2), largest)
         layer = fused.exact_layer(cells, np.zeros(2, np.int64), (0, 1))
         words = paired.pack(layer).short

@@ -197,7 +197,7 @@ def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
 
 
 def in_int32(run: Callable[..., None], x: Array, *more: Any) -> None:
-    """Call a compiled kernel, whose last argument are the outputs [n, N], as it is compiled.
+    """Call a compiled kernel, whose last argument is the array of outputs [n, N], as compiled.
 
     With inputs and outputs of int32: for each other pair all would be compiled once more.
     """

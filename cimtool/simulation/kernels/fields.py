@@ -24,7 +24,7 @@ class PackedCells(NamedTuple):
     A group has a region for each slice and block of 32 columns: [part][word][32 columns], words of
     four rows. Cells are sums of `parts` bytes, each counting 256 times the one before it, and
     `middle`; `lowest` is the least digit, `columns` [groups * slices * N] what it makes of each
-    column. The sums of `short` words' products with digits, in pairs, have 16 bits.
+    column. A kernel that adds products in 16 bits takes `short` words at a time.
 
     Regions of fields narrower than a byte are filled with zeros up to whole vectors of each field:
     the first fields of its words are its first bytes. A field's highest bit `sign`, if that is not
@@ -52,7 +52,8 @@ def in_fields(cells: PackedCells, layer: Layer, blocks_first: bool = False) -> P
     With `blocks_first` regions are in the order [group][block][slice]. `starts` also say where the
     last group ends, where cells are copied.
     """
-    bits, sign = _field(layer.cells) if cells.parts == 1 and cells.middle == 0 else (8, 0)
+    lo, hi = (edge - cells.middle for edge in layer.cells)
+    bits, sign = _field((lo, hi)) if cells.parts == 1 else (8, 0)
     if bits == 8 and not blocks_first:
         return cells
     slices, blocks = len(layer.slices), -(-layer.columns // WIDTH)
@@ -118,7 +119,7 @@ def room_of(cells, size):  # type: ignore[no-untyped-def]
 
 @jit_inlined
 def region(cells, g, number, size, room):  # type: ignore[no-untyped-def]
-    """Where in the room a group's region of `size` words begins, once it is unpacked."""
+    """The place in the room of a group's region of `size` words, once it is unpacked."""
     if cells.bits == 8:
         return cells.starts[g] + number * size
     extent = _extent(cells.bits, size)

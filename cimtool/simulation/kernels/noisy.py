@@ -1,4 +1,4 @@
-"""Layers with fresh read noise by the CPU's dot product of bytes: `NoisyMvm.run` in one pass.
+"""Layers with fresh read noise by the CPU's products of bytes: `NoisyMvm.run` in one pass.
 
 Column sums, and the variances and covariances of their noise, are products of the same cells' rows:
 
@@ -72,7 +72,7 @@ LONGEST_NORMAL = 6.5
 
 
 class DrivenBytes(NamedTuple):
-    """Reads of a row group, in bytes [tiles * words * 12], the sum of each, and what they drive."""
+    """Reads of a row group: bytes [tiles * words * rows], the sum of each, what they drive."""
 
     bytes: Array
     sums: Array

@@ -31,16 +31,17 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 FASTER = SHORT_SUMS and not cpu_has("avx512vpopcntdq")
-"""Whether the kernel is taken: a CPU that counts the bits of vectors at once is faster so."""
+"""The kernel is taken: a CPU that counts the bits of vectors at once is faster by counting."""
 
-LARGEST_CELL = 7
-"""Beyond, so few products are added at a time that taking the sums apart costs as much."""
+SMALLEST_CELL, LARGEST_CELL = 2, 7
+"""Limits of the largest cell: below, bits are counted as fast; beyond, so few products are added at
+a time that taking their sums apart costs as much."""
 
 
 def fits(layer: Layer) -> bool:
     """True for an even number of cycles of one bit that share references, and cells of few bits."""
     cycles, references = len(layer.drive.factors), layer.epilogue.adc.shape[1]
-    few = _largest(layer) <= LARGEST_CELL
+    few = SMALLEST_CELL <= _largest(layer) <= LARGEST_CELL
     return FASTER and layer.digits == (0, 1) and cycles % 2 == 0 and references == 1 and few
 
 
@@ -54,7 +55,7 @@ def pack(layer: Layer) -> PackedCells:
     """The bytes of `dot`, none below 0, in the narrowest fields that hold a cell."""
     slices, least = [s.digits for s in layer.slices], min(layer.cells[0], 0)
     cells = in_fields(pack_cells(slices, layer.bounds, layer.cells, layer.digits, least), layer)
-    return cells._replace(short=((1 << PART_BITS) - 1) // (2 * max(_largest(layer), 1)))
+    return cells._replace(short=((1 << PART_BITS) - 1) // (2 * _largest(layer)))
 
 
 @jit

@@ -27,12 +27,13 @@ from cimtool.simulation.kernels.choice import (
     warn_of,
 )
 from cimtool.simulation.kernels.fused import (
+    BYTE,
     INT32,
     exact_drive,
     exact_epilogue,
     modulo_int32,
 )
-from cimtool.simulation.kernels.tiles import DOT_BITS
+from cimtool.simulation.kernels.tiles import DOT_BITS, VNNI_BITS
 
 MOST_PARTS = 4
 """With more parts than this, products in float32 take as long as one in float64."""
@@ -122,6 +123,8 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
     made = kind or np.int32
+    if parts and not _pays(x.limits, (int(weight.min()), int(weight.max()))):
+        return _by_blas(weight, reach, kind, bias if bias.any() else None)
     if library.takes(weight, x.limits) and parts is not None and len(parts) == 1:
         return Packed(parts, [library.product(weight, bias, x.limits, made)], kind)
     kernels = _by_bytes(weight, bias, x, parts, made) if parts else None
@@ -137,7 +140,8 @@ class PairProduct:
         self.x, self.y = (Factor.of(known) for known in types)
         self.reach, self.kind = self.x.reach * self.y.reach, kind
         self.parts: list[slice] | None = None
-        if DOT_BITS and self.x.narrow and self.y.narrow and self._checked():
+        narrow = self.x.narrow and self.y.narrow and _pays(self.x.limits, self.y.limits)
+        if DOT_BITS and narrow and self._checked():
             self.parts = equal_parts(self.reach, INT32.max, MOST_PARTS)
 
     def pack(self, y: Array) -> Packed:
@@ -168,6 +172,11 @@ class PairProduct:
         x, y = (extreme_rows(factor.limits, CHECKED_ROWS) for factor in (self.x, self.y))
         right = np.array_equal(self._by_rows(y, np.int32)(x), modulo_int32(x @ y.T))
         return right or warn_of("dot product")
+
+
+def _pays(*limits: tuple[int, int]) -> bool:
+    """True where bytes take less time than floats: several for a value do by VNNI alone."""
+    return VNNI_BITS > 0 or all(hi - lo < BYTE for lo, hi in limits)
 
 
 def _by_bytes(

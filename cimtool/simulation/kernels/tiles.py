@@ -1,8 +1,8 @@
 """Tiles of column sums in a CPU's vector registers, for the compiled kernels.
 
 A tile is `rows` x `vectors` vectors of 16 int32 lanes: so many inputs by 16 * `vectors` columns.
-Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step` and
-`short_dot_step`, which need vectors as `DOT_BITS` says. Arithmetic wraps modulo 2^32.
+Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step`, which needs
+DOT_BITS, and those on sums in 16 bits, which need SHORT_SUMS. Arithmetic wraps modulo 2^32.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ VNNI_BITS = vnni_bits()
 DOT_BITS = dot_bits()
 
 SHORT_SUMS = DOT_BITS > 0 and (DOT_BITS == 256 or cpu_has("avx512bw"))
-"""Whether the CPU adds products of bytes in 16 bits, in vectors of DOT_BITS."""
+"""The CPU adds products of bytes in 16 bits, in vectors of DOT_BITS."""
 
 BIT_ROWS, BYTE_ROWS = 4, 12 if DOT_BITS == 512 else 3 if VNNI_BITS else 2
 """Rows of a tile: those whose sums, with the operands, fill the registers, 32 of AVX-512 or 16."""
@@ -291,7 +291,7 @@ dot_step = _step(_dot)
 """Add the products of four unsigned bytes of x with four signed bytes of w; needs DOT_BITS."""
 
 short_dot_step = _step(_short_dot)
-"""The same in the 16 bits of both halves of a lane, as long as these sums fit; without VNNI."""
+"""The same in the 16 bits of both halves of a lane, as long as these sums fit; by SHORT_SUMS."""
 
 
 def _adding(part: Callable[[Any, Any], Any]) -> Any:
