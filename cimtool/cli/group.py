@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,6 +19,7 @@ from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
+from cimtool.base.warned import taking_warnings
 from cimtool.cli.output import Output
 from cimtool.loading.data_notes import DataNotes, data_noted
 
@@ -183,27 +183,19 @@ def _long_name(one: click.Parameter) -> str:
 @contextmanager
 def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
     """Turn warnings into notes, each once; those of libraries are left as they are where `raw`."""
-    shown = warnings.showwarning
 
-    def note(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        told = " ".join(str(message).split())
+    def note(told: str, category: type[Warning]) -> bool:
+        told = " ".join(told.split())
         if issubclass(category, CimWarning):
             notes.said.append(f"warning: {told}")
         elif raw:
-            shown(message, category, filename, lineno, file, line)
+            return False
         else:
             where = f"--debug shows where ({category.__name__})"
             notes.said.append(f"warning: a library says: {told}; {where}")
+        return True
 
-    with warnings.catch_warnings():
-        warnings.showwarning = note
+    with taking_warnings(note):
         yield
 
 

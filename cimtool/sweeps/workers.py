@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.errors import ArgumentError, CimWarning
 from cimtool.base.folders import SHARED
 from cimtool.base.threads import thread_count
+from cimtool.base.warned import taking_warnings
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
 from cimtool.sweeps.grid import Point
 
@@ -78,23 +79,14 @@ def _measured(file: Path, digest: str, point: Point) -> tuple[str, Outcome, list
 def _own_warnings() -> Iterator[list[str]]:
     """Collect the sentences of cimtool's warnings; those of libraries are shown as ever."""
     said: list[str] = []
-    shown = warnings.showwarning
 
-    def keep(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if issubclass(category, CimWarning):
-            said.append(str(message))
-        else:
-            shown(message, category, filename, lineno, file, line)
+    def keep(told: str, category: type[Warning]) -> bool:
+        own = issubclass(category, CimWarning)
+        if own:
+            said.append(told)
+        return own
 
-    with warnings.catch_warnings():
-        warnings.showwarning = keep
+    with taking_warnings(keep):
         yield said
 
 

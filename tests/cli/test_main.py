@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -65,7 +67,9 @@ def command_raising(error: BaseException) -> Group:
     return group
 
 
-def warning_twice() -> Group:
+def three_ways(monkeypatch: pytest.MonkeyPatch, warned: Callable[[], None]) -> tuple[Any, Any, Any]:
+    """Runs of a command that warns: in text, as JSON, and with --debug."""
+
     @click.group(cls=Group)
     def group() -> None:
         pass
@@ -73,51 +77,41 @@ def warning_twice() -> Group:
     @group.command(cls=Command)
     @click.pass_obj
     def work(out: output.Output) -> None:
-        for _ in range(2):
-            warnings.warn("overflow met in\n  exp", RuntimeWarning, stacklevel=1)
+        warned()
         out.result({"found": 1}, "found 1")
 
-    return group
-
-
-def test_warnings_of_libraries_are_notes_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "cli", warning_twice())
-    said = "warning: a library says: overflow met in exp; --debug shows where (RuntimeWarning)"
+    monkeypatch.setattr(cli, "cli", group)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         text, values, raw = (cimtool_run("work", *more) for more in ((), ("--json",), ("--debug",)))
+    return text, values, raw
+
+
+def test_warnings_of_libraries_are_notes_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warned() -> None:
+        for _ in range(2):
+            warnings.warn("overflow met in\n  exp", RuntimeWarning, stacklevel=1)
+
+    said = "warning: a library says: overflow met in exp; --debug shows where (RuntimeWarning)"
+    text, values, raw = three_ways(monkeypatch, warned)
     assert (text.returncode, text.stdout, text.stderr) == (0, f"found 1\n\n{said}\n", "")
     assert json.loads(values.stdout) == {"found": 1, "notes": [said]}
     assert values.stderr == ""
     assert raw.stdout == "found 1\n"
 
 
-def warning_of_kernels() -> Group:
-    @click.group(cls=Group)
-    def group() -> None:
-        pass
-
-    @group.command(cls=Command)
-    @click.pass_obj
-    def work(out: output.Output) -> None:
+def test_warnings_of_cimtool_are_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warned() -> None:
         library._warn.cache_clear()
         assert not library._warn("a layer is small")
         assert not choice.warn_of("popcount")
-        out.result({"found": 1}, "found 1")
 
-    return group
-
-
-def test_warnings_of_cimtool_are_its_own_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "cli", warning_of_kernels())
     said = [
         "warning: CIMTOOL_LOSSLESS is onnxruntime, but a layer is small; own is used there",
         "warning: the popcount kernel does not give the reference's integers on this CPU; a slower "
         "one is used",
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        text, values, raw = (cimtool_run("work", *more) for more in ((), ("--json",), ("--debug",)))
+    text, values, raw = three_ways(monkeypatch, warned)
     lines = "\n".join(said)
     assert (text.returncode, text.stdout, text.stderr) == (0, f"found 1\n\n{lines}\n", "")
     assert json.loads(values.stdout) == {"found": 1, "notes": said}
