@@ -11,16 +11,18 @@ READY := .venv/.ready
 FUZZ_BUNDLE := exports/reference-small@isaac-rram-128
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 KEPT_BYTECODE := PYTHONDONTWRITEBYTECODE=
+TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test check docs fuzz clean
+.PHONY: help demo test test-cpus check docs fuzz clean
 
 help:
-	@echo 'make demo    train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
-	@echo 'make test    run the tests (TEST_ARGS="tests/ir -k mvm")'
-	@echo 'make check   run ruff and mypy'
-	@echo 'make docs    build the documentation site into build/docs, warnings as errors'
-	@echo 'make fuzz    read changed files at every door of the tool (MINUTES=5)'
-	@echo 'make clean   remove the virtual environment, caches and build products'
+	@echo 'make demo        train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
+	@echo 'make test        run the tests (TEST_ARGS="tests/ir -k mvm")'
+	@echo 'make test-cpus   run the tests of kernels with the instruction sets of other CPUs'
+	@echo 'make check       run ruff and mypy'
+	@echo 'make docs        build the documentation site into build/docs, warnings as errors'
+	@echo 'make fuzz        read changed files at every door of the tool (MINUTES=5)'
+	@echo 'make clean       remove the virtual environment, caches and build products'
 
 demo: $(READY)
 	$(BIN)/cimtool demo $(DEMO_ARGS)
@@ -29,7 +31,10 @@ demo: $(READY)
 # In the order of collection, where tests/conftest.py has the longest files first.
 # Bytecode is kept even where the environment says otherwise: some 200 processes import the package.
 test: $(READY)
-	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs $(TWO_WORKERS) $(TEST_ARGS)
+
+test-cpus: $(READY)
+	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python tests/other_cpus.py $(TWO_WORKERS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -169,3 +170,19 @@ def test_a_target_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "added"
     }
     assert load_target("added").name == "added"
+
+
+@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--anything", 2)])
+def test_the_script_of_continuous_integration_takes_no_arguments(
+    tmp_path: Path, argument: str, status: int
+) -> None:
+    """Copied alone, it could run no step."""
+    script = tmp_path / ".ci/run"
+    script.parent.mkdir()
+    shutil.copy(ROOT / ".ci/run", script)
+    done = subprocess.run(
+        ["bash", script, argument], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.startswith("usage: .ci/run\n")
+    assert "==" not in done.stdout

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from crossbars import at_steps, changed, crossbar_of
 from onnx import TensorProto, helper, numpy_helper
+from programs import installed
 
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle, read_bundle
@@ -26,17 +25,14 @@ from cimtool.simulation.simulator import Simulator, run_graph
 from cimtool.training.demo_data import DemoFiles
 
 SCRIPT = Path(__file__).parents[1] / "no_vnni.py"
-QEMU = shutil.which("qemu-x86_64")
 K, N, ROWS = 300, 24, 9
-
-pytestmark = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed")
 
 
 def run_without_vnni(folder: Path) -> dict[str, tuple[int, int]]:
     """Values compared and differing by file, from the script under an emulated Haswell."""
-    assert QEMU is not None
+    qemu = installed("qemu-x86_64", "CIMTOOL_REQUIRE_COMPILERS")
     done = subprocess.run(
-        [QEMU, "-cpu", "Haswell", sys.executable, str(SCRIPT), str(folder)],
+        [qemu, "-cpu", "Haswell", sys.executable, str(SCRIPT), str(folder)],
         capture_output=True,
         text=True,
         timeout=180,

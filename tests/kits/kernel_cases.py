@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 import numpy as np
 from crossbars import at_steps, changed
-from random_crossbars import drawn, input_limits
+from llvmlite import binding
+from random_crossbars import FORMS, drawn, input_limits, weights_of_form
 from random_layers import random_references
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -48,6 +49,12 @@ def conversions_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Cas
     return ConversionKernel(die)(x), die.run(x)
 
 
+def any_form(rng: np.random.Generator, limits: tuple[int, int], shape: tuple[int, int]) -> IntArray:
+    """Random numbers, every other time mixed ones."""
+    form = FORMS[rng.integers(len(FORMS))] if rng.integers(2) else FORMS[0]
+    return weights_of_form(rng, form, limits, shape)
+
+
 def _on_die(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> NoisyMvm:
     noise = Noise.model_validate({
         "source": "a test", "g_max": 20.0, "programming": {"sigma": [0.1]},
@@ -64,7 +71,8 @@ def pair_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     """Inner products of the layer's inputs and rows of up to two bytes."""
     most = 1 << int(rng.integers(1, 17))
     limits = [(0, most - 1), (1 - most // 2 - most % 2, most // 2)][rng.integers(2)]
-    y = drawn(rng, limits, (int(rng.integers(1, 70)), x.shape[1]))
+    y = any_form(rng, limits, (int(rng.integers(1, 70)), x.shape[1]))
+    x = x[:, : y.shape[1]]
     types = tuple(
         integer((rows, x.shape[1]), *ends, 1.0)
         for rows, ends in (("n", input_limits(op.crossbar)), ("m", limits))
@@ -72,17 +80,29 @@ def pair_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     return fast_kernel(MatMul(), types)(x, y), MatMul().run(x, y)
 
 
+def cpu_has_vnni() -> bool:
+    """True where the CPU itself has VNNI, switched off or not."""
+    host = binding.get_host_cpu_features()
+    return any(host.get(name) for name in ("avx512vnni", "avxvnni"))
+
+
 def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
-    """The product of ONNX Runtime, of a layer of bytes that is large enough for it."""
-    extents = tuple(int(one) for one in rng.integers(1 << library.SMALLEST, 700, 2))
+    """The product of ONNX Runtime, of a layer of bytes that is large enough for it.
+
+    The library asks the CPU itself for VNNI: an emulated one does not count.
+    """
+    if not (tiles.VNNI_BITS and cpu_has_vnni()):
+        return None
+    rows, columns = (int(one) for one in rng.integers(1 << library.SMALLEST, 700, 2))
     lo = int(rng.integers(-128, 1))
     limits = lo, lo + 255
-    weight, bias = drawn(rng, (-128, 127), extents), rng.integers(-999, 999, extents[1])
+    weight, bias = any_form(rng, (-128, 127), (rows, columns)), rng.integers(-999, 999, columns)
+    if 1 in weight.shape:
+        return None
     with patch.dict(os.environ, {library.LOSSLESS: library.LIBRARY}):
-        if not (tiles.VNNI_BITS and library.takes(weight, limits)):
-            return None
-    rows = drawn(rng, limits, (len(x), extents[0]))
-    return library.product(weight, bias, limits)(rows), rows @ weight + bias
+        assert library.takes(weight, limits)
+    inputs = drawn(rng, limits, (len(x), rows))
+    return library.product(weight, bias, limits)(inputs), inputs @ weight + bias
 
 
 def serial_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:

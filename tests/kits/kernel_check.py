@@ -31,12 +31,14 @@ from kernel_cases import CASES
 from llvmlite import binding
 from random_crossbars import (
     ENCODINGS,
+    FORMS,
     INPUTS,
     ROUNDINGS,
     drawn,
     input_limits,
     random_transfer,
     weight_limits,
+    weights_of_form,
 )
 from random_layers import random_references
 
@@ -146,12 +148,14 @@ def varied(rng: np.random.Generator, hardware: Crossbar) -> Crossbar:
 
 
 def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarray]]:
-    """Layers and inputs, the same in every process."""
+    """Layers and inputs, the same in every process; every other layer is of the next form."""
     for seed in range(count):
         rng, more = np.random.default_rng(seed), np.random.default_rng((seed, 1))
         hardware = varied(more, random_crossbar(rng))
-        shape = int(rng.integers(1, 300)), int(rng.integers(1, 70))
-        weight = drawn(rng, weight_limits(hardware), shape)
+        extents = int(rng.integers(1, 300)), int(rng.integers(1, 70))
+        form = FORMS[seed // 2 % len(FORMS)] if seed % 2 else FORMS[0]
+        weight = weights_of_form(rng, form, weight_limits(hardware), extents)
+        shape = weight.shape
         steps = [
             None if hardware.law is None else int(s) for s in rng.integers(0, 8, hardware.slices)
         ]

@@ -10,6 +10,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import LEVEL_SPAN_BITS
+from cimtool.simulation.kernels.choice import CHECKED_COLUMNS, CHECKED_ROWS
 
 ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -112,3 +113,27 @@ def drawn(rng: np.random.Generator, limits: tuple[int, int], shape: tuple[int, i
     """Random numbers within limits, many of them at a limit."""
     inner = rng.integers(*limits, shape, endpoint=True)
     return np.where(rng.random(shape) < 0.4, rng.choice(limits, shape), inner)
+
+
+FORMS = (
+    *("mixed", "zeros", "largest", "least", "one row", "one column"),
+    *("first zeros", "first largest", "first least"),
+)
+"""Forms of a layer's weights: mixed, all the same, a single row or column, and mixed ones whose
+first rows and columns, by which a kernel is checked, are all the same."""
+
+
+def weights_of_form(
+    rng: np.random.Generator, form: str, limits: tuple[int, int], shape: tuple[int, int]
+) -> IntArray:
+    """Weights of one of `FORMS`; of `shape`, or one row or column of it."""
+    weight = drawn(rng, limits, shape)
+    if form == "one row":
+        return weight[:1]
+    if form == "one column":
+        return weight[:, :1]
+    where = (slice(CHECKED_ROWS), slice(CHECKED_COLUMNS)) if form.startswith("first ") else ...
+    same = {"zeros": 0, "least": limits[0], "largest": limits[1]}
+    if form != "mixed":
+        weight[where] = same[form.removeprefix("first ")]
+    return weight

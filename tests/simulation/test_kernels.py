@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from types import ModuleType
 
 import numpy as np
 import pytest
 from crossbars import at_steps, changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_crossbars import ENCODINGS, random_levels
+from random_crossbars import ENCODINGS, FORMS, random_levels, weight_limits, weights_of_form
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Rounding, UniformLaw
@@ -24,7 +23,7 @@ from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
-from cimtool.simulation.kernels import amx, choice, conversions, dot, fused, paired, popcount, tiles
+from cimtool.simulation.kernels import amx, choice, conversions, fused, paired, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
@@ -128,7 +127,7 @@ def test_conversions_are_those_of_the_contract(
 def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Leave the fused kernel of this name alone, whatever it costs; none where there is none."""
     if name == "dot product" and not tiles.DOT_BITS:
-        pytest.skip("this CPU has no dot product of bytes")
+        pytest.skip("this CPU has no products of bytes in vectors")
     if name == "two cycles" and not tiles.SHORT_SUMS:
         pytest.skip("this CPU adds no products of bytes in 16 bits")
     if name == "AMX" and not amx.ALLOWED:
@@ -333,22 +332,37 @@ def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) 
     return replace(cells, digits=(cells.digits.astype(np.int64) << fraction) + off)
 
 
-@pytest.mark.parametrize("module", [popcount, dot])
-def test_a_kernel_that_is_wrong_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType
-) -> None:
-    if module is dot and not tiles.DOT_BITS:
-        pytest.skip("this CPU has no dot product of bytes")
+@pytest.mark.parametrize("name", choice.KERNELS)
+def test_a_kernel_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    leave(monkeypatch, name)
 
     def wrong(x: IntArray, *others: IntArray) -> None:
         others[-1][:] = 1
 
-    monkeypatch.setattr(module, "run", wrong)
+    monkeypatch.setattr(choice.KERNELS[name], "run", wrong)
     rng = np.random.default_rng(2)
-    hardware = plain(dac_bits=1 if module is popcount else 8)
+    hardware = plain(dac_bits=8 if name in ("AMX", "dot product") else 1)
     op = layer(rng, hardware, 130, 9)
-    with pytest.warns(RuntimeWarning, match=r"kernel does not give the reference's integers"):
+    with pytest.warns(RuntimeWarning, match=f"the {name} kernel does not give the reference's"):
         assert_fast_is_readable(op, rows_for(rng, hardware, 130, 5))
+
+
+@pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
+def test_layers_of_one_value_one_row_and_one_column(
+    monkeypatch: pytest.MonkeyPatch, name: str, form: str, encoding: str
+) -> None:
+    leave(monkeypatch, name)
+    rng = np.random.default_rng(7)
+    for dac_bits, cell_bits in ((1, 2), (1, 1), (8, 8)):
+        hardware = plain(encoding=encoding, dac_bits=dac_bits, cell_bits=cell_bits, rows=50)
+        weight = weights_of_form(rng, form, weight_limits(hardware), (133, 45))
+        references = at_steps(hardware, (1,) * hardware.slices, None)
+        bias = rng.integers(-999, 999, weight.shape[1])
+        stored = StoredWeights(weight, hardware)
+        op = CrossbarMvm(stored, bias, np.ones(weight.shape[1]), references)
+        assert_fast_is_readable(op, rows_for(rng, hardware, len(weight), 7))
 
 
 def plain(**keys: object) -> Crossbar:

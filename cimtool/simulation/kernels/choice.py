@@ -45,7 +45,8 @@ ROW_BLOCK = 128
 class Candidate:
     """A layer for the fused kernels, and a part of it, `small`, by which a kernel is checked.
 
-    `reference` is what the readable operation makes of the part, from inputs within `limits`.
+    The part is packed as the layer is: for the layer's least and largest cell, which the part may
+    lack. `reference` is what the readable operation makes of the part, from inputs within `limits`.
     """
 
     layer: Layer
@@ -87,6 +88,7 @@ def candidate_of(
     small = converted_layer(few, own, added, (added, added))
     if small is None:
         return None
+    small = small._replace(cells=layer.cells)
     code = cells.crossbar.inputs
 
     def reference(x: IntArray) -> IntArray:
@@ -113,7 +115,7 @@ def exact_product(
     """`x @ weight + bias`, modulo 2^32, of inputs within limits, by a fused kernel; or None."""
     few = weight[:CHECKED_ROWS, :CHECKED_COLUMNS]
     layer = exact_layer(weight, bias, limits)
-    small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)
+    small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)._replace(cells=layer.cells)
     return choose(Candidate(layer, small, limits, lambda x: x @ few), kind)
 
 
