@@ -8,7 +8,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
-from cimtool.costs.estimate import layer_cost
+from cimtool.costs.layers import layer_cost
 from cimtool.costs.published import check_published, compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
