@@ -295,11 +295,13 @@ def holding(figures: Sequence[Figure], point: str | None) -> dict[str, Figure]:
 
 def _check_origins(points: Sequence[OperatingPoint], figures: Sequence[Figure]) -> None:
     """Refuse an origin that is no figure at the same point, or a figure derived from itself."""
-    named = [(f"operating_points[{i}]", "", one.name, one) for i, one in enumerate(points)]
-    given = [(f"figures[{i}]", one.quantity, one.at, one) for i, one in enumerate(figures)]
-    for where, quantity, at, one in (*named, *given):
+    said: list[tuple[str, str, str | None, Quantities | None]] = [
+        (f"operating_points[{i}]", "", p.name, p.derived_from) for i, p in enumerate(points)
+    ]
+    said += [(f"figures[{i}]", f.quantity, f.at, f.derived_from) for i, f in enumerate(figures)]
+    for where, quantity, at, derived_from in said:
         known = holding(figures, at)
-        for origin in one.derived_from or ():
+        for origin in derived_from or ():
             if origin not in known:
                 raise ValueError(f"{where}.derived_from: {unknown('figure', origin, known)}")
             if quantity and quantity in (origin, *origins(origin, known)):
