@@ -49,7 +49,7 @@ def write(files: DemoFiles) -> None:
     torch.save(towers.state_dict(), files.projectors)
     np.savez(files.calibration, text=text[:CALIBRATION], video=video[:CALIBRATION])
     teacher = cimtool.teacher(
-        files.projectors, files.calibration, labels="mc", pairs=PAIRS, matched=0.5
+        files.projectors, files.calibration, labels="mc", pairs=PAIRS, matched=0.5, a=0.1, b=0.0
     )
     cimtool.fit(teacher, output=files.poly)
     np.savez(files.eval, text=text[CALIBRATION:], video=video[CALIBRATION:])

@@ -246,7 +246,8 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
 
 def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path) -> Teacher:
     """Label pairs as `cimtool teacher` does, of items that are encoded once for several labels."""
-    made = make_teacher(items, pairs, MATCHED, kind, sigmoid_of(items, {}))
+    sigmoid, _ = sigmoid_of(items.file, items.a, items.b, {})
+    made = make_teacher(items, pairs, MATCHED, kind, sigmoid)
     write_teacher(made, file)
     return made
 

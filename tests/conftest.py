@@ -178,8 +178,9 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
     sides = {side: last[side] for side in ("text_proj", "video_proj")}
     state = {f"{side}.{key}": tensor for side, own in sides.items() for key, tensor in own.items()}
     torch.save(state, files.projectors)
+    rows = {"text": text, "video": video}
     teacher = api.teacher(
-        files.projectors, {"text": text, "video": video}, labels="mc", pairs=4000, matched=0.5
+        files.projectors, rows, labels="mc", pairs=4000, matched=0.5, a=0.1, b=0.0
     )
     api.fit(teacher, output=files.poly)
     return files

@@ -192,8 +192,9 @@ def models(folder: Path, files: DemoFiles) -> None:
         shutil.copy(files.poly, folder / f"{name}.json")
     for name in ("teacher", "last"):
         api.teacher(
-            files.projectors, files.train, pairs=3000, matched=0.5, output=folder / f"{name}.npz"
-        )
+            files.projectors, files.train, pairs=3000, matched=0.5, a=0.1, b=0.0,
+            output=folder / f"{name}.npz",
+        )  # fmt: skip
     torch.manual_seed(0)
     rows, outputs = torch.randn(5, 24), {}
     for side in ("text", "video"):

@@ -54,7 +54,7 @@ CHANGES = ("add", "remove", "replace")
     "--recall",
     type=float,
     metavar="X",
-    help="Choose bits, dimensions and length that hold this share of best items.",
+    help="Choose the cheapest bits, dimensions and length that hold this share of best items.",
 )
 @click.option(
     "--minimise",
@@ -107,7 +107,7 @@ def _print_arrays(out: Output, found: ProgrammedBundle) -> None:
         accuracy=found.accuracy,
         table=table_text(matrices_table(found.use.matrices)),
         search=found.search,
-        taken=found.search and found.search.chosen.checked.best,
+        taken=found.search and found.search.chosen,
         front=found.search and table_text(front_table(found.search)),
         folder=shlex.quote(str(found.bundle.folder)),
     )

@@ -87,6 +87,7 @@ def check(out: Output, files: tuple[str, ...]) -> None:
     One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
     point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
+    What was solved from the figure that it gives is said to be consistent by construction.
     Retrievals are recomputed too. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []

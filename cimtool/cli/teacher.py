@@ -31,11 +31,9 @@ from cimtool.cli.output import Output
     "--a",
     type=float,
     metavar="X",
-    help="a of sigmoid(b - a D) [default: the model's, or 0.1].",
+    help="a of sigmoid(b - a D) [default: the model's].",
 )
-@click.option(
-    "--b", type=float, metavar="X", help="b of sigmoid(b - a D) [default: the model's, or 0]."
-)
+@click.option("--b", type=float, metavar="X", help="b of sigmoid(b - a D) [default: the model's].")
 @click.option("--seed", type=int, default=0, help="Seed of pairs and samples.")
 @click.option("-o", "--output", type=NPZ, default="teacher.npz", help="File of the teacher.")
 @click.pass_obj
@@ -43,7 +41,8 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
     """Label pairs with the probability that the polynomial is fitted to.
 
     Pairs come from a checkpoint run on embeddings, or from means and log-variances. Labels are
-    log-probabilities, by Monte Carlo or exact, and never clipped.
+    log-probabilities, by Monte Carlo or exact, and never clipped. a and b belong to the model: they
+    come with its checkpoint, or with --a and --b.
     """
     made = api.teacher(output=output, say=out.say, **options)
     labels, error = made.labels, made.labels.standard_error
@@ -57,6 +56,7 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
         "K": made.K,
         "a": made.a,
         "b": made.b,
+        "origin": made.origin,
         "seed": made.seed,
         "divisors": {"ed": made.scale_ed, "vd": made.scale_vd},
         "ranges": {name: [x.min(), x.max()] for name, x in ranges.items()},
@@ -66,7 +66,7 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
         "written": [output],
     }
     how = "exact labels" if made.kind == "exact" else f"Monte Carlo labels, K = {made.K},"
-    how += f" of sigmoid({made.b:g} - {made.a:g} D)"
+    how += f" of sigmoid(b - a D) with a = {made.a:g}, b = {made.b:g} ({made.origin})"
     lines = [f"{len(made):,} pairs, {matched:.1%} of them right ones; {how}", ""]
     lines += [f"{name:5} {x.min():.6g} to {x.max():.6g}" for name, x in ranges.items()]
     if made.trained is not None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.costs.published import AGREE
+from cimtool.costs.published import AGREE, construction_text
 from cimtool.costs.totals import Cost, PartShare, Quantity, given
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
+from cimtool.hardware.figures import holding, origins
 
 
 @dataclass(frozen=True)
@@ -104,18 +105,22 @@ def search_cost(use: CamUse) -> Cost:
 
 @dataclass(frozen=True)
 class RecomputedSearch:
-    """A published energy of a search in pJ beside that of all its cells."""
+    """A published energy of a search in pJ beside that of all its cells.
+
+    `by_construction` is as a RecomputedFigure has it.
+    """
 
     published: float
     computed: float
     why: str
+    by_construction: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         """The comparison for a reader."""
         difference = self.computed / self.published - 1
         return (
             f"search_energy {self.published:g} pJ: {self.computed:.4g} from {self.why} "
-            f"({difference:+.1%})"
+            f"({difference:+.1%})" + construction_text(self.by_construction)
         )
 
 
@@ -128,7 +133,9 @@ def check_search(cam: Cam, where: str) -> tuple[RecomputedSearch, ...]:
     if whole is None or cell is None:
         return ()
     why = f"{cam.array.words} x {cam.array.cells} cells of {cell.text()}"
-    found = RecomputedSearch(whole.value, cam.cells_energy(cell), why)
+    solved = whole.quantity in origins(cell.quantity, holding(cam.figures, None))
+    derived = (cell.quantity,) if solved else ()
+    found = RecomputedSearch(whole.value, cam.cells_energy(cell), why, derived)
     if abs(found.computed / found.published - 1) > AGREE:
         raise CimError(
             f"{where}: search_energy = {whole.text()}: recomputed from {why} it is "

@@ -13,11 +13,12 @@ from functools import cached_property
 from cimtool.base.errors import ArgumentError
 from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.digital import digital_cost
-from cimtool.costs.operations import Operations, Tally, digital, elements, traffic, width
+from cimtool.costs.layers import layer_cost
+from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SamplingCost, sampling_cost
-from cimtool.costs.totals import NOTHING, Cost, PartShare, Quantity, longest
-from cimtool.costs.writing import writing
+from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.writing import loading, programming
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
@@ -111,20 +112,22 @@ class Estimate(Result):
         """The score of one encoded text against the gallery."""
         if self.gallery is None:
             return None
-        graph = self.program.shortlist
-        if graph is None:
+        before = self._shortlisting
+        if before is None:
             return self.walk(self.program.score, self.gallery)
-        scored = self.shortlist or self.gallery
-        return self.walk(graph, self.gallery) + self.walk(self.program.score, scored)
+        return before + self.walk(self.program.score, self.shortlist or self.gallery)
+
+    @cached_property
+    def _shortlisting(self) -> Cost | None:
+        """The drawing up of a shortlist; None where all items are scored."""
+        graph = self.program.shortlist
+        return None if graph is None or self.gallery is None else self.walk(graph, self.gallery)
 
     @cached_property
     def programming(self) -> Cost:
         """Writing all weights once, row by row, all arrays of a chip side by side."""
         cells = sum(place.cells for place in self.placements if place.shares is None)
-        rows = (
-            max(self.floorplan.loads, 1) * self.floorplan.weight_sets * (self.rates.own.rows or 0)
-        )
-        return writing(cells, rows, self.rates)
+        return programming(cells, self.floorplan.loads, self.floorplan, self.rates)
 
     @property
     def gallery_bytes(self) -> int | None:
@@ -138,10 +141,21 @@ class Estimate(Result):
 
     @property
     def montecarlo(self) -> SamplingCost | None:
-        """Sampling for the same query."""
+        """Sampling for the same query, in the place of the score: what is before it stays."""
         if self.gallery is None:
             return None
-        return sampling_cost(self.samples, self.gallery, self.dimension, self.rates, self.settings)
+        others = (one for one in self.placements if one.graph != self.program.score.name)
+        before = self._shortlisting
+        return sampling_cost(
+            self.samples,
+            self.gallery,
+            self.dimension,
+            self.rates,
+            self.settings,
+            scored=self.gallery if before is None else self.shortlist or self.gallery,
+            before=before or Cost(),
+            beside=None if self.program.gallery_items is None else tuple(others),
+        )
 
     @cached_property
     def area(self) -> Quantity:
@@ -172,7 +186,7 @@ class Estimate(Result):
                 total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))
         done = digital_cost(Operations.sum(work), self.rates.prices)
-        return total + done + self._loading(graph)
+        return total + done + loading(graph.name, self.placements, self.floorplan, self.rates)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """Reads of the items' stored values, once each, from what holds the whole gallery."""
@@ -187,54 +201,6 @@ class Estimate(Result):
         for known in read:
             found += Operations.of(kind, elements(known, extents), width(known))
         return found
-
-    def _loading(self, graph: Graph) -> Cost:
-        """The cost of writing all weights of a graph, round by round, the arrays side by side."""
-        rounds = self.floorplan.rounds.get(graph.name, 0)
-        if not rounds:
-            return Cost()
-        stored = [place for place in self.placements if place.shares is None]
-        own = [one for one in stored if one.graph == graph.name]
-        rows = rounds * self.floorplan.weight_sets * (self.rates.own.rows or 0)
-        written = writing(sum(one.cells for one in own), rows, self.rates)
-        bits = sum(one.rows * one.columns * one.weight_bits for one in own)
-        moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})
-        read = digital_cost(moved, self.rates.prices)
-        both = written + read
-        return replace(both, latency_ns=longest((written.latency_ns, read.latency_ns)))
-
-
-def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
-    """The cost of one product of a layer, all of its arrays working side by side."""
-    own = settings.of_layer(place.layer)
-    energies = rates.energies(place, own)
-    counts = {
-        "arrays": (place.macs, "MACs in arrays"),
-        "converters": (place.conversions, "conversions"),
-        "shift-and-add": (place.column_sums, "shift-and-add"),
-    }
-    passes, time = plan.passes(place), rates.latency(place, own)
-    converting = rates.conversion_time(place)
-    converted = converting * place.reads * place.cycles * passes if converting else None
-    # Without a time of the arrays their converters' is the least that a product takes.
-    latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
-    parts: dict[str, PartShare] = {}
-    for name, (count, called) in counts.items():
-        energy = energies[name]
-        missing = Quantity(None, (called,)) if count else NOTHING
-        parts[name] = PartShare(missing if energy is None else energy)
-    parts["arrays"] += PartShare(time=Quantity(None, ("arrays",)) if time is None else latency)
-    if converted is not None:
-        parts["converters"] += PartShare(time=Quantity(converted))
-    return Cost(
-        macs=place.macs,
-        drive_cycles=place.drive_cycles * place.reads * passes,
-        conversions=place.conversions,
-        shift_adds=place.column_sums,
-        latency_ns=latency,
-        parts=parts,
-        known=sum(counts[name][0] for name, one in energies.items() if one is not None),
-    )
 
 
 def estimate(

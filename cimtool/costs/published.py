@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.hardware.figures import Figure
+from cimtool.hardware.figures import Figure, OperatingPoint, holding, origins
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
@@ -20,7 +21,8 @@ AGREE = 0.02
 class RecomputedFigure:
     """A published figure beside what follows from geometry and the other figures at its point.
 
-    `computed` is None, with the reason in `why`, where they do not suffice.
+    `computed` is None, with the reason in `why`, where they do not suffice. `by_construction` are
+    the figures among them that were derived from the published one: they confirm nothing.
     """
 
     point: str
@@ -29,6 +31,7 @@ class RecomputedFigure:
     published: float
     computed: float | None
     why: str
+    by_construction: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -41,7 +44,16 @@ class RecomputedFigure:
         if self.computed is None:
             return f"{published}: not recomputed, {self.why}"
         difference = self.computed / self.published - 1
-        return f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
+        found = f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
+        return found + construction_text(self.by_construction)
+
+
+def construction_text(derived: Sequence[str]) -> str:
+    """The clause of a comparison with what was derived from the published figure; else empty."""
+    if not derived:
+        return ""
+    were = "was" if len(derived) == 1 else "were"
+    return f", consistent by construction: {' and '.join(derived)} {were} derived from it"
 
 
 def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
@@ -50,10 +62,23 @@ def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
     for point in target.operating_points:
         for figure in target.figures:
             if figure.at == point.name and figure.quantity in RECOMPUTED:
-                computed = RECOMPUTED[figure.quantity](rates_at(target, point.name), figure)
+                rates = rates_at(target, point.name)
+                value, why, used = RECOMPUTED[figure.quantity](rates, figure)
                 published = point.name, figure.quantity, figure.unit, figure.value
-                found.append(RecomputedFigure(*published, *computed))
+                derived = _derived(target, point, figure.quantity, used)
+                found.append(RecomputedFigure(*published, value, why, derived))
     return tuple(found)
+
+
+def _derived(
+    target: Target, point: OperatingPoint, quantity: str, used: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the `used` figures that were derived from `quantity`, and the point if it was."""
+    known = holding(target.figures, point.name)
+    derived = tuple(one for one in used if quantity in origins(one, known))
+    if used and quantity in (point.derived_from or ()):
+        return (*derived, "the precision of the point")
+    return derived
 
 
 def check_published(target: Target, where: str) -> tuple[RecomputedFigure, ...]:
@@ -85,43 +110,46 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
     return placed("array", "array", shape, own.crossbar(inputs), own), own
 
 
-Computed = tuple[float | None, str]
-"""A quantity, None where figures do not suffice, and what it follows from, or why it does not."""
+Computed = tuple[float | None, str, tuple[str, ...]]
+"""A quantity, what it follows from, and the figures used; None, and why not, if none suffice."""
 
 
 def _throughput(rates: Rates, figure: Figure) -> Computed:
     arrays = rates.arrays_in(figure.scope)
     if rates.weights is None or arrays is None:
-        return None, f"the size of a {figure.scope} is not given"
+        return None, f"the size of a {figure.scope} is not given", ()
     layer, settings = full_array(rates)
     latency = rates.latency(layer, settings)
     if latency is None:
-        return None, "there is no latency or clock at this point"
+        return None, "there is no latency or clock at this point", ()
     many = f"{arrays:,} arrays of " if arrays > 1 else ""
     why = f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns"
-    return 2 * layer.macs * arrays / latency / 1000, why
+    parts = ("read_latency", "clock", "adc_rate", "adc_count")
+    used = parts if rates.value("mvm_latency") is None else ("mvm_latency",)
+    return 2 * layer.macs * arrays / latency / 1000, why, used
 
 
 def _efficiency(rates: Rates, figure: Figure) -> Computed:
     whole = rates.figure("mvm_energy", "mac_energy")
     energy = None if whole is None else rates.mac_energy_pj()
     if energy is not None and whole is not None:
-        return 2 / energy, f"the {whole.quantity} of {whole.text()}"
+        return 2 / energy, f"the {whole.quantity} of {whole.text()}", (whole.quantity,)
     if rates.weights is not None:
         layer, settings = full_array(rates)
         parts = rates.parts(layer, settings)
         if parts.macs is not None and parts.conversions is not None:
             total = parts.macs + parts.conversions
-            return 2 * layer.macs / total, "the energies of columns and conversions"
-    return None, "there is no energy of whole products or of all their parts at this point"
+            used = ("column_energy", "adc_energy")
+            return 2 * layer.macs / total, "the energies of columns and conversions", used
+    return None, "there is no energy of whole products or of all their parts at this point", ()
 
 
 def _density(rates: Rates, figure: Figure) -> Computed:
     area, throughput = rates.figure("area"), rates.figure("throughput")
     if area is None or throughput is None or area.scope != throughput.scope:
-        return None, "there is no throughput and area of one scope at this point"
+        return None, "there is no throughput and area of one scope at this point", ()
     why = f"throughput of {throughput.text()} and area of {area.text()}"
-    return throughput.value / area.value, why
+    return throughput.value / area.value, why, ("throughput", "area")
 
 
 RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _density}

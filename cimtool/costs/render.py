@@ -286,9 +286,15 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
 
 def _place(estimate: Estimate) -> str:
     """The place of the products of samples: that of the score's own."""
-    if estimate.settings.score_mapping == "digital":
+    if estimate.program.shortlist is not None:
+        shortlist = estimate.shortlist or estimate.gallery
+        return (
+            f"in the digital unit, of the {shortlist:,} items of the same shortlist, whose cost "
+            "is in both"
+        )
+    if estimate.program.gallery_items is None:
         return "in the digital unit, as the score's"
-    return "as if they ran in arrays"
+    return "in arrays, as the score's, where samples are stored and loaded as the gallery is"
 
 
 def bound_table(estimate: Estimate) -> Table | None:

@@ -1,28 +1,31 @@
 """Monte Carlo on the same hardware: what the score of one query takes where it is sampled.
 
-Its samples of the gallery are drawn once and stored, or drawn again for each query. The products of
-samples are priced where the score's own are: in the digital unit, or as if they ran in arrays as
-those of a layer do. Random numbers and sigmoids are priced as circuits of the digital unit, which
-no target here has.
+Its samples of the gallery are drawn once and stored, or drawn again for each query. They take the
+place of the score: the same items are scored, behind the same shortlist; in the digital unit, or in
+arrays if these hold the gallery, from which it is loaded if the gallery is. Random numbers and
+sigmoids are priced as circuits of the digital unit, which no target here has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.costs.digital import digital_cost
+from cimtool.costs.layers import layer_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.prices import Prices
 from cimtool.costs.rates import Rates
-from cimtool.costs.totals import NOTHING, Quantity
-from cimtool.costs.writing import writing
-from cimtool.hardware.placement import Placement, placed
+from cimtool.costs.totals import Cost, PartShare, Quantity
+from cimtool.costs.writing import loading, programming
+from cimtool.hardware.placement import Placement, floorplan, placed
 from cimtool.hardware.settings import Settings
 from cimtool.ir.types import integer
 
-WRITING = "writing of samples"
+SCORE, SAMPLES = "score", "samples"
+"""The graph and the layer that the samples of the items are, if they are in arrays."""
 
 MEAN_BITS = 16
 """Bits of a sigmoid while its mean over samples is taken."""
@@ -32,9 +35,10 @@ MEAN_BITS = 16
 class SamplingWay:
     """One query scored by samples: `stored` ones of the gallery, or `redrawn` ones.
 
-    `gallery_bytes` holds all items, `cells_written` are those of samples that this query writes
-    where its products run in arrays. `latency_ns` and `energy_pj` are of these products, of the
-    random numbers, the sigmoids and their mean.
+    `gallery_bytes` holds all items, `cells_written` are those that this query writes, loads
+    included; of redrawn samples in the digital unit those that it would write in arrays.
+    `multiplications`, `latency_ns` and `energy_pj` are of a shortlist before, if there is one, and
+    of the products of samples, the random numbers, the sigmoids and their mean.
     """
 
     random_normals: int
@@ -68,49 +72,56 @@ class SamplingCost:
 
 
 def sampling_cost(
-    samples: int, gallery: int, dimension: int, rates: Rates, settings: Settings
+    samples: int,
+    gallery: int,
+    dimension: int,
+    rates: Rates,
+    settings: Settings,
+    *,
+    scored: int,
+    before: Cost,
+    beside: Sequence[Placement] | None,
 ) -> SamplingCost:
     """The cost of sampling K times a side, for one query against M items of width d.
 
-    A query takes K d normal numbers, each scaled by a standard deviation; redrawn samples take as
-    many for every item. Each pair takes K^2 distances of d multiplications and K^2 sigmoids. In
-    arrays the items' samples are M K columns of d weights, driven by the query's, one after the
-    other.
+    `scored` of the items are sampled: all, or those of a shortlist, whose drawing up is the cost
+    `before`. A query takes K d normal numbers, each scaled by a standard deviation; redrawn samples
+    take as many for every scored item. Each pair takes K^2 distances of d multiplications and K^2
+    sigmoids. In arrays, beside the layers `beside`, the items' samples are M K columns of d
+    weights, driven by the query's, one after the other; None is the digital unit.
     """
-    own, all_drawn = samples * dimension, (1 + gallery) * samples * dimension
-    pairs = gallery * samples**2
-    bits = settings.feature_bits
-    place = _samples_of_an_item(samples, dimension, settings)
-    arrays = cells = None
-    if place is not None:
-        across = settings.with_weights(bits).weights_across
-        wide = 1 if across is None else -(-gallery * samples // across)
-        arrays, cells = place.row_parts * wide, gallery * place.cells
-    digital = settings.score_mapping == "digital"
+    own, all_drawn = samples * dimension, (1 + scored) * samples * dimension
+    pairs, bits = scored * samples**2, settings.feature_bits
+    place = _stored_samples(samples * gallery, dimension, settings)
     ways = []
-    for drawn, of_an_item, written in ((own, own, 0), (all_drawn, 2 * dimension, cells)):
-        kept = gallery * of_an_item
+    for stored in (True, False):
+        drawn, kept = (own, own) if stored else (all_drawn, 2 * dimension)
+        cells: int | None = 0
         work = _around(drawn, pairs, bits)
-        latency = energy = NOTHING
-        if digital:
-            work += _digital_products(pairs * dimension, kept, bits, rates.prices)
+        if beside is None:
+            work += _digital_products(pairs * dimension, bits)
+            found = before
+            if not stored:  # what it would be in arrays
+                cells = None if place is None else place.cells * scored // gallery
         else:
-            latency, energy = _products(place, rates, settings, samples, gallery)
-            added_energy, added_time = _writing(rates, settings, written)
-            latency, energy = latency + added_time, energy + added_energy
-        around = digital_cost(work, rates.prices)
+            found = before + _in_arrays(place, beside, rates, settings, samples, stored)
+            cells = None if place is None else found.cells_written
+        if beside is None or not stored:
+            work += _reads(kept, scored, gallery, bits, rates.prices)
+        cost = found + digital_cost(work, rates.prices)
         way = SamplingWay(
             drawn,
-            drawn + pairs * dimension,
+            before.macs + before.digital.multiplications + drawn + pairs * dimension,
             pairs,
-            -(-kept * bits // 8),
-            written,
-            latency + around.latency_ns,
-            energy + around.energy_pj,
+            -(-gallery * kept * bits // 8),
+            cells,
+            cost.latency_ns,
+            cost.energy_pj,
         )
         ways.append(way)
-    stored, redrawn = ways
-    return SamplingCost(samples, stored, redrawn, arrays, rates.value("endurance"))
+    first, second = ways
+    arrays = None if place is None else place.arrays
+    return SamplingCost(samples, first, second, arrays, rates.value("endurance"))
 
 
 def _around(drawn: int, pairs: int, bits: int) -> Operations:
@@ -121,16 +132,20 @@ def _around(drawn: int, pairs: int, bits: int) -> Operations:
     return work + Operations.of("additions", pairs, MEAN_BITS)
 
 
-def _digital_products(products: int, kept: int, bits: int, prices: Prices) -> Operations:
-    """Products in the digital unit, and the reads of what is kept of the items."""
-    memory = "sram" if kept * bits <= prices.buffer_bits else "dram"
+def _digital_products(products: int, bits: int) -> Operations:
+    """Products in the digital unit."""
     work = Operations.of("multiplications", products, bits, bits)
-    work += Operations.of("additions", products, 2 * bits)
-    return work + Operations.of(memory, kept, bits)
+    return work + Operations.of("additions", products, 2 * bits)
 
 
-def _samples_of_an_item(samples: int, dimension: int, settings: Settings) -> Placement | None:
-    """The K samples of an item as columns of d weights; None where the arrays hold no such."""
+def _reads(kept: int, scored: int, gallery: int, bits: int, prices: Prices) -> Operations:
+    """Reads of the `kept` values of each scored item, from what holds those of the gallery."""
+    memory = "sram" if gallery * kept * bits <= prices.buffer_bits else "dram"
+    return Operations.of(memory, scored * kept, bits)
+
+
+def _stored_samples(columns: int, dimension: int, settings: Settings) -> Placement | None:
+    """All samples of the items as columns of d weights; None where the arrays hold no such."""
     bits = settings.feature_bits
     most = 2 ** (bits - 1) - 1
     own = settings.with_weights(bits)
@@ -138,36 +153,24 @@ def _samples_of_an_item(samples: int, dimension: int, settings: Settings) -> Pla
         crossbar = own.crossbar(own.input_code(integer(("n", dimension), -most, most, 1.0)))
     except CimError:
         return None
-    return placed("samples", "samples", (dimension, samples), crossbar, own)
+    return placed(SCORE, SAMPLES, (dimension, columns), crossbar, own)
 
 
-def _products(
-    place: Placement | None, rates: Rates, settings: Settings, samples: int, gallery: int
-) -> tuple[Quantity, Quantity]:
-    """Latency and energy of all products of samples, by the target's figures."""
+def _in_arrays(
+    place: Placement | None,
+    beside: Sequence[Placement],
+    rates: Rates,
+    settings: Settings,
+    samples: int,
+    stored: bool,
+) -> Cost:
+    """All products of samples, and the writing of these: redrawn ones, or loads of stored ones."""
     if place is None:
-        unknown = Quantity(None, ("products of samples",))
-        return unknown, unknown
+        unknown = PartShare(*[Quantity(None, ("products of samples",))] * 2)
+        return Cost(latency_ns=unknown.time, parts={"arrays": unknown})
+    plan = floorplan((*beside, place), rates.target)
     own = settings.with_weights(place.weight_bits)
-    names = {"arrays": "MACs in arrays", "converters": "conversions", "shift-and-add": ""}
-    energy = NOTHING
-    for part, one in rates.energies(place, own).items():
-        energy += Quantity(None, (names[part],)) if one is None else one
-    time = rates.latency(place, own)
-    latency = Quantity(None, ("arrays",)) if time is None else Quantity(samples * time)
-    return latency, energy.times(samples * gallery)
-
-
-def _writing(rates: Rates, settings: Settings, cells: int | None) -> tuple[Quantity, Quantity]:
-    """Energy and time of writing the samples of all items, all arrays at once."""
-    missing = Quantity(None, (WRITING,))
-    if cells == 0:
-        return NOTHING, NOTHING
-    if cells is None or not settings.rows:
-        return missing, missing
-    written = writing(cells, settings.rows, rates)
-    found = (written.energy_pj, written.latency_ns)
-    return (
-        missing if found[0].value is None else found[0],
-        missing if found[1].value is None else found[1],
-    )
+    products = layer_cost(place, rates, own, plan).times(samples)
+    if stored:
+        return products + loading(SCORE, (place,), plan, rates)
+    return products + programming(place.cells, plan.rounds.get(SCORE, 1), plan, rates)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cimtool.costs.digital import digital_cost
+from cimtool.costs.operations import Operations, Tally
 from cimtool.costs.rates import Rates
-from cimtool.costs.totals import Cost, PartShare, Quantity
+from cimtool.costs.totals import Cost, PartShare, Quantity, longest
+from cimtool.hardware.placement import Floorplan, Placement
 
 LOADING = "writing of cells"
 
@@ -23,6 +29,28 @@ def writing(cells: int, rows: int, rates: Rates) -> Cost:
         parts={"writing": share},
         known=0 if energy is None else cells,
     )
+
+
+def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing `cells` in so many rounds of a whole chip, at least one."""
+    return writing(cells, max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0), rates)
+
+
+def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing all weights of a graph, round by round, the arrays side by side.
+
+    They are read from DRAM. Nothing where weights stay.
+    """
+    rounds = plan.rounds.get(graph, 0)
+    if not rounds:
+        return Cost()
+    own = [one for one in layers if one.shares is None and one.graph == graph]
+    written = programming(sum(one.cells for one in own), rounds, plan, rates)
+    bits = sum(one.rows * one.columns * one.weight_bits for one in own)
+    moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})
+    read = digital_cost(moved, rates.prices)
+    both = written + read
+    return replace(both, latency_ns=longest((written.latency_ns, read.latency_ns)))
 
 
 def _figure(rates: Rates, quantity: str) -> Quantity | None:

@@ -140,12 +140,11 @@ def program(
     `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
     fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
     driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
-    With `recall` bits and dimensions that are not given, and a length of at most
-    `shortlist`, are those that hold this share of best items at least cost by `minimise`, else by
-    cells. Raises
-    CimError for a bundle compiled with a digital score or programmed already, a
-    shortlist that the gallery does not have, a recall that none reaches, and a gallery that does
-    not fit the chips, an accumulator or ONNX.
+    With `recall` bits and dimensions that are not given, and a length of at most `shortlist`, are
+    the cheapest by `minimise`, else by cells, that hold this share of best items on both halves of
+    the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
+    programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
+    gallery that does not fit the chips, an accumulator or ONNX.
     """
     compiled = open_bundle(bundle)
     check_programmable(compiled)

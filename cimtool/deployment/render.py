@@ -71,7 +71,7 @@ def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
 
 
 def front_table(search: ShortlistSearch) -> Table:
-    """The settings that reach a recall and of which none is better in all, the taken one marked."""
+    """The settings that hold a recall and of which none is better in all, the taken one marked."""
     columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
         (Column("taken"), lambda o: "*" if o == search.chosen else ""),
         (Column("of mu", whole), lambda o: o.bits.dimensions or "all"),
@@ -83,11 +83,11 @@ def front_table(search: ShortlistSearch) -> Table:
         (Column("energy\na query"), lambda o: o.energy_pj.cell(ENERGIES)),
         (Column("latency\na query"), lambda o: o.latency_ns.cell(TIMES)),
         (Column("items\na chip", whole), lambda o: o.items_per_chip),
-        (Column("recall\n%", percent), lambda o: o.checked.best.value),
-        (Column("of best\nten %", percent), lambda o: o.checked.best_ten),
+        (Column("recall\n%", percent), lambda o: o.recall.best.value),
+        (Column("of best\nten %", percent), lambda o: o.recall.best_ten),
         (
             Column("R@1\n%", percent),
-            lambda o: None if o.checked.found is None else o.checked.found.value,
+            lambda o: None if o.recall.found is None else o.recall.found.value,
         ),
     )
     return item_table("Shortlists", search.front, columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cimtool.deployment.shortlists import Recall, ShortlistSearch
+from cimtool.deployment.shortlists import Places, Recall, ShortlistSearch
 from cimtool.report import svg
 from cimtool.report.charts import Points, curves
 
@@ -19,11 +19,11 @@ def search_svg(search: ShortlistSearch, title: str) -> str:
     """The most that shortlists of some lengths hold, by the cells that an item takes of them.
 
     Two pictures: the share of queries whose best item is held, and the share of their best ten.
-    Every point is a setting that none of fewer cells is better than, on the queries that check.
+    Every point is a setting that none of fewer cells is better than.
     """
     taken = search.chosen
     said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
-    asked = f"shares of the {search.checked_on} queries that did not choose"
+    asked = f"shares of the {search.chosen_on + search.checked_on} calibration queries"
     lengths = sorted({taken.length, *(one for one in LENGTHS if one <= search.most)})
     pictures = [
         curves(
@@ -46,7 +46,7 @@ def search_svg(search: ShortlistSearch, title: str) -> str:
 def _front(search: ShortlistSearch, length: int, ten: bool) -> Iterator[tuple[float, float]]:
     """Cells and recall of the trials that none of fewer cells is better than."""
     best = -1.0
-    found = [(one.cells, Recall.of(one.places[1], length)) for one in search.trials]
+    found = [(one.cells, Recall.of(Places.joined(one.places), length)) for one in search.trials]
     values = ((cells, one.best_ten if ten else one.best.value) for cells, one in found)
     for cells, value in sorted(values, key=lambda pair: (pair[0], -pair[1])):
         if value > best:

@@ -1,7 +1,6 @@
 """The search for a shortlist that reaches a recall: which settings are tried, and how.
 
-What is fitted on one half of the kept queries is tried on the other; one half chooses, the other
-checks.
+What is fitted on one half of the kept queries is tried on the other, and both have to hold it.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ def shortlist_search(
                 tried.append(trials.tried(bits))
                 done = (d * len(items) + i) * len(queries) + q
                 countdown.tell(f"tried {bits}: {done} of {total}", done, total)
-                if not tried[-1].reaches(asked.recall, most):
+                if tried[-1].length(asked.recall, most) is None:
                     break  # fewer bits of a query reach it less
             found += tried
-            if not tried[0].reaches(asked.recall, most):
+            if tried[0].length(asked.recall, most) is None:
                 break  # fewer bits of items reach it less
     return searched(found, asked.recall, most, asked.minimise)
 

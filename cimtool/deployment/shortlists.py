@@ -1,6 +1,6 @@
 """The search for a shortlist: the fewest bits that hold the best item as often as is asked.
 
-Bits and length are chosen on one half of the kept queries and checked on the other.
+It has to be held on both halves of the kept queries, each tried in what the other was fitted on.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class ShortlistAsked:
             raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
         if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
             raise ArgumentError(
-                "{recall} is {}; the {} calibration queries of {} are too few, half of them to "
-                "choose by and half to check: expected at least {}, or a lower share",
+                "{recall} is {}; the {} calibration queries of {} are too few, as it has to be "
+                "held on both halves of them: expected at least {}, or a lower share",
                 recall,
                 len(bundle.queries["text.mu"]),
                 bundle.name,
@@ -196,8 +196,8 @@ class ShortlistOption:
     """One setting of a shortlist, and what it takes: cells an item, and of a query the rest.
 
     `conversions` are those an item; energy in pJ and latency in ns are those of the whole query,
-    exact scores included. `chosen` and `checked` are the recall on the
-    queries that it was chosen on, and on the others.
+    exact scores included. `chosen` and `checked` are the recall on the first half of the queries
+    and on the other, and `recall` on all.
     """
 
     bits: ShortlistBits
@@ -209,6 +209,7 @@ class ShortlistOption:
     items_per_chip: int | None
     chosen: Recall
     checked: Recall
+    recall: Recall
 
     def costs(self, minimise: Minimised) -> tuple[float, ...]:
         """The cost that is made least, and those that decide between equals."""
@@ -227,11 +228,11 @@ class ShortlistOption:
 
 @dataclass(frozen=True)
 class ShortlistSearch:
-    """The settings that reach a recall, and the one that is taken.
+    """The settings that hold a recall on both halves of the queries, and the cheapest of them.
 
-    `chosen_on` and `checked_on` are how many queries it was chosen on, and measured on; `digital`
-    is R@1 of the exact scores of all items on the latter. `trials` are all that were tried, with
-    lists of at most `most` items.
+    `chosen_on` and `checked_on` are the numbers of queries of the first half and of the other;
+    `digital` is R@1 of the exact scores of all items on both. `trials` are all that were tried,
+    with lists of at most `most` items.
     """
 
     recall: float
@@ -269,10 +270,7 @@ class ShortlistSearch:
 
 @dataclass(frozen=True)
 class TriedShortlist:
-    """A shortlist of some bits, and its costs: `places` are those of either half of the queries.
-
-    The first half is the one that it is chosen on.
-    """
+    """A shortlist of some bits, and its costs: `places` are those of either half of the queries."""
 
     bits: ShortlistBits
     places: tuple[Places, Places]
@@ -284,10 +282,15 @@ class TriedShortlist:
         """Cells of an item."""
         return self.use.cells // self.use.items
 
-    def reaches(self, recall: float, most: int) -> bool:
-        """True where a list of at most `most` items holds enough best items to choose by."""
-        length = length_for(self.places[0].best[:, 0], recall)
-        return length is not None and length <= most
+    def length(self, recall: float, most: int) -> int | None:
+        """The shortest list that holds a recall on both halves; None above `most` items.
+
+        What holds it on one half alone may be luck of that half, and the cheapest of many settings
+        is where luck gathers.
+        """
+        lengths = [length_for(half.best[:, 0], recall) for half in self.places]
+        known = [one for one in lengths if one is not None and one <= most]
+        return max(known) if len(known) == len(lengths) else None
 
 
 RECALL_AT = 10
@@ -336,31 +339,35 @@ def least_queries(recall: float) -> int:
 def searched(
     trials: Sequence[TriedShortlist], recall: float, most: int, minimise: Minimised
 ) -> ShortlistSearch:
-    """The trial, with its length, that reaches a recall at least cost; at most `most` items long.
+    """The cheapest trial that holds a recall on both halves; of lists of at most `most` items.
 
     Raises CimError where none does, or where the queries are too few to say so.
     """
     options = [one for trial in trials for one in _option(trial, recall, most)]
+    sizes = len(trials[0].places[0].best), len(trials[0].places[1].best)
     if not options:
-        held = max(int((t.places[0].best[:, 0] < most).sum()) for t in trials)
-        count = len(trials[0].places[0].best)
+        held = max(
+            ([int((half.best[:, 0] < most).sum()) for half in trial.places] for trial in trials),
+            key=lambda counts: min(np.divide(counts, sizes)),
+        )
+        shares = (f"{one} of {count}" for one, count in zip(held, sizes, strict=True))
+        needed = (f"{least_held(count, recall)}" for count in sizes)
         raise CimError(
-            f"recall: no setting reaches {recall:g} with shortlists of {most} items; the best one "
-            f"holds the best item of {held / count:.1%} of the calibration queries that choose, "
-            f"{held} of {count}, and {least_held(count, recall)} are needed"
+            f"recall: no setting holds {recall:g} on both halves of the calibration queries with "
+            f"shortlists of {most} items; the best one holds the best item of "
+            f"{' and '.join(shares)}, and {' and '.join(needed)} are needed; expected a longer "
+            "shortlist, or a lower share"
         )
     chosen = min(options, key=lambda one: one.costs(minimise))
-    first, other = trials[0].places
-    sizes = len(first.best), len(other.best)
-    digital = other.found(NOWHERE)
+    digital = Places.joined(trials[0].places).found(NOWHERE)
     return ShortlistSearch(
         recall, minimise, tuple(options), chosen, *sizes, digital, most, tuple(trials)
     )
 
 
 def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[ShortlistOption]:
-    length = length_for(trial.places[0].best[:, 0], recall)
-    if length is None or length > most:
+    length = trial.length(recall, most)
+    if length is None:
         return
     use, query = trial.use, trial.estimate(length).score
     assert query is not None
@@ -372,5 +379,5 @@ def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[Shortli
         query.energy_pj,
         query.latency_ns,
         use.items_per_chip,
-        *(Recall.of(half, length) for half in trial.places),
+        *(Recall.of(half, length) for half in (*trial.places, Places.joined(trial.places))),
     )

@@ -7,12 +7,12 @@ measured together is an operating point, and figures name theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.named import unknown
@@ -23,6 +23,8 @@ Scope = Literal["array", "macro", "core", "chip"]
 Status = Literal["confirmed", "derived", "unconfirmed", "assumed"]
 PointBits = Annotated[int, Field(ge=1, le=16)]
 Volts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+Quantities = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 # Fixed, so that figures of one quantity can be compared and a misspelt one is found.
 UNITS = {
@@ -58,7 +60,8 @@ CONDITIONS = ("mode", "voltage", "activity")
 class OperatingPoint(TomlTable):
     """Conditions under which figures were taken together; bits are those of one product.
 
-    `adc_bits` are those of the converter, where they are not the target's own.
+    `adc_bits` are those of the converter, where they are not the target's own. `derived_from` names
+    the figures at this point from which its bits were found.
     """
 
     name: str
@@ -69,6 +72,7 @@ class OperatingPoint(TomlTable):
     mode: str | None = None
     voltage: Volts | None = None
     activity: str | None = None
+    derived_from: Quantities | None = None
 
     def conditions(self) -> str:
         """The conditions for a reader."""
@@ -113,6 +117,13 @@ SETTABLE = ("slice", "column", "cycle")
 """For how much there may be a reference, from the most on."""
 
 
+NO_GAIN = (
+    "a gain for each column is not computed: the columns of a slice convert with one step, or the "
+    'same levels; expected "step" or "levels" with each = "slice"'
+)
+"""The reason that a converter's gain cannot be listed as a reference of each column."""
+
+
 class SettableReference(TomlTable):
     """A reference of a target's converters that a source says can be set: one for `each`.
 
@@ -129,6 +140,13 @@ class SettableReference(TomlTable):
     source: str
     status: Status
 
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _no_gain(cls, reference: object) -> object:
+        if reference == "gain":
+            raise ValueError(f'"gain": {NO_GAIN}')
+        return reference
+
     @model_validator(mode="after")
     def _bound(self) -> Self:
         bounds = self.bounds
@@ -141,6 +159,11 @@ class SettableReference(TomlTable):
             least = " above 0" if self.reference == "step" else ""
             raise ValueError(f"range = [{low:g}, {high:g}]: expected two rising numbers{least}")
         return self
+
+    @property
+    def is_gain(self) -> bool:
+        """It is a gain, or levels, for each column, which no reference here is."""
+        return self.reference != "offset" and self.each == "column"
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -201,7 +224,8 @@ class Retrieval(TomlTable):
 class Figure(Sourced):
     """One published or derived figure with its source; `at` names its operating point.
 
-    Without `at` it holds at every point, unless it states conditions of its own.
+    Without `at` it holds at every point, unless it states conditions of its own. `derived_from`
+    names the quantities of the figures beside it that it was solved from.
     """
 
     quantity: str
@@ -212,9 +236,14 @@ class Figure(Sourced):
     mode: str | None = None
     voltage: Volts | None = None
     activity: str | None = None
+    derived_from: Quantities | None = None
 
     @model_validator(mode="after")
     def _comparable(self) -> Self:
+        if self.derived_from and self.status != "derived":
+            raise ValueError(
+                f'derived_from with status = "{self.status}": expected status = "derived"'
+            )
         if self.quantity not in UNITS:
             raise ValueError(str(unknown("quantity", self.quantity, UNITS)))
         unit = UNITS[self.quantity]
@@ -252,6 +281,43 @@ def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]
                     "different conditions are not combined; say with at = which point it is of"
                 )
     _check_pairs(figures)
+    _check_origins(points, figures)
+
+
+def holding(figures: Sequence[Figure], point: str | None) -> dict[str, Figure]:
+    """The figures that hold at a point, by quantity, the first of each."""
+    found: dict[str, Figure] = {}
+    for one in figures:
+        if one.at in (None, point):
+            found.setdefault(one.quantity, one)
+    return found
+
+
+def _check_origins(points: Sequence[OperatingPoint], figures: Sequence[Figure]) -> None:
+    """Refuse an origin that is no figure at the same point, or a figure derived from itself."""
+    said: list[tuple[str, str, str | None, Quantities | None]] = [
+        (f"operating_points[{i}]", "", p.name, p.derived_from) for i, p in enumerate(points)
+    ]
+    said += [(f"figures[{i}]", f.quantity, f.at, f.derived_from) for i, f in enumerate(figures)]
+    for where, quantity, at, derived_from in said:
+        known = holding(figures, at)
+        for origin in derived_from or ():
+            if origin not in known:
+                raise ValueError(f"{where}.derived_from: {unknown('figure', origin, known)}")
+            if quantity and quantity in (origin, *origins(origin, known)):
+                raise ValueError(f"{where}.derived_from: {quantity} would be derived from itself")
+
+
+def origins(quantity: str, known: Mapping[str, Figure]) -> set[str]:
+    """The quantities that a figure was derived from, and those that they were derived from."""
+    found: set[str] = set()
+    ahead = [quantity]
+    while ahead:
+        figure = known.get(ahead.pop())
+        new = set(figure.derived_from or ()) - found if figure is not None else set()
+        found |= new
+        ahead += new
+    return found
 
 
 def _check_pairs(figures: Sequence[Figure]) -> None:

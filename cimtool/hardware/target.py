@@ -24,6 +24,7 @@ from cimtool.base.toml_files import (
 )
 from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, law_of
 from cimtool.hardware.figures import (
+    NO_GAIN,
     Figure,
     OperatingPoint,
     Retrieval,
@@ -259,7 +260,15 @@ def load_target(name_or_path: str | Path) -> Target:
 
     CimError for an unknown name (with the nearest), a missing file, or a file that is not valid.
     """
-    return _load(_target_file(str(name_or_path), Path(), "target"), ())[0]
+    file = _target_file(str(name_or_path), Path(), "target")
+    target, _ = _load(file, ())
+    # Not asked of the target in a bundle, whose step is one for all columns whatever it lists.
+    for index, one in enumerate(target.settable):
+        if one.is_gain:
+            raise CimError(
+                f'{file}: adc.settable[{index}]: {one.reference} with each = "column": {NO_GAIN}'
+            )
+    return target
 
 
 def _target_file(name_or_path: str, folder: Path, what: str) -> Path:

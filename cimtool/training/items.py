@@ -16,6 +16,7 @@ from cimtool.base.threads import side_by_side
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import EmbeddingsLike, File, read_data
 from cimtool.loading.item_arrays import TRUTH, finite_rows, require_right, right_videos
+from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
@@ -113,7 +114,11 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     Raises CimError where file, layer map or embeddings are wrong, the embeddings do not say which
     video is right, or a variance is not finite.
     """
-    model = source.for_rows(data).load_projectors()
+    return encoded_items(source, source.for_rows(data).load_projectors(), data, say)
+
+
+def encoded_items(source: ModelSource, model: Model, data: EmbeddingsLike, say: Say) -> Items:
+    """Run the projectors of `model`, read from `source`; errors as `model_items` has them."""
     rows = read_data(data, model)
     right = rows.right
     say(f"encoding {rows.counted}")

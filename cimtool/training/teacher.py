@@ -40,8 +40,8 @@ class TeacherSigmoid:
     standard error.
     """
 
-    a: float = 0.1
-    b: float = 0.0
+    a: float
+    b: float
     K: int = 10
 
     def __post_init__(self) -> None:

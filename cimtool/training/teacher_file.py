@@ -22,7 +22,7 @@ from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.report.result import Result
-from cimtool.training.items import Items, gaussian_items, model_items
+from cimtool.training.items import Items, encoded_items, gaussian_items
 from cimtool.training.options import check_count
 from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
 
@@ -46,7 +46,8 @@ CLIP = 1.05e-6
 class Teacher(Result):
     """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
 
-    `kind` is how they were made, with `K` samples a side (None for exact ones). `scale_ed` and
+    `kind` is how they were made, with `K` samples a side (None for exact ones). `origin` says in
+    words where `a` and `b` come from. `scale_ed` and
     `scale_vd` are what the layout's polynomial wants the statistics divided by. `text`, `video` [n]
     are the rows of each pair, `matched` [n] says where they belong together. `clipped` more pairs
     of the file have a label that only bounds the true one, and are left out. `probabilities` says
@@ -74,6 +75,7 @@ class Teacher(Result):
     trained: TrainedShares | None = None
     called: Modalities = TEXT_VIDEO
     file: str = "the teacher"
+    origin: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -136,17 +138,25 @@ def make_teacher(
     )
 
 
-def sigmoid_of(items: Items, given: Mapping[str, Any], say: Say = silent) -> TeacherSigmoid:
-    """The sigmoid of the `given` fields, else of those that the items' model keeps.
+def sigmoid_of(
+    file: str, a: float | None, b: float | None, given: Mapping[str, Any]
+) -> tuple[TeacherSigmoid, str]:
+    """The sigmoid of the `given` fields, else of `a` and `b`, which `file` keeps; and their origin.
 
-    One that neither knows is the default's, and said.
+    Raises ArgumentError where neither says one.
     """
-    kept = {"a": items.a, "b": items.b}
-    known = {name: value for name, value in kept.items() if value is not None} | dict(given)
-    sigmoid = TeacherSigmoid(**known)
-    for name in (name for name in kept if name not in known):
-        say(f"the model keeps no {name}: {getattr(sigmoid, name):g} is taken")
-    return sigmoid
+    kept = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
+    known = kept | dict(given)
+    if not {"a", "b"} <= known.keys():
+        raise ArgumentError(
+            "{}: does not say a and b of the probability E[sigmoid(b - a D)] that pairs are "
+            "labelled with; give them with {a} and {b}",
+            file,
+        )
+    origin = {name: "as given" if name in given else f"of {file}" for name in ("a", "b")}
+    if origin["a"] == origin["b"]:
+        return TeacherSigmoid(**known), f"a and b {origin['a']}"
+    return TeacherSigmoid(**known), ", ".join(f"{name} {said}" for name, said in origin.items())
 
 
 @keeping_inputs
@@ -171,8 +181,8 @@ def teacher(
     Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
     [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name or in an
     `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a` and `b`
-    are the sigmoid's (default: those that the checkpoint keeps, or else 0.1 and 0). Written to
-    `output` where it is given. Raises CimError for any mistake.
+    are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where it is
+    given. Raises CimError for any mistake, and for an a or b that neither says.
     """
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
@@ -183,17 +193,22 @@ def teacher(
         raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
     said = {"a": a, "b": b, "K": samples}
     known: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-    TeacherSigmoid(**known)  # refused before rows are encoded
+    TeacherSigmoid(**{"a": 1.0, "b": 0.0, **known})  # what is given, before a file is read
     check_pairs(pairs, matched, seed)
     if output is not None:
         check_output(Path(output), ".npz")
     if projectors is not None and data is not None:
-        items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
+        source = ModelSource(projectors, layer_map=layer_map)
+        model = source.for_rows(data).load_projectors()
+        sigmoid, origin = sigmoid_of(str(source), model.a, model.b, known)
+        items = encoded_items(source, model, data, say)
     elif layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     else:
         items = gaussian_items(gaussians or {})
-    made = make_teacher(items, pairs, matched, labels, sigmoid_of(items, known, say), seed, say)
+        sigmoid, origin = sigmoid_of(items.file, None, None, known)
+    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
+    made = replace(made, origin=origin)
     if output is not None:
         write_teacher(made, Path(output))
     return made

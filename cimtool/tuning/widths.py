@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.costs.estimate import layer_cost
+from cimtool.costs.layers import layer_cost
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm

@@ -48,7 +48,7 @@ READERS: dict[str, Callable[[Place], list[object]]] = {
     ],
     "teacher": lambda at: [
         "teacher", "--projectors", at.files.projectors, "--data", at.data, "--pairs", 50,
-        "-o", f"{at.output}.npz",
+        "--a", 0.1, "--b", 0, "-o", f"{at.output}.npz",
     ],
     "simulate": lambda at: ["simulate", at.bundle, "--inputs", at.data, "-o", f"{at.output}.npz"],
     "sweep": lambda at: [

@@ -25,7 +25,7 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def teacher(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("teacher") / "t.npz"
-    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=600, labels="exact", output=file)
+    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=600, a=0.1, b=0.0, output=file)
     return file
 
 
@@ -69,7 +69,7 @@ def test_a_two_branch_model_scores_by_its_fit(
 ) -> None:
     files = small_two_branch
     file, poly = tmp_path / "t.npz", tmp_path / "p.json"
-    given = ("--labels", "exact", "--pairs", 500, "--matched", 0.5, "-o", file)
+    given = ("--a", 0.1, "--b", 0, "--pairs", 500, "--matched", 0.5, "-o", file)
     ran = cimtool("teacher", "--projectors", files.projectors, "--data", files.eval, *given)
     assert ran.status == 0
     found = cimtool("fit", file, "-o", poly, "--json").json
@@ -266,7 +266,7 @@ def test_a_pt_is_read_by_torch_and_by_every_command(
 
 def test_too_few_pairs(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:
     file = tmp_path / "few.npz"
-    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=12, output=file)
+    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=12, a=0.1, b=0.0, output=file)
     ran = cimtool("fit", file, "-o", tmp_path / "p.json")
     assert ran.status == 2
     assert "pairs to fit; a polynomial of degree 4 has 15 coefficients" in ran.sentence

@@ -363,7 +363,8 @@ def test_gaussians_of_images(cimtool: Run, tmp_path: Path) -> None:
     def ran(**changed: Any) -> Any:
         given = {name: one for name, one in (arrays | changed).items() if one is not None}
         np.savez(file, **given)
-        return cimtool("teacher", "--gaussians", file, "--pairs", 50, "-o", tmp_path / "t.npz")
+        sigmoid = ("--a", 0.1, "--b", 0, "--pairs", 50)
+        return cimtool("teacher", "--gaussians", file, *sigmoid, "-o", tmp_path / "t.npz")
 
     made = ran()
     assert (made.status, made.err) == (0, "")

@@ -81,7 +81,7 @@ def test_a_sweep_names_both_files_in_its_command(cimtool: Run, projectors: list[
 
 
 def test_a_teacher_of_both(cimtool: Run, projectors: list[str]) -> None:
-    options = ["--data", "eval.npz", "--pairs", "300", "--labels", "exact", "-o", "t.npz"]
+    options = ["--data", "eval.npz", "--pairs", "300", "--a", "0.1", "--b", "0", "-o", "t.npz"]
     found = cimtool("teacher", *projectors, *options, "--json").json
     assert found["pairs"] == 300
     assert found["divisors"] == {"ed": 1.0, "vd": 1.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,30 @@ def bundle(
         return folder
 
     return made
+
+
+def test_the_choice_says_what_was_taken_why_and_by_which_interval(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, asked = bundle("hybrid"), ("--recall", 0.9, "--minimise", "conversions")
+    program = ("program", folder, "--gallery", small_trunk.eval, *asked)
+    said = " ".join(cimtool(*program, "--shortlist", 20, "-o", tmp_path / "made").out.split())
+    assert (
+        "Shortlists that hold the best item of 90% of the queries, on both halves of them" in said
+    )
+    assert (
+        "taken (*): the one of least conversions. Of 96 calibration queries it holds the " in said
+    )
+    halves = re.search(
+        r"of one half of them of ([\d.]+)% \[.*\], of the other of ([\d.]+)% \[", said
+    )
+    assert halves is not None
+    assert all(float(one) >= 90 for one in halves.groups())
+    assert "(95% intervals, Clopper and Pearson)" in said
+    ran = cimtool(*program, "--shortlist", 1, "--shortlist-bits", 1, "-o", tmp_path / "none")
+    assert (ran.status, ran.out) == (2, "")
+    assert "no setting holds 0.9 on both halves of the calibration queries" in ran.sentence
+    assert not (tmp_path / "none").exists()
 
 
 def test_dies_of_a_shortlist_tell_recall_and_r1(

@@ -31,6 +31,8 @@ def teaching(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> Run:
             "projectors": small_trunk.projectors,
             "data": small_trunk.eval,
             "pairs": 50,
+            "a": 0.1,
+            "b": 0,
             "output": tmp_path / "t.npz",
         }
         return cimtool("teacher", *arguments(options | changed), *more)
@@ -41,11 +43,27 @@ def teaching(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> Run:
 def test_a_model_without_a_polynomial_is_enough(teaching: Run, tmp_path: Path) -> None:
     ran = teaching(labels="mc")
     assert (ran.status, ran.err) == (0, "")
-    assert "right ones; Monte Carlo labels, K = 10" in ran.out
+    assert ran.out.partition("\n")[0].endswith(
+        "right ones; Monte Carlo labels, K = 10, of sigmoid(b - a D) with a = 0.1, b = 0 "
+        "(a and b as given)"
+    )
     assert "standard error of a label: " in ran.out
     assert ran.out.endswith(f"wrote {tmp_path}/t.npz\nnext: cimtool fit {tmp_path}/t.npz\n")
     teacher = read_teacher(tmp_path / "t.npz")
     assert (len(teacher), teacher.kind, teacher.K, teacher.a, teacher.b) == (50, "mc", 10, 0.1, 0)
+
+
+@pytest.mark.parametrize("missing", [("a", "b"), ("a",), ("b",)])
+def test_a_and_b_are_asked_for_where_nothing_says_them(
+    teaching: Run, small_trunk: DemoFiles, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    ran = teaching(**dict.fromkeys(missing))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence == (
+        f"{small_trunk.projectors}: does not say a and b of the probability E[sigmoid(b - a D)] "
+        "that pairs are labelled with; give them with --a and --b"
+    )
+    assert not (tmp_path / "t.npz").exists()
 
 
 def test_labels_are_exact_unless_samples_are_asked_for(teaching: Run, tmp_path: Path) -> None:
@@ -86,7 +104,7 @@ def test_gaussians_from_a_file(teaching: Run, gaussians: Path, tmp_path: Path) -
     ran = teaching(projectors=None, data=None, gaussians=gaussians)
     assert (ran.status, ran.err) == (0, "")
     with np.load(gaussians) as held:
-        again = api.teacher(gaussians=dict(held), pairs=50)
+        again = api.teacher(gaussians=dict(held), pairs=50, a=0.1, b=0.0)
     written = read_teacher(tmp_path / "t.npz")
     np.testing.assert_array_equal(written.labels.logit, again.labels.logit)
 
@@ -97,6 +115,7 @@ def test_the_same_bytes_whatever_the_threads(
     files = small_two_branch
     given = arguments(
         {"projectors": files.projectors, "data": files.eval, "pairs": 300, "labels": "mc"}
+        | {"a": 0.1, "b": 0}
     )
     contents = []
     for threads in (1, 2):

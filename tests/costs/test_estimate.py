@@ -286,3 +286,98 @@ def test_mistakes(small_bundle: Path) -> None:
         api.cost(small_bundle, gallery=10**300)
     with pytest.raises(CimError, match="samples is 0; expected at least 1"):
         api.cost(small_bundle, gallery=1, samples=0)
+
+
+SRAM_TARGET = "dcim-28nm-isscc22"
+"""Loads its weights for each inference; a MAC of 8 bits takes 2 / 36.5 pJ."""
+
+OnSram = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def on_sram(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> OnSram:
+    """Makes the small model for SRAM arrays, with a mapping of the score, and programs it."""
+    folder = tmp_path_factory.mktemp("sram")
+
+    def made(mapping: str, **programmed: int) -> Path:
+        bundle = folder / mapping
+        if not bundle.exists():
+            api.compile(
+                small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+                target=SRAM_TARGET, output=bundle, score_mapping=mapping,
+            )  # fmt: skip
+        place = folder / f"{mapping}, programmed"
+        if not programmed:
+            return bundle
+        if not place.exists():
+            api.program(bundle, small_trunk.eval, output=place, **programmed)
+        return place
+
+    return made
+
+
+def by_hand(found: Estimate, scored: int, memory: str, samples: int = 10, d: int = 16) -> float:
+    """Energy in pJ of scoring so many items of 8-bit samples that are stored in a memory."""
+    pairs, prices = scored * samples**2, found.rates.prices
+    sizes = {
+        "normals": samples * d,
+        "sigmoids": pairs,
+        "multiplications": (samples * d + pairs * d) * 8 * 8,
+        "additions": samples * d * 8 + pairs * 16 + pairs * d * 16,
+        memory: scored * samples * d * 8,
+    }
+    if not memory:  # products are in arrays
+        sizes["multiplications"] = samples * d * 8 * 8
+        sizes["additions"] = samples * d * 8 + pairs * 16
+        del sizes[memory]
+    return sum(prices.unit(kind).of(size).value for kind, size in sizes.items())
+
+
+@pytest.mark.parametrize("mapping", ["digital", "hybrid", "in-memory"])
+@pytest.mark.parametrize(("items", "memory"), [(40, "sram"), (100_000, "dram")])
+def test_a_score_that_is_digital_is_sampled_digitally(
+    on_sram: OnSram, mapping: str, items: int, memory: str
+) -> None:
+    found = api.cost(on_sram(mapping), gallery=items)
+    assert found.score is not None
+    assert found.montecarlo is not None
+    stored = found.montecarlo.stored
+    assert stored.energy_pj.value == pytest.approx(by_hand(found, items, memory))
+    # Both columns read their gallery from the same memory.
+    assert found.score.digital.tallies[memory].size >= 8 * (found.gallery_bytes or 0)
+    assert (found.score.cells_written, stored.cells_written) == (0, 0)
+    assert stored.energy_pj.value > found.score.energy_pj.value
+
+
+def test_samples_in_arrays_are_loaded_as_the_gallery_is(on_sram: OnSram) -> None:
+    found = api.cost(on_sram("in-memory", chips=1000))
+    sampled, score = found.montecarlo, found.score
+    assert sampled is not None
+    assert score is not None
+    assert score.cells_written > 0
+    # 40 items of 10 samples: 400 columns of 16 weights of 8 cells, 6 columns an array of 64.
+    cells = 40 * 10 * 16 * 8
+    assert sampled.arrays == 67
+    assert (sampled.stored.cells_written, sampled.redrawn.cells_written) == (cells, cells)
+    prices = found.rates.prices
+    write, dram = prices.write_pj(None), prices.unit("dram")
+    assert write is not None
+    assert dram is not None
+    products = 10 * (40 * 10 * 16) * 2 / 36.5
+    around, loads = by_hand(found, 40, ""), write.value * cells + dram.of(cells).value
+    assert sampled.stored.energy_pj.value == pytest.approx(products + around + loads)
+    assert score.parts["memory"].energy.value > 0
+
+
+def test_samples_of_a_shortlist_are_those_of_its_items(on_sram: OnSram) -> None:
+    found = api.cost(on_sram("hybrid", shortlist=4))
+    sampled, program = found.montecarlo, found.program
+    assert sampled is not None
+    assert program.shortlist is not None
+    before = found.walk(program.shortlist, 40)
+    assert before.energy_pj.value is not None
+    expected = before.energy_pj.value + by_hand(found, 4, "sram")
+    assert sampled.stored.energy_pj.value == pytest.approx(expected)
+    assert sampled.stored.sigmoids == 4 * 100
+    assert sampled.stored.gallery_bytes == 40 * 10 * 16
+    assert sampled.redrawn.random_normals == (1 + 4) * 10 * 16

@@ -8,7 +8,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
-from cimtool.costs.estimate import layer_cost
+from cimtool.costs.layers import layer_cost
 from cimtool.costs.published import check_published, compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
@@ -161,3 +161,72 @@ def test_two_percent_is_the_limit(tmp_path: Path) -> None:
 def test_an_array_without_limits_is_never_full() -> None:
     with pytest.raises(CimError, match="ideal: has no operating point, or an array without limits"):
         full_array(rates_at(load_target("ideal"), None))
+
+
+BY_CONSTRUCTION = {
+    ("c2c-22nm-intel", "1.1 V", "throughput"): ("mvm_latency",),
+    ("charge-65nm-princeton", "0.85 V", "throughput"): ("mvm_latency",),
+    ("charge-65nm-princeton", "1.2 V", "throughput"): ("mvm_latency",),
+    ("dirc-rag-40nm", "1-bit", "throughput"): ("the precision of the point",),
+    ("hermes-pcm-14nm", "four-phase", "efficiency"): ("mvm_energy",),
+    ("hermes-pcm-14nm", "four-phase", "throughput"): ("mvm_latency",),
+    ("hermes-pcm-14nm", "one-phase", "efficiency"): ("mvm_energy",),
+    ("hermes-pcm-14nm", "one-phase", "throughput"): ("mvm_latency",),
+    ("metis-dcim-12nm", "int8", "throughput"): ("clock",),
+    ("neurram-rram-130nm", "in4/out6", "throughput"): ("mvm_latency",),
+    ("neurram-rram-130nm", "in8/out10", "throughput"): ("mvm_latency",),
+}
+
+
+def test_figures_that_were_solved_from_the_published_one_are_said_to_confirm_nothing() -> None:
+    found = {
+        (name, one.point, one.quantity): one
+        for name in target_names()
+        for one in compare_published(load_target(name))
+        if one.by_construction
+    }
+    assert {key: one.by_construction for key, one in found.items()} == BY_CONSTRUCTION
+    said = found["hermes-pcm-14nm", "one-phase", "throughput"].sentence()
+    assert said.endswith("(-0.0%), consistent by construction: mvm_latency was derived from it")
+
+
+def test_a_shipped_figure_whose_source_is_a_recomputed_one_says_so() -> None:
+    for name in target_names():
+        for one in load_target(name).figures:
+            solved = one.status == "derived" and " by the " in one.source
+            assert bool(one.derived_from) or not solved, (name, one.quantity)
+
+
+CHAIN = """
+name = "mine"
+title = "Mine"
+base = "c2c-22nm-intel"
+[[operating_points]]
+name = "p"
+precision = "8b"
+input_bits = 8
+weight_bits = 8
+"""
+
+
+def figure(quantity: str, value: float, unit: str, more: str = 'status = "confirmed"') -> str:
+    said = f'quantity = "{quantity}"\nvalue = {value}\nunit = "{unit}"\n{more}\n'
+    return f'[[figures]]\nat = "p"\nscope = "macro"\nsource = "x"\n{said}'
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_a_figure_may_be_derived_by_way_of_another(tmp_path: Path, through: bool) -> None:
+    solved = 'status = "derived"\nderived_from = ["{}"]'
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        CHAIN
+        + figure("density", 4, "TOPS/mm2")
+        + figure("area", 0.124, "mm2")
+        + figure("throughput", 0.496, "TOPS", solved.format("density"))
+        + figure("mvm_latency", 4.13, "ns", solved.format("throughput" if through else "area"))
+    )
+    found = {one.quantity: one.by_construction for one in compare_published(load_target(file))}
+    assert found == {
+        "density": ("throughput",),
+        "throughput": ("mvm_latency",) if through else (),
+    }

@@ -27,6 +27,11 @@ def figure(quantity: str, unit: str, *more: str) -> str:
     return "\n[[figures]]\n" + "\n".join(own.values()) + "\n"
 
 
+def solved(quantity: str, unit: str, origin: str) -> str:
+    status = 'status = "derived"', f'derived_from = ["{origin}"]'
+    return figure(quantity, unit, 'at = "low"', *status)
+
+
 def loaded(folder: Path, text: str) -> Target:
     file = folder / "mine.toml"
     file.write_text(f'name = "mine"\ntitle = "Mine"\nbase = "ideal"\n{text}')
@@ -83,6 +88,23 @@ def test_figures_of_two_points_stand_side_by_side(tmp_path: Path) -> None:
         (
             LOW + ENERGY + figure("adc_energy", "pJ", 'at = "low"') + figure("adc_energy", "pJ"),
             "figures[2]: adc_energy of the array is given twice at operating point",
+        ),
+        (
+            LOW + ENERGY + figure("mvm_latency", "ns", 'at = "low"', 'derived_from = ["area"]'),
+            'figures[1]: derived_from with status = "confirmed": expected status = "derived"',
+        ),
+        (
+            LOW + ENERGY + solved("mvm_latency", "ns", "area"),
+            'figures[1].derived_from: figure "area" is not known: mvm_energy, mvm_latency',
+        ),
+        (
+            LOW + solved("mvm_energy", "nJ", "mvm_latency") + solved("mvm_latency", "ns", "clock")
+            + solved("clock", "MHz", "mvm_energy"),
+            "figures[0].derived_from: mvm_energy would be derived from itself",
+        ),
+        (
+            LOW + 'derived_from = ["throughput"]' + ENERGY,
+            'operating_points[0].derived_from: figure "throughput" is not known: mvm_energy',
         ),
         (
             LOW.replace("input_bits = 8", "input_bits = 0"),

@@ -445,6 +445,25 @@ def test_what_binds_no_reference_is_refused(
         load_target(derived(tmp_path, f'{table}status = "derived"\nsource = "x"\n'))
 
 
+@pytest.mark.parametrize(
+    ("reference", "each", "said"),
+    [
+        ("gain", "column", 'adc.settable[0].reference: "gain": a gain for each column is not'),
+        ("gain", "slice", 'adc.settable[0].reference: "gain": a gain for each column is not'),
+        ("step", "column", 'adc.settable[0]: step with each = "column": a gain for each column is'),
+        ("levels", "column", 'adc.settable[0]: levels with each = "column": a gain for each colu'),
+    ],
+)
+def test_a_gain_for_each_column_is_refused_as_it_is_not_computed(
+    tmp_path: Path, reference: str, each: str, said: str
+) -> None:
+    table = f'[[adc.settable]]\nreference = "{reference}"\neach = "{each}"\n'
+    with pytest.raises(CimError, match=re.escape(said)) as caught:
+        load_target(derived(tmp_path, f'{table}status = "confirmed"\nsource = "x"\n'))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith('expected "step" or "levels" with each = "slice"')
+
+
 def test_what_can_be_set_is_one_of_the_parts_of_a_chip(tmp_path: Path) -> None:
     said = '[[adc.settable]]\nreference = "step"\neach = "core"\nstatus = "derived"\nsource = "x"\n'
     with pytest.raises(CimError, match=r"adc\.settable\[0\]\.each"):

@@ -125,7 +125,7 @@ def results(
         "estimate": api.cost(small_bundle, gallery=100),
         "evaluation": api.evaluate(data, small_bundle),
         "shards": api.encode(small_bundle, data, output=folder / "shards"),
-        "teacher": api.teacher(small_trunk.projectors, data, labels="exact", pairs=50),
+        "teacher": api.teacher(small_trunk.projectors, data, pairs=50, a=0.1, b=0.0),
     }
 
 

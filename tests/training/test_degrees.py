@@ -39,7 +39,7 @@ def items(rows: int = 60, seed: int = 2) -> Items:
 
 
 def teacher(kind: LabelKind = "exact", pairs: int = 1500) -> Teacher:
-    return make_teacher(items(), pairs, 0.5, kind, TeacherSigmoid(K=10), seed=1)
+    return make_teacher(items(), pairs, 0.5, kind, TeacherSigmoid(0.1, 0.0, 10), seed=1)
 
 
 def of_curve(noise: float = 0.0) -> Teacher:

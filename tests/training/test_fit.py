@@ -24,7 +24,9 @@ def teacher(kind: LabelKind = "exact", pairs: int = 1500, rows: int = 60) -> Tea
         "text_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
         "video_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
     }
-    return make_teacher(gaussian_items(given), pairs, 0.5, kind, TeacherSigmoid(K=6), seed=1)
+    return make_teacher(
+        gaussian_items(given), pairs, 0.5, kind, TeacherSigmoid(0.1, 0.0, 6), seed=1
+    )
 
 
 def test_the_fit_of_exact_labels_is_within_a_hundredth_on_pairs_it_did_not_see() -> None:

@@ -32,7 +32,7 @@ def aligned(
 ) -> Labels:
     """Labels of row i beside row i."""
     rows = np.arange(len(text))
-    return monte_carlo_labels(text, video, (rows, rows), sigmoid or TeacherSigmoid(), seed)
+    return monte_carlo_labels(text, video, (rows, rows), sigmoid or TeacherSigmoid(0.1, 0.0), seed)
 
 
 def test_without_variance_the_label_is_the_distance_itself() -> None:
@@ -92,7 +92,7 @@ def test_aligned_pairs_are_the_diagonal_of_the_reference(a: float, b: float) -> 
 def test_a_pair_drawn_again_has_samples_of_its_own() -> None:
     text, video = pairs(3, 16, 0.3, 1.0)
     again = np.zeros(6, int), np.ones(6, int)
-    labels = monte_carlo_labels(text, video, again, TeacherSigmoid())
+    labels = monte_carlo_labels(text, video, again, TeacherSigmoid(0.1, 0.0))
     assert len(np.unique(labels.logit)) == 6
     assert len(np.unique(labels.ed)) == 1
 
@@ -154,7 +154,7 @@ def test_the_standard_error_is_the_scatter_around_the_exact_logit() -> None:
 )
 def test_a_sigmoid_that_cannot_be_is_refused(options: dict[str, float], sentence: str) -> None:
     with pytest.raises(CimError, match=f"^{sentence}$"):
-        TeacherSigmoid(**options)  # type: ignore[arg-type]
+        TeacherSigmoid(**{"a": 0.1, "b": 0.0, **options})  # type: ignore[arg-type]
 
 
 def test_some_labels_by_their_numbers() -> None:

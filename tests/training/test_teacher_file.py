@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.items import Items, gaussian_items
+from cimtool.training.items import ARRAYS, Items, gaussian_items
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import (
     COLUMNS,
@@ -65,7 +65,7 @@ def test_a_and_b_are_those_that_the_checkpoint_keeps(
     for file, given, expected in (
         (tmp_path / "kept.pth", {}, (0.3, 4.0)),
         (tmp_path / "kept.pth", {"b": 1.0}, (0.3, 1.0)),
-        (small_trunk.projectors, {}, (0.1, 0.0)),
+        (small_trunk.projectors, {"a": 0.2, "b": 0.0}, (0.2, 0.0)),
     ):
         found = teacher(file, small_trunk.train, **options, **given)
         assert (found.a, found.b) == expected
@@ -81,10 +81,29 @@ def test_a_checkpoint_trained_on_a_polynomial_keeps_a_and_b_with_it(
     assert (found.a, found.b) == (0.3, 4.0)
 
 
-def test_a_sigmoid_that_the_checkpoint_does_not_keep_is_said(small_trunk: DemoFiles) -> None:
+@pytest.mark.parametrize("given", [{}, {"a": 0.1}, {"b": 0.0}])
+def test_a_sigmoid_that_nobody_says_is_asked_for_before_rows_are_encoded(
+    small_trunk: DemoFiles, given: dict[str, float]
+) -> None:
     said: list[str] = []
-    teacher(small_trunk.projectors, small_trunk.train, pairs=8, b=1.0, say=said.append)
-    assert "the model keeps no a: 0.1 is taken" in said
+    sentence = "does not say a and b of the probability .* with; give them with a and b$"
+    with pytest.raises(CimError, match=f"^{small_trunk.projectors}: {sentence}"):
+        teacher(small_trunk.projectors, small_trunk.train, pairs=8, say=said.append, **given)
+    assert said == []
+    gaussians = {name: np.zeros((3, 2)) for name in ARRAYS}
+    with pytest.raises(CimError, match=f"^gaussians: {sentence}"):
+        teacher(gaussians=gaussians, pairs=8, **given)
+
+
+def test_a_teacher_says_where_a_and_b_come_from(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    content = torch.load(small_trunk.projectors, weights_only=True)
+    torch.save({**content, "a": 0.3, "b": 4.0}, kept := tmp_path / "kept.pth")
+    for given, origin in (
+        ({}, f"a and b of {kept}"),
+        ({"a": 0.1}, f"a as given, b of {kept}"),
+        ({"a": 0.1, "b": 0.0}, "a and b as given"),
+    ):
+        assert teacher(kept, small_trunk.train, pairs=8, **given).origin == origin  # type: ignore[arg-type]
 
 
 def test_right_pairs_are_those_of_the_items(items: Items) -> None:
@@ -225,7 +244,7 @@ def test_numbers_out_of_range_are_refused(
 ) -> None:
     pairs, matched, seed = options
     with pytest.raises(CimError, match="^" + re.escape(sentence) + "$"):
-        make_teacher(items, pairs, matched, "exact", TeacherSigmoid(), seed)
+        make_teacher(items, pairs, matched, "exact", TeacherSigmoid(0.1, 0.0), seed)
 
 
 @pytest.mark.filterwarnings("error")
@@ -245,7 +264,7 @@ def test_an_overflow_is_one_sentence_of_file_and_rows(
     s[3] *= size
     spoilt = replace(items, text=Gaussians(mu, s), file="g.npz")
     with pytest.raises(CimError, match=rf"^g\.npz: text row 3 and video row \d+: {sentence}"):
-        make_teacher(spoilt, 60, 0.5, kind, TeacherSigmoid())
+        make_teacher(spoilt, 60, 0.5, kind, TeacherSigmoid(0.1, 0.0))
 
 
 def test_a_probability_that_is_not_reached_is_of_a_file_and_rows(items: Items) -> None:
@@ -255,7 +274,7 @@ def test_a_probability_that_is_not_reached_is_of_a_file_and_rows(items: Items) -
     with pytest.raises(
         CimError, match=r"^g\.npz: text row 3 and video row \d+: the exact probability of a pair is"
     ):
-        make_teacher(spoilt, 60, 0.5, "exact", TeacherSigmoid())
+        make_teacher(spoilt, 60, 0.5, "exact", TeacherSigmoid(0.1, 0.0))
 
 
 def test_labels_of_another_kind_are_refused(items: Items) -> None:
