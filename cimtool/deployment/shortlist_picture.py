@@ -23,7 +23,7 @@ def search_svg(search: ShortlistSearch, title: str) -> str:
     """
     taken = search.chosen
     said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
-    asked = f"shares of the {search.chosen_on + search.checked_on} calibration queries"
+    asked = f"shares of the {sum(search.queries)} calibration queries"
     lengths = sorted({taken.length, *(one for one in LENGTHS if one <= search.most)})
     pictures = [
         curves(

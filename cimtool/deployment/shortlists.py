@@ -196,8 +196,7 @@ class ShortlistOption:
     """One setting of a shortlist, and what it takes: cells an item, and of a query the rest.
 
     `conversions` are those an item; energy in pJ and latency in ns are those of the whole query,
-    exact scores included. `chosen` and `checked` are the recall on the first half of the queries
-    and on the other, and `recall` on all.
+    exact scores included. `halves` are the recall on each half of the queries, `recall` on all.
     """
 
     bits: ShortlistBits
@@ -207,8 +206,7 @@ class ShortlistOption:
     energy_pj: Quantity
     latency_ns: Quantity
     items_per_chip: int | None
-    chosen: Recall
-    checked: Recall
+    halves: tuple[Recall, Recall]
     recall: Recall
 
     def costs(self, minimise: Minimised) -> tuple[float, ...]:
@@ -230,17 +228,15 @@ class ShortlistOption:
 class ShortlistSearch:
     """The settings that hold a recall on both halves of the queries, and the cheapest of them.
 
-    `chosen_on` and `checked_on` are the numbers of queries of the first half and of the other;
-    `digital` is R@1 of the exact scores of all items on both. `trials` are all that were tried,
-    with lists of at most `most` items.
+    `queries` are the numbers of queries of each half; `digital` is R@1 of the exact scores of all
+    items on both. `trials` are all that were tried, with lists of at most `most` items.
     """
 
     recall: float
     minimised: Minimised
     options: tuple[ShortlistOption, ...]
     chosen: ShortlistOption
-    chosen_on: int
-    checked_on: int
+    queries: tuple[int, int]
     digital: Change | None
     most: int
     trials: tuple[TriedShortlist, ...]
@@ -260,8 +256,7 @@ class ShortlistSearch:
         return {
             "recall": self.recall,
             "minimised": self.minimised,
-            "chosen_on": self.chosen_on,
-            "checked_on": self.checked_on,
+            "queries": list(self.queries),
             "digital": None if self.digital is None else asdict(self.digital),
             "chosen": asdict(self.chosen),
             "front": [asdict(one) for one in self.front],
@@ -361,7 +356,7 @@ def searched(
     chosen = min(options, key=lambda one: one.costs(minimise))
     digital = Places.joined(trials[0].places).found(NOWHERE)
     return ShortlistSearch(
-        recall, minimise, tuple(options), chosen, *sizes, digital, most, tuple(trials)
+        recall, minimise, tuple(options), chosen, sizes, digital, most, tuple(trials)
     )
 
 
@@ -371,6 +366,7 @@ def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[Shortli
         return
     use, query = trial.use, trial.estimate(length).score
     assert query is not None
+    first, other = (Recall.of(half, length) for half in trial.places)
     yield ShortlistOption(
         trial.bits,
         length,
@@ -379,5 +375,6 @@ def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[Shortli
         query.energy_pj,
         query.latency_ns,
         use.items_per_chip,
-        *(Recall.of(half, length) for half in (*trial.places, Places.joined(trial.places))),
+        (first, other),
+        Recall.of(Places.joined(trial.places), length),
     )
