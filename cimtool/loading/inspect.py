@@ -95,7 +95,7 @@ def inspect(path: Path) -> Facts:
 
 
 def format_facts(facts: Mapping[str, Any]) -> list[str]:
-    """Lines for a reader: a fact a line, by its name in `--json`, tables indented below theirs."""
+    """Lines for a reader: a fact a line, each by its own name, tables indented below theirs."""
     others = {key: value for key, value in facts.items() if key not in ("file", "kind")}
     return [f"{facts['file']}: {facts['kind']}", *_lines(others, 1)]
 

@@ -24,7 +24,7 @@ def median_norm(rows: Array) -> float:
     So few digits are the same on every CPU.
     """
     norms = np.linalg.norm(rows[:MEASURED_ROWS].astype(np.float64), axis=1)
-    norms = norms[norms > 0]
+    norms = norms[(norms > 0) & np.isfinite(norms)]
     return float(f"{np.median(norms):.4g}") if len(norms) else 0.0
 
 

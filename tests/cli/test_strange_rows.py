@@ -69,6 +69,15 @@ def test_every_command_says_it(
         api.load(small_bundle).scores(data)
 
 
+def test_a_gallery_in_a_file_of_its_own_says_it(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as held:
+        np.save(tmp_path / "codes.npy", np.round(20 * held["video"]).astype(np.float32))
+    with pytest.warns(CimWarning, match=r"codes\.npy: the video rows are \d\d\.\d times larger"):
+        api.encode(small_bundle, tmp_path / "codes.npy", output=tmp_path / "gallery")
+
+
 def test_compile_and_verify_say_it(
     cimtool: Run, compiling: Run, small_trunk: DemoFiles, small_bundle: Path, tmp_path: Path
 ) -> None:

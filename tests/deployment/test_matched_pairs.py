@@ -61,7 +61,7 @@ def test_a_score_of_the_other_sign_is_told(
 def test_pairs_in_another_order_are_no_matter_of_chance(
     program: Program, rows: dict[str, Array]
 ) -> None:
-    """What is as good as guessing is left to the figures: an untrained model is no better."""
+    """As good as guessing, which an untrained model is too: left to the figures."""
     for seed in range(20):
         order = np.random.default_rng(seed).permutation(len(rows["video"]))
         assert warned(program, {"text": rows["text"], "video": rows["video"][order]}) == []
