@@ -8,14 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import logit, logsumexp
 
 from cimtool import api
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.reference.exact import exact
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.losses.constraints import Siamese
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = (DOCS / "formulas.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("d", "times"), [(8, 13), (64, 87), (1024, 1365)])
@@ -47,6 +50,50 @@ def test_labels_clipped_at_a_millionth_are_constant_from_138_on() -> None:
     clipped = math.log(1e-6 / (1 - 1e-6))
     assert clipped == pytest.approx(-13.8, abs=0.05)
     assert -clipped / 0.1 == pytest.approx(138, abs=0.5)
+
+
+def test_the_labels_of_a_teacher_are_no_probabilities(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """As `fit_poly` reads them, nearly all have one label; as the page says, they are right."""
+    file = tmp_path / "teacher.npz"
+    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=200, output=file)
+    with np.load(file) as held:
+        y, of_log_p = (
+            logit(np.clip(p, 1e-6, 1 - 1e-6)) for p in (held["y"], np.exp(held["log_p"]))
+        )
+        assert np.mean(y == y.min()) > 0.9
+        assert y.min() == pytest.approx(-13.8, abs=0.05)
+        kept = held["y"] > -13.8
+        np.testing.assert_allclose(of_log_p[kept], held["y"][kept], rtol=1e-6)
+
+
+def test_the_binary_loss_is_minus_the_log_likelihood() -> None:
+    right, wrong = np.log(0.9), np.log(0.1)
+    assert right > wrong  # the sum of the document is the larger the better
+    assert "| minus this sum (`pairwise-bce`) |" in PAGE
+
+
+def test_without_the_temperature_a_right_pair_is_pushed_apart() -> None:
+    tau, step = 0.07, 1e-6
+
+    def aim(right: float, by: float) -> float:
+        return right / by - float(logsumexp(np.array([right, 0.0, 0.0]) / tau))
+
+    for right in (0.05, 0.2):
+        p = math.exp(right / tau - logsumexp(np.array([right, 0.0, 0.0]) / tau))
+        assert p > tau
+        assert aim(right + step, 1.0) < aim(right, 1.0)
+        assert aim(right + step, tau) > aim(right, tau)
+        assert (aim(right + step, 1.0) - aim(right, 1.0)) / step == pytest.approx(
+            1 - p / tau, rel=1e-3
+        )
+
+
+def test_the_hinge_is_squared_where_the_page_says_so() -> None:
+    (row,) = (line for line in PAGE.splitlines() if "`squared_hinge`" in line)
+    assert not Siamese().squared_hinge
+    assert "| not squared by default, as in the document;" in row
 
 
 def test_the_limit_of_info_nce_has_the_logarithm_of_the_negatives() -> None:

@@ -23,6 +23,7 @@ from cimtool.bundle.bundle import (
     features_bytes,
     write_bundle,
 )
+from cimtool.deployment.matched_pairs import matched_warnings
 from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.hardware.target import Target
@@ -34,6 +35,7 @@ from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.outputs_check import check_outputs
+from cimtool.loading.row_norms import median_norm
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.base import Job
@@ -188,6 +190,8 @@ def prepare(
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append, data.file)
     stages = compile_program(model.program, job, say)
+    for sentence in matched_warnings(model.program, data):
+        _warn(notes, sentence)
     if decided.score_mapping != "digital":
         check_mapped(model.head, stages[-1].program, decided.score_mapping)
     notes += level_notes(configuration.target, decided, layers)
@@ -196,7 +200,7 @@ def prepare(
     queries = _queries(decided, stages, data, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     return Compilation(
-        replace(model, called=data.called),
+        replace(model, called=data.called, row_norms=(median_norm(rows[0]), median_norm(rows[1]))),
         configuration.target,
         decided,
         stages,

@@ -81,9 +81,14 @@ class GraphWriter:
     def model(
         self, name: str, inputs: Mapping[str, Port], outputs: Mapping[str, Port]
     ) -> ModelProto:
-        """The checked file, with the element type and shape of each input and output."""
+        """The checked file, with the element type and shape of each input and output.
+
+        Constants that no node reads are left out: ONNX Runtime warns of each.
+        """
+        read = {value for node in self._nodes for value in node.input}
+        tensors = [tensor for tensor in self._tensors if tensor.name in read]
         graph = helper.make_graph(
-            self._nodes, name, _value_infos(inputs), _value_infos(outputs), self._tensors
+            self._nodes, name, _value_infos(inputs), _value_infos(outputs), tensors
         )
         domains = [helper.make_opsetid("", OPSET)]
         if self._functions:

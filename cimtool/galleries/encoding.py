@@ -31,6 +31,7 @@ from cimtool.galleries.shards import (
 from cimtool.loading.embeddings import File, checked_rows, read_rows, require_width
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import map_npy
+from cimtool.loading.row_norms import warn_of_scale
 from cimtool.simulation.simulator import Simulator
 
 ITEMS_PER_SHARD = 1 << 18
@@ -126,6 +127,8 @@ def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]
     with naming(file):
         checked_rows(mapped[:1], "video", model.unit_rows)
     require_width(mapped, "video", model, str(file))
+    if not model.unit_rows:
+        warn_of_scale(mapped, "video", model, str(file))
 
     def some(part: slice) -> Array:
         with naming(f"{file}, of rows {part.start} to {part.stop - 1}"):

@@ -1,5 +1,6 @@
 """The MAC-only operations, on real numbers and on integers alike: those of CIM hardware.
 
+Products, sums and limits to constants; on integers, requantisation (multiply, shift, limit) too.
 After `lower` nothing else stands in a program but these and `Store`/`Axis`, which compute nothing.
 """
 

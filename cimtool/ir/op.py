@@ -22,7 +22,7 @@ class Level(IntEnum):
     MAC = auto()
     """Real numbers; multiply, add and clip alone."""
     INTEGER = auto()
-    """Integers, layers with their weights as one matrix."""
+    """Integers: multiply, add, shift and clip; layers with their weights as one matrix."""
     CROSSBAR = auto()
     """Integers, layers on perfect crossbars."""
     DIE = auto()

@@ -38,6 +38,7 @@ from cimtool.loading.item_arrays import (
 )
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
+from cimtool.loading.row_norms import warn_of_scale
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons, Judgements
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of, sizes_text
@@ -369,12 +370,18 @@ def with_unit_rows(embeddings: Embeddings) -> Embeddings:
 
 
 def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
-    """Embeddings of any form as a model takes them; CimError where they do not fit."""
+    """Embeddings of any form as a model takes them; CimError where they do not fit.
+
+    Rows of another scale than those that calibrated a bundle are warned of.
+    """
     read = embeddings_in(data, model.modalities)
     for modality in MODALITIES:
         name = name_of(modality, read.called)
         require_width(getattr(read, modality), modality, model, read.file, name)
-    return with_unit_rows(read) if model.unit_rows else read
+    taken = with_unit_rows(read) if model.unit_rows else read
+    for modality, name in zip(MODALITIES, taken.called, strict=True):
+        warn_of_scale(getattr(taken, modality), modality, model, taken.file, name)
+    return taken
 
 
 def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) -> Embeddings:
@@ -395,7 +402,8 @@ def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) ->
 def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     """One modality's rows [n, width] as a model takes them; the other modality is not read.
 
-    Raises CimError where they are missing, are no embeddings, or of another width.
+    Raises CimError where they are missing, are no embeddings, or of another width. Warns as
+    `read_data` does.
     """
     file = file_of(data, modality)
     where = "embeddings" if file is None else str(file)
@@ -406,7 +414,9 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     else:
         name, rows = read_modality(Path(where), modality, model.modalities)
     require_width(rows, modality, model, where, name)
-    return unit_rows(rows, f"{where}: {name}") if model.unit_rows else rows
+    taken = unit_rows(rows, f"{where}: {name}") if model.unit_rows else rows
+    warn_of_scale(taken, modality, model, where, name)
+    return taken
 
 
 def require_width(

@@ -95,7 +95,7 @@ def inspect(path: Path) -> Facts:
 
 
 def format_facts(facts: Mapping[str, Any]) -> list[str]:
-    """Lines for a reader: one fact a line, tables indented below their name."""
+    """Lines for a reader: a fact a line, each by its own name, tables indented below theirs."""
     others = {key: value for key, value in facts.items() if key not in ("file", "kind")}
     return [f"{facts['file']}: {facts['kind']}", *_lines(others, 1)]
 
@@ -103,7 +103,7 @@ def format_facts(facts: Mapping[str, Any]) -> list[str]:
 def _lines(facts: Mapping[str, Any], depth: int) -> list[str]:
     lines = []
     for key, value in facts.items():
-        label = "  " * depth + key.replace("_", " ")
+        label = "  " * depth + key
         if isinstance(value, Mapping):
             inner = _lines(value, depth + 1)
             lines += [label, *inner] if inner else [f"{label}: none"]

@@ -73,6 +73,7 @@ class ModelCard:
     at unit norm; `dimension` is the extent d of mu and s. `warnings` are what a reader of the
     figures should know of how the model was trained. `modalities` are the names of the arrays that
     are its text and video, None for these two; `called` are those by which tables name them.
+    `row_norms` are the median norms of the text and video rows that calibrated it, None before.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ModelCard:
     warnings: tuple[str, ...]
     modalities: Modalities | None = field(default=None, kw_only=True)
     called: Modalities = field(default=TEXT_VIDEO, kw_only=True)
+    row_norms: tuple[float, float] | None = field(default=None, kw_only=True)
 
     @property
     def card(self) -> ModelCard:
@@ -97,8 +99,9 @@ class ModelCard:
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest."""
         values = {**vars(self.card), "head": self.head.to_json()}
-        if self.modalities is None:
-            del values["modalities"]
+        for name in ("modalities", "row_norms"):
+            if values[name] is None:
+                del values[name]
         if self.called == TEXT_VIDEO:
             del values["called"]
         return values
@@ -107,12 +110,15 @@ class ModelCard:
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned; TypeError or ValueError for anything else."""
         head = Head.from_json(table_of(values["head"], "model.head"), "head")
-        lists = ("warnings", "modalities", "called")
+        lists = ("warnings", "modalities", "called", "row_norms")
         tuples = {k: list_of(values[k], f"model.{k}") for k in lists if k in values}
         for key in ("modalities", "called"):
             if key in tuples:
                 check_modalities(tuples[key], f"model.{key}")
-        return made_of(ModelCard, {**values, "head": head, **tuples})
+        card = made_of(ModelCard, {**values, "head": head, **tuples})
+        if card.row_norms is not None and min(card.row_norms) <= 0:
+            raise ValueError(f"model.row_norms are {card.row_norms}; expected numbers above 0")
+        return card
 
 
 @dataclass(frozen=True)

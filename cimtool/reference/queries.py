@@ -122,8 +122,9 @@ def _within(k: int) -> Callable[[QueryCounts, FloatArray], FloatArray]:
 class RankingMetric:
     """A metric of rankings: the name, label, array of each query it is of, and how it is made.
 
-    With `by_class` right are the items of the query's class where classes are known. `share`
-    metrics are read in percent. One `of_means` is of the texts' means alone, no ranking.
+    Ties count against the right item. With `by_class` right are the items of the query's class
+    where classes are known. `share` metrics are read in percent. One `of_means` is of the texts'
+    means alone, no ranking.
     """
 
     name: str
@@ -153,7 +154,10 @@ OF_BEST = "of the best right item"
 
 RANKINGS = (
     *(
-        RankingMetric(f"r{k}", f"R@{k}", "rank", f"a right item is among the {k} best", _within(k))
+        RankingMetric(
+            f"r{k}", f"R@{k}", "rank", f"a right item is among the {k} best, ties against it",
+            _within(k),
+        )
         for k in RECALLS
     ),
     RankingMetric(

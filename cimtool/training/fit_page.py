@@ -44,6 +44,7 @@ from cimtool.training.polynomial_file import (
     PtKeys,
     polynomial_pt,
     polynomial_text,
+    without_scales,
 )
 from cimtool.training.teacher_file import Teacher, read_teacher
 
@@ -88,7 +89,8 @@ def fit(
     and `data` the table has R@1 on these, of their raw embeddings too where both are equally
     wide, and with a `target` the energy of an item in its
     arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
-    "c", c and b, the polynomial is written there, its report into `report` (default: beside it).
+    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
+    that of a `.pt` has no scales.
     `pt_keys` are refused without a `.pt`.
     """
     if output is not None:
@@ -125,6 +127,8 @@ def fit(
         target=hardware,
     )
     if output is not None:
+        if Path(output).suffix == ".pt":
+            found = replace(found, polynomial=without_scales(found.polynomial))
         write_fit(found, Path(output), Path(report) if report else None, pt_keys or PT_KEYS[0])
     return found
 
@@ -223,14 +227,17 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
         ("ridge", f"alpha = {fit.alpha:g} on standardised features"),
         ("condition number", f"{fit.condition:.2g}"),
     ]
-    for name, scale in (("ed", fit.scale_ed), ("vd", fit.scale_vd)):
+    ed, vd = _quotient("ed", fit.scale_ed), _quotient("vd", fit.scale_vd)
+    for name, quotient in (("ed", ed), ("vd", vd)):
         low, high = fit.domain[name]
-        by = f" / {scale:g}" if scale != 1 else ""
-        found.append((f"domain of {name}{by}", f"{low:.6g} to {high:.6g}"))
-    found.append(
-        ("file's features", f"ed / {polynomial.scale_ed:g} and vd / {polynomial.scale_vd:g}")
-    )
+        found.append((f"domain of {quotient}", f"{low:.6g} to {high:.6g}"))
+    ed, vd = _quotient(ed, polynomial.scale_ed), _quotient(vd, polynomial.scale_vd)
+    found.append(("file's features", f"{ed} and {vd}"))
     return found
+
+
+def _quotient(name: str, scale: float) -> str:
+    return name if scale == 1 else f"{name} / {scale:g}"
 
 
 def scatter_text(fit: Fit) -> str:

@@ -8,11 +8,13 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.bundle.bundle import Bundle
+from cimtool.deployment.matched_pairs import matched_warnings
 from cimtool.deployment.programming import recall
 from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.row_norms import other_scale
 from cimtool.loading.score import statistics_note
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, sizes_text
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 from cimtool.verification.baselines import without_cosine
@@ -67,6 +69,9 @@ def warnings_of(
     """The warnings of a report; `faults` are those of the surrogate."""
     head, model = bundle.model.head, bundle.model
     found = constant_score(head, runs.statistics, data) or all_equal(runs.scores, data.called)
+    for modality, rows in (("text", data.text), ("video", data.video)):
+        found += other_scale(rows, modality, model, data.file, name_of(modality, data.called))
+    found += matched_warnings(bundle.stages[0].program, data)
     found += [*model.warnings, *faults]
     if faults and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])

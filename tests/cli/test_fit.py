@@ -42,6 +42,25 @@ def test_a_fit_prints_its_errors_and_writes_three_files(
     assert {file.name for file in tmp_path.iterdir()} == {"p.json", "p.fit.html", "p.fit.json"}
 
 
+def test_the_features_of_the_file_are_said(
+    cimtool: Run, teacher: Path, small_two_branch: DemoFiles, tmp_path: Path
+) -> None:
+    """Scales of a .json, none of a .pt, which has unscaled ed and vd; a layout's divisors first."""
+    own = tmp_path / "own.npz"
+    api.teacher(small_two_branch.projectors, small_two_branch.eval, pairs=600, output=own)
+    for file, by in ((teacher, ("", "")), (own, (" / 16", " / 256"))):
+        for suffix in (".json", ".pt"):
+            poly = tmp_path / f"p{suffix}"
+            told = cimtool("fit", file, "-o", poly, "--degree", 2).out
+            written = read_polynomial(poly)
+            scales = written.scale_ed, written.scale_vd
+            assert (scales == (1, 1)) == (suffix == ".pt")
+            of = ["" if scale == 1 else f" / {scale:g}" for scale in scales]
+            assert f"file's features: ed{by[0]}{of[0]} and vd{by[1]}{of[1]}\n" in told
+            page = (tmp_path / "p.fit.html").read_text()
+            assert f"{written.coeff[1]:.9g}<" in page
+
+
 def test_json_is_what_is_written(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
     poly, report = tmp_path / "p.json", tmp_path / "report"
     found = cimtool(

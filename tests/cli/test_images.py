@@ -82,8 +82,8 @@ def test_a_bundle_that_is_inspected(
     bundle = tmp_path / "bundle"
     assert cimtool(*compiling(images, bundle)).status == 0
     said = cimtool("inspect", bundle).out
-    assert "    image width: 24\n" in said
-    assert "video width" not in said
+    assert "    image_width: 24\n" in said
+    assert "video_width" not in said
     model = cimtool("inspect", bundle, "--json").json["model"]
     assert model["called"] == ["text", "image"]
     assert (model["text_width"], model["video_width"]) == (24, 24)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx.inliner
@@ -101,6 +104,17 @@ def test_score_and_float_interface(files: dict[str, bytes]) -> None:
         ("video", "FLOAT", ["m", 24]),
     ]
     assert interface(list(graph.output)) == [("logit", "FLOAT", ["n", "m"])]
+
+
+def test_operators_are_those_that_count_as_multiply_accumulate(files: dict[str, bytes]) -> None:
+    page = (Path(__file__).parents[2] / "docs/integer-contract.md").read_text("utf-8")
+    section = page.split("## What counts as multiply-accumulate\n")[1].split("\n## ")[0]
+    told = set(re.findall(r"`([A-Z][A-Za-z]+)`", section))
+    in_arrays = {"QuantizeLinear", "Div", "GreaterOrEqual"}
+    for name, allowed in (("score", told - in_arrays), ("text", told), ("video", told)):
+        model = onnx.inliner.inline_local_functions(onnx.load_from_string(files[f"{name}.onnx"]))
+        found = {node.op_type for node in model.graph.node}
+        assert found <= allowed, name
 
 
 def test_features_above_8_bits_take_16(small_trunk: DemoFiles) -> None:

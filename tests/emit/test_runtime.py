@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
+from cimtool.emit.exporters import Exporter, export_bundle
 from cimtool.emit.runtime import Session
+from cimtool.training.demo_data import DemoFiles
 
 BUNDLE = Path(__file__).parents[2] / "exports/reference-small@isaac-rram-128"
 Change = Callable[[onnx.ModelProto], object]
@@ -70,6 +75,36 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "no graph": (lambda m: m.ClearField("graph"), "does not run in ONNX Runtime ("),
     "a result of another type": (other_type, "does not run in ONNX Runtime ("),
 }  # fmt: skip
+
+
+INFO = 1
+"""The level of ONNX Runtime's log at which it tells all but its innermost steps."""
+
+
+def test_no_file_of_an_export_is_warned_of(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hybrid = api.compile(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="isaac-rram-128",
+        output=tmp_path / "hybrid",
+        score_mapping="hybrid",
+    )
+    programmed = api.program(hybrid.folder, small_trunk.eval, output=tmp_path / "programmed")
+    for bundle in (BUNDLE, small_bundle, programmed.bundle.folder):
+        for name in Exporter.family:
+            place = tmp_path / name / bundle.name
+            export_bundle(read_bundle(bundle), name, place)
+            for file in place.rglob("*.onnx"):
+                options = onnxruntime.SessionOptions()
+                options.log_severity_level = INFO
+                capfd.readouterr()
+                onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+                said = capfd.readouterr().err.splitlines()
+                assert said, "a log that tells nothing would pass"
+                assert [line for line in said if "[I:" not in line] == []
 
 
 def refused(file: Path, capfd: pytest.CaptureFixture[str]) -> str:

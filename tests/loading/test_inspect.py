@@ -53,6 +53,12 @@ def test_an_unknown_layout_says_why_and_what_is_there(tmp_path: Path) -> None:
     assert facts["arrays"] == {"encoder": {"w": "float32 [2, 3]"}}
 
 
+def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
+    torch.save({"caption_head": {"ln_1.weight": torch.ones(2)}}, tmp_path / "a.pth")
+    lines = format_facts(facts_of(tmp_path / "a.pth"))
+    assert lines[-4:-2] == ["    caption_head", "      ln_1.weight: float32 [2]"]
+
+
 def test_polynomials(tmp_path: Path, poly_file: Path) -> None:
     facts = facts_of(poly_file)
     assert (facts["kind"], facts["degree"], facts["teacher"]["K"]) == ("polynomial", 4, 10)

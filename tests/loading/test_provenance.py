@@ -84,7 +84,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     video = text[:, ::-1].copy()
     np.savez(folder / "one.npz", text=text[:120], video=video[:120])
     np.savez(folder / "other.npz", text=text[80:], video=video[80:])
-    np.savez(folder / "unseen.npz", text=text + 9, video=video + 9)
+    np.savez(folder / "unseen.npz", text=text + 1, video=video + 1)
     run = cimtool.train(folder / "one.npz", folder / "first", held_out=0.2, **SMALL)
     more = {**SMALL, "options": {}, "start": run.folder / "model.pth"}
     cimtool.train(folder / "unseen.npz", folder / "second", **more)

@@ -53,6 +53,11 @@ class TwoBranch(Layout, name="two-branch"):
         return two_branch_tower(branches[0], branches[1], cls.activation(weights))
 
     @classmethod
+    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
+        """None: the code that saves this layout has no other activation than ReLU."""
+        return ()
+
+    @classmethod
     def statistics(cls, width: int) -> tuple[float, float]:
         """Divide ed by d and vd by d^2."""
         return float(width), float(width**2)

@@ -52,15 +52,26 @@ def test_an_activation_that_is_said_is_computed(
         np.testing.assert_allclose(found["s"], logvar.exp(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("layout", PROJECTORS)
-def test_an_activation_that_is_assumed_is_a_warning(layout: str, tmp_path: Path) -> None:
+def test_an_activation_that_is_assumed_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "net.pth"
-    saved(file, layout, "relu")
+    saved(file, "trunk", "relu")
     (warning,) = ModelSource(file).load_projectors().warnings
     assert warning.startswith(f"{file} does not say its activation, which no weight shows: layout ")
     layer_map = tmp_path / "map.toml"
     layer_map.write_text('[text]\nactivation = "relu"\n[video]\nactivation = "relu"\n')
     assert ModelSource(file, layer_map=layer_map).load_projectors().warnings == ()
+
+
+def test_the_activation_of_two_branch_is_known(tmp_path: Path) -> None:
+    modules = saved(tmp_path / "net.pth", "two-branch", "relu")
+    model = ModelSource(tmp_path / "net.pth").load_projectors()
+    assert model.warnings == ()
+    rows = np.eye(WIDTH, dtype=np.float32)
+    for modality, module in modules.items():
+        with torch.no_grad():
+            mu, _ = module(torch.from_numpy(rows))
+        found = Simulator(model.program).encode(modality, rows)["mu"]
+        np.testing.assert_allclose(found, mu, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", PROJECTORS)

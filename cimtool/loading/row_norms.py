@@ -1,0 +1,60 @@
+"""Norms of rows beside those of the rows that calibrated a bundle: another scale is warned of."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimWarning
+from cimtool.loading.model import ModelCard
+from cimtool.reference.modality_names import TEXT_VIDEO
+
+MEASURED_ROWS = 4096
+"""Rows whose norms are computed: the first ones, as many as calibrate at most."""
+
+MOST_TIMES = 4.0
+"""Rows whose norm differs by a larger factor are no rows of the same kind."""
+
+
+def median_norm(rows: Array) -> float:
+    """The median norm of the first rows [n, width] that are not zero, to 4 digits; 0 without any.
+
+    So few digits are the same on every CPU.
+    """
+    norms = np.linalg.norm(rows[:MEASURED_ROWS].astype(np.float64), axis=1)
+    norms = norms[(norms > 0) & np.isfinite(norms)]
+    return float(f"{np.median(norms):.4g}") if len(norms) else 0.0
+
+
+def other_scale(
+    rows: Array, modality: str, model: ModelCard, where: str, name: str | None = None
+) -> list[str]:
+    """A sentence where rows [n, width] are more than MOST_TIMES larger or smaller than calibration.
+
+    It has the user's `name` of the modality. Of a model that is not calibrated there is none.
+    """
+    found = median_norm(rows)
+    if model.row_norms is None or not found:
+        return []
+    calibrated = model.row_norms[TEXT_VIDEO.index(modality)]
+    times = found / calibrated
+    if 1 / MOST_TIMES <= times <= MOST_TIMES:
+        return []
+    differ, effect = f"{times:.3g} times larger", "values beyond the calibrated range saturate"
+    if times < 1:
+        differ, effect = f"{1 / times:.3g} times smaller", "few steps of the inputs are used"
+    return [
+        f"{where}: the {name or modality} rows are {differ} than those that calibrated "
+        f"{model.name} (median norm {found:.4g}, not {calibrated:.4g}), so that {effect}; probably "
+        "one of the two has integer codes, or is not normalised as the other is"
+    ]
+
+
+def warn_of_scale(
+    rows: Array, modality: str, model: ModelCard, where: str, name: str | None = None
+) -> None:
+    """Warn with the sentence of `other_scale`, if there is one."""
+    for sentence in other_scale(rows, modality, model, where, name):
+        warnings.warn(sentence, CimWarning, stacklevel=2)
