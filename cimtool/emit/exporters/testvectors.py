@@ -38,7 +38,7 @@ from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
-from cimtool.report.page import render_text
+from cimtool.report.page import render_file
 from cimtool.simulation.simulator import Simulator
 
 FORMAT_VERSION = 2
@@ -91,7 +91,7 @@ class TestVectors(Exporter, name="testvectors"):
             "files": files,
         }
         (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
-        explanation = render_text("cimtool.emit", "testvectors.txt", files=files)
+        explanation = render_file("cimtool.emit", "testvectors.txt", files=files)
         (folder / README).write_text(explanation + "\n", "utf-8")
 
 
