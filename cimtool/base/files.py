@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import inspect
+import json
 import os
 import shutil
 import stat
@@ -237,6 +238,21 @@ def _texts(value: object) -> Iterator[str]:
     elif is_dataclass(value):
         for one in vars(value).values():
             yield from _texts(one)
+
+
+def place_in(folder: Path, name: str) -> Path:
+    """The place in a folder of a file or folder called `name`, perhaps with folders before it.
+
+    Every path that is made of a name of others is made here. Raises CimError where it is none below
+    the folder.
+    """
+    parts = name.split("/")
+    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise CimError(
+            f"{json.dumps(name)} is no place below the folder that is written; expected names with "
+            "/ between them, none of them empty, . or .."
+        )
+    return folder.joinpath(*parts)
 
 
 def check_room(place: Path, size: int) -> None:

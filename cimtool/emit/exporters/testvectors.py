@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
-from cimtool.base.files import sha256
+from cimtool.base.files import place_in, sha256
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
@@ -119,8 +119,8 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     """Write arrays one after another; what the layout says of each, by name."""
     described = {}
     for one in arrays:
-        np.save(folder / f"{one.name}.npy", narrowed(one.values))
-        (folder / f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
+        place_in(folder, f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
         facts = {name: value for name, value in vars(one).items() if name != "values"}
         described[one.name] = facts | {"shape": one.values.shape}
     return described
