@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable
 
 REPLACEMENT = "\ufffd"
-UNUSUAL = re.compile(r"[^\x20-\x7e]")
+UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
 
 
 def is_shown(character: str) -> bool:
@@ -80,5 +80,10 @@ def _octal(character: str) -> str:
 
 
 def toml_string(text: str) -> str:
-    """A string of TOML, quotes included, that is read back as it was."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A string of TOML, quotes included, that is read back as it was.
+
+    Half of a pair, which is no text, is U+FFFD.
+    """
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    quoted = json.dumps(whole, ensure_ascii=False)
+    return _shown(quoted, lambda one: f"\\U{ord(one):08x}")

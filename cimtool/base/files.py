@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.escapes import visible
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -273,8 +274,8 @@ def unwritable(place: Path, error: OSError) -> CimError:
 
 
 def text_bytes(text: str) -> bytes:
-    """A text in UTF-8, with `?` for what it cannot have: bytes of a file's name that are none."""
-    return text.encode("utf-8", "replace")
+    """A text for a file in UTF-8, with U+FFFD for what is not shown and for what is no text."""
+    return visible(text).encode()
 
 
 def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:

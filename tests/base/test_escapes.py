@@ -135,6 +135,11 @@ def test_markdown_keeps_a_text_in_its_cell(value: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_toml_is_read_back(value: str) -> None:
     assert tomllib.loads(f"a = {toml_string(value)}") == {"a": value}
+    assert all(map(is_shown, toml_string(value)))
+
+
+def test_half_of_a_pair_is_replaced_in_toml() -> None:
+    assert toml_string("a\udc80b") == '"a\ufffdb"'
 
 
 def test_values_of_pages_and_of_files_are_visible() -> None:
