@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
@@ -241,19 +241,21 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(one)
 
 
-def place_in(folder: Path, name: str) -> Path:
-    """The place in a folder of a file or folder called `name`, perhaps with folders before it.
+def place_in(folder: Path, below: str) -> Path:
+    """The place `below` a folder of a file or folder, perhaps with folders before it.
 
     Every path that is made of a name of others is made here. Raises CimError where it is none below
     the folder.
     """
-    parts = name.split("/")
-    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+    place = PurePosixPath(below)
+    # PurePosixPath leaves out what is empty and what is a dot.
+    above = place.is_absolute() or {"..", "."} & {below, *place.parts}
+    if above or str(place) != below or "\0" in below:
         raise CimError(
-            f"{json.dumps(name)} is no place below the folder that is written; expected names with "
-            "/ between them, none of them empty, . or .."
+            f"{json.dumps(below)} is no place below the folder that is written; expected names "
+            "with / between them, none of them empty, . or .."
         )
-    return folder.joinpath(*parts)
+    return folder / place
 
 
 def check_room(place: Path, size: int) -> None:

@@ -106,7 +106,7 @@ class Target(TomlTable):
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
-        description="a name of at most 100 letters, digits, dots, dashes and underscores",
+        description="a name of letters, digits, dots, dashes and underscores, at most 100",
     )
     title: str
     base: str | None = None
