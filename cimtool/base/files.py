@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import inspect
+import json
 import os
 import shutil
 import stat
@@ -14,10 +15,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.escapes import visible
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -239,6 +241,23 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(one)
 
 
+def place_in(folder: Path, below: str) -> Path:
+    """The place `below` a folder of a file or folder, perhaps with folders before it.
+
+    Every path that is made of a name of others is made here. Raises CimError where it is none below
+    the folder.
+    """
+    place = PurePosixPath(below)
+    # PurePosixPath leaves out what is empty and what is a dot.
+    above = place.is_absolute() or {"..", "."} & {below, *place.parts}
+    if above or str(place) != below or "\0" in below:
+        raise CimError(
+            f"{json.dumps(below)} is no place below the folder that is written; expected names "
+            "with / between them, none of them empty, . or .."
+        )
+    return folder / place
+
+
 def check_room(place: Path, size: int) -> None:
     """Raise CimError where fewer than `size` bytes are free on the disk of a place to be made."""
     within = next(one for one in (place, *place.absolute().parents) if one.exists())
@@ -257,8 +276,8 @@ def unwritable(place: Path, error: OSError) -> CimError:
 
 
 def text_bytes(text: str) -> bytes:
-    """A text in UTF-8, with `?` for what it cannot have: bytes of a file's name that are none."""
-    return text.encode("utf-8", "replace")
+    """A text for a file in UTF-8, with U+FFFD for what is not shown and for what is no text."""
+    return visible(text).encode()
 
 
 def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:

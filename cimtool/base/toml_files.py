@@ -15,6 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.escapes import toml_string
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import OWN, known_files, load_plugins, targets_folder
 from cimtool.base.untrusted import read_bounded
@@ -154,7 +155,7 @@ def dotted(location: Location) -> str:
             text += f"[{part}]"
         else:
             bare = re.fullmatch(r"[A-Za-z0-9_-]+", part)
-            text += ("." if text else "") + (part if bare else json.dumps(part))
+            text += ("." if text else "") + (part if bare else toml_string(part))
     return text
 
 

@@ -34,6 +34,7 @@ from cimtool.base.files import CONSTANTS as CONSTANTS
 from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
+from cimtool.base.name_rule import require_name
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
 from cimtool.base.typed_fields import made_of, table_of
@@ -639,6 +640,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
     except (TypeError, ValueError) as error:
         raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
+    _require_names(file, model, target.get("name"))
     require_agreement(file, card_differences(model))
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
     staged = OF_STAGES if any(name in files for name in OF_STAGES) else ()
@@ -665,6 +667,15 @@ def read_bundle(folder: Path) -> Bundle:
     if gallery is not None and GALLERY in files:
         _ = bundle.gallery_features
     return bundle
+
+
+def _require_names(file: Path, model: ModelCard, target: object) -> None:
+    """Raise CimError where a model, its modalities or a target are called by what is no name."""
+    said = {"model.name": model.name, "target.name": target}
+    for key in ("modalities", "called"):
+        said |= {f"model.{key}[{i}]": one for i, one in enumerate(getattr(model, key) or ())}
+    for key, name in said.items():
+        require_name(name, f"{file}: {key}")
 
 
 def _check_file(folder: Path, name: str, digest: str) -> None:

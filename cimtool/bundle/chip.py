@@ -20,6 +20,7 @@ from pydantic import Field
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.csv_files import CsvColumn, CsvRows, header_of, read_table
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.escapes import toml_string
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.bundle.bundle import CONSTANTS, Bundle
@@ -59,8 +60,11 @@ class ChipFile(TomlTable):
     def text(self) -> str:
         """The file's text."""
         values = self.model_dump()
-        lines = [f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in values.items()]
-        return "\n".join(lines) + "\n"
+        lines = (
+            f"{key} = {toml_string(value) if isinstance(value, str) else value}\n"
+            for key, value in values.items()
+        )
+        return "".join(lines)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import LARGEST_NUMBER, Array, FloatArray, narrow
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
+from cimtool.base.name_rule import require_name
 from cimtool.base.threads import map_rows
 from cimtool.base.typed_fields import made_of
 from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
@@ -254,7 +255,11 @@ def _further(values: Mapping[str, Any]) -> list[str]:
 
 
 def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
-    """One graph; ValueError where it is not in order or has other types than its lines say."""
+    """One graph; ValueError where it is not in order or has other types than its lines say.
+
+    CimError where an input, a node or an output has no name.
+    """
+    _require_names(name, values)
     inputs = {
         key: made_of(Type, _fields(known, constants, f"{name}.{key}"))
         for key, known in values["inputs"].items()
@@ -272,6 +277,14 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     for node, line in zip(nodes, values["nodes"], strict=True):
         _require_type(graph, node, line["type"])
     return graph
+
+
+def _require_names(graph: str, values: Mapping[str, Any]) -> None:
+    for key in ("inputs", "outputs"):
+        for name in values[key]:
+            require_name(name, f"a name in {graph}.{key}")
+    for index, line in enumerate(values["nodes"]):
+        require_name(line["name"], f"{graph}.nodes[{index}].name")
 
 
 def _require_type(graph: Graph, node: Node, said: str) -> None:

@@ -12,9 +12,10 @@ from click.shell_completion import shell_complete
 
 from cimtool import __version__
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import printable
 from cimtool.base.plugins import as_plugin_fault, broken_plugins
 from cimtool.cli.group import LazyGroup, Refusal
-from cimtool.cli.output import printable, shown
+from cimtool.cli.output import shown
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import time
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Any
 
 import click
 
+from cimtool.base.escapes import printable
 from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, silent
 from cimtool.loading.data_notes import DataNotes
@@ -77,16 +77,6 @@ def _cut(word: re.Match[str]) -> str:
 
 def _ends(text: str, first: int, last: int) -> str:
     return f"{text[:first]}...{text[len(text) - last :]}"
-
-
-def printable(text: str) -> str:
-    """A text for a terminal: control characters, which names in files may have, as escapes."""
-    return "".join(
-        one
-        if one.isprintable() or one in "\n\t" or unicodedata.category(one) == "Zs"
-        else one.encode("unicode_escape").decode()
-        for one in text
-    )
 
 
 def _timed(err: bool = False, dim: bool = False) -> Say:

@@ -44,6 +44,7 @@ from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
+from cimtool.reference.modality_names import clean_names
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
@@ -198,9 +199,15 @@ def prepare(
     notes += reference_notes(configuration.target, decided)
     notes += _score_notes(model, stages)
     queries = _queries(decided, stages, data, notes)
+    modalities = None if model.modalities is None else clean_names(model.modalities)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     return Compilation(
-        replace(model, called=data.called, row_norms=(median_norm(rows[0]), median_norm(rows[1]))),
+        replace(
+            model,
+            called=clean_names(data.called),
+            modalities=modalities,
+            row_norms=(median_norm(rows[0]), median_norm(rows[1])),
+        ),
         configuration.target,
         decided,
         stages,

@@ -50,8 +50,8 @@ class Cam(TomlTable):
     """A content-addressable memory: its words, how their distances are sensed, its figures."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="a name of letters, digits, dots, dashes and underscores",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="a name of letters, digits, dots, dashes and underscores, at most 100",
     )
     title: str
     class_: Literal["match"] = Field(alias="class")

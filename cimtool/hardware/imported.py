@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import toml_string
 from cimtool.base.json_files import read_json
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import validated, value_text
@@ -359,4 +360,4 @@ def _table_lines(name: str, table: Values) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(value)
+    return toml_string(value) if isinstance(value, str) else json.dumps(value)

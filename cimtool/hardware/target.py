@@ -106,8 +106,8 @@ class Target(TomlTable):
     """A chip or simulated design: geometry, converters, precisions, and its sourced figures."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="a name of letters, digits, dots, dashes and underscores",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="a name of letters, digits, dots, dashes and underscores, at most 100",
     )
     title: str
     base: str | None = None

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from cimtool.base.errors import CimError
+from cimtool.base.name_rule import clean_name
 from cimtool.base.plugins import fault_of
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
@@ -192,12 +193,13 @@ class Builder:
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
         """Append a node and return its value's name (`name`, or `name.2` where that is taken).
 
+        A text that is no name becomes one.
         `seen` is the value's range where a pass knows it and calibration did not see the value.
         """
-        unique, count = name, 1
+        unique, count = clean_name(name), 1
         while unique in self.types:
             count += 1
-            unique = f"{name}.{count}"
+            unique = clean_name(f"{name}.{count}")
         node = Node(unique, op, inputs)
         known = infer(self.name, node, [self.types[i] for i in inputs])
         if seen is not None:

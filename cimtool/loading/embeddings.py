@@ -37,11 +37,17 @@ from cimtool.loading.item_arrays import (
     right_videos,
 )
 from cimtool.loading.model import ModelCard
-from cimtool.loading.npy import read_npy, read_npz
+from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.row_norms import warn_of_scale
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons, Judgements
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of, sizes_text
+from cimtool.reference.modality_names import (
+    TEXT_VIDEO,
+    Modalities,
+    name_of,
+    names_held,
+    sizes_text,
+)
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 UNIT_TOLERANCE = 1e-3
@@ -219,7 +225,11 @@ def read_embeddings(
         raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
     require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        wanted = (*KEYS, *OF_ALONE) if modalities is None else ArrayNames.of(modalities).wanted
+        if modalities is None:
+            wanted: tuple[str, ...] = (*KEYS, *OF_ALONE)
+        else:
+            modalities = names_held(modalities, npz_names(path))
+            wanted = ArrayNames.of(modalities).wanted
         return embeddings_of(read_npz(path, wanted), str(path), modalities)
     values = read_torch(path)
     if not isinstance(values, dict):
@@ -240,6 +250,8 @@ def read_modality(
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
+        if modalities is not None:
+            modalities = names_held(modalities, npz_names(path))
         names = (*ArrayNames.of(modalities).rows[modality], ALONE)
         return modality_of(read_npz(path, names), modality, str(path), modalities)
     values = _one(path)
@@ -259,6 +271,7 @@ def modality_of(
 
     Raises CimError as above.
     """
+    modalities = names_held(modalities, values.keys())
     names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
     with naming(where):
         key = require_one(values, names)
@@ -280,6 +293,7 @@ def embeddings_of(
     come as `rows` alone, with labels or without. With `modalities` these are taken for both.
     Raises CimError starting with `where`.
     """
+    modalities = names_held(modalities, values.keys())
     with naming(where):
         names, others = ArrayNames.of(modalities, values), _others(values, modalities)
         if modalities is None and _is_alone(values):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.name_rule import clean_name
 from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
@@ -211,7 +212,7 @@ def _model(
     samples = None if known.polynomial is None else known.polynomial.K
     text, video = towers
     return Model(
-        *(name, ONNX_LAYOUT, head, known.a, known.b, samples),
+        *(clean_name(name), ONNX_LAYOUT, head, known.a, known.b, samples),
         unit_rows=False,
         text_width=text.extent("x"),
         video_width=video.extent("x"),

@@ -80,6 +80,11 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None
 
 
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays of an `.npz`; CimError where the file is broken."""
+    return list(read_npz(path, ()))
+
+
 def _require_deflated(member: zipfile.ZipInfo, where: str) -> None:
     """Raise CimError for a way of compression whose own tables may be of any size."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -216,7 +216,7 @@ class Programmer:
         query = Add(shares, np.asarray(0), unit)
         if query.infer(*known).bits > sum(one.bits for one in known):
             return alone
-        name = "+".join(name for _, name in same)
+        name = "_".join(name for _, name in same)
         wide = self.builder.add(f"{name}.query", query, *queries)
         items = alone[0][1].items
         return [(np.asarray(common), Product(name, wide, items, self._bits(name)))]

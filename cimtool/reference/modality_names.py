@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fnmatch import fnmatchcase
+
+from cimtool.base.name_rule import clean_name
 
 Modalities = tuple[str, str]
 """Names of the arrays that are taken as text and as video."""
@@ -29,6 +32,21 @@ def layer_matches(layer: str, pattern: str) -> bool:
     """
     name, wanted = (re.sub(r"^image\b", "video", one) for one in (layer, pattern))
     return fnmatchcase(name, wanted)
+
+
+def clean_names(modalities: Modalities) -> Modalities:
+    """The names by which a bundle calls two modalities."""
+    first, second = modalities
+    return clean_name(first), clean_name(second)
+
+
+def names_held(modalities: Modalities | None, names: Collection[str]) -> Modalities | None:
+    """The two modalities by those of the `names` of arrays that a bundle calls so."""
+    if modalities is None:
+        return None
+    held = {clean_name(name): name for name in names}
+    first, second = (one if one in names else held.get(one, one) for one in modalities)
+    return first, second
 
 
 def name_of(modality: str, called: Modalities = TEXT_VIDEO) -> str:

@@ -10,8 +10,9 @@ A page is one HTML file with its style, its script and its pictures inside: a te
     {{ parts.figure(chart, "Drift against energy") }}
     {% endblock %}
 
-Markdown has the filter `plain` for words, and `{% include "table.md" %}` for a `table`. A sentence
-too long for a line of the template stands between `{% filter one_line %}` and `{% endfilter +%}`.
+Markdown has the filter `markdown` for words, and `{% include "table.md" %}` for a `table`. A
+sentence too long for a line of the template stands between `{% filter one_line %}` and
+`{% endfilter +%}`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from cimtool.base.escapes import markdown_text, one_line, visible
 from cimtool.base.files import text_bytes
 from cimtool.report import svg
 from cimtool.report.formats import counted, whole
@@ -47,8 +49,13 @@ def render_fragment(package: str, template: str, **values: object) -> str:
 
 
 def render_text(package: str, template: str, **values: object) -> str:
-    """Fill a template of text or Markdown; it ends without a line break."""
+    """Fill a template of text, for a terminal; it ends without a line break."""
     return _environment(package, False).get_template(template).render(values).rstrip("\n")
+
+
+def render_file(package: str, template: str, **values: object) -> str:
+    """Fill a template of a file of text or Markdown, with U+FFFD for what is not shown."""
+    return visible(render_text(package, template, **values))
 
 
 @cache
@@ -59,27 +66,22 @@ def _environment(package: str, autoescape: bool) -> Environment:
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(PACKAGE)]),
         autoescape=autoescape,
         undefined=StrictUndefined,
+        finalize=_visible if autoescape else None,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
         "counted": counted,
         "whole": whole,
-        "plain": plain,
+        "markdown": markdown_text,
         "one_line": one_line,
     }
     return environment
 
 
-def one_line(text: str) -> str:
-    """The lines of a template as one, with a space between them."""
-    return " ".join(line for line in map(str.strip, text.splitlines()) if line)
-
-
-def plain(text: str) -> str:
-    """Text whose characters Markdown would take for markup or HTML, escaped."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
-    return "".join(f"\\{c}" if c in "`*_[]" else c for c in escaped)
+def _visible(value: object) -> object:
+    """A value of a page's template, a text without characters that are not shown."""
+    return visible(value) if type(value) is str else value
 
 
 def picture_url(picture: str) -> str:

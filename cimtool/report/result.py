@@ -20,7 +20,7 @@ from cimtool.base.json_files import plain_values
 from cimtool.base.named import unknown
 from cimtool.report import svg
 from cimtool.report.frames import data_frame
-from cimtool.report.page import picture_url, render_fragment, render_text
+from cimtool.report.page import picture_url, render_file, render_fragment
 from cimtool.report.table import Table
 
 PACKAGE = "cimtool.report"
@@ -106,7 +106,7 @@ class Result:
         """The title, all sentences and all tables as Markdown."""
         own = view(self)
         tables = [made() for made in own.tables.values()]
-        return render_text(
+        return render_file(
             PACKAGE, "result.md", title=own.title, sentences=own.sentences, tables=tables
         )
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import Literal
 
+from cimtool.base.escapes import xml_text
 from cimtool.report.formats import NumberFormat
 
 WIDTH = 480
@@ -137,7 +137,7 @@ def document(height: float, label: str, parts: Iterable[str], width: float = WID
     """A picture in a page, which `label` describes to those who cannot see it."""
     return (
         f'<svg class="chart" viewBox="0 0 {px(width)} {px(height)}" width="{px(width)}" '
-        f'height="{px(height)}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+        f'height="{px(height)}" role="img" aria-label="{xml_text(label)}">{"".join(parts)}</svg>'
     )
 
 
@@ -148,8 +148,8 @@ def file_text(
     return (
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {px(width)} '
         f'{px(height)}" role="img" aria-labelledby="title description">\n'
-        f'<title id="title">{escape(title)}</title>\n'
-        f'<desc id="description">{escape(description)}</desc>\n'
+        f'<title id="title">{xml_text(title)}</title>\n'
+        f'<desc id="description">{xml_text(description)}</desc>\n'
         f"<style>\n{asset(STYLE)}</style>\n"
         f'<rect class="ground" width="100%" height="100%"/>\n{"".join(parts)}</svg>\n'
     )
@@ -174,7 +174,7 @@ def group(x: float, y: float, scale: float, parts: Iterable[str]) -> str:
 
 def path(style: str, moves: Iterable[str], note: str = "") -> str:
     """A path of `moves`; `note` shows on hovering."""
-    inside = f"<title>{escape(note)}</title>" if note else ""
+    inside = f"<title>{xml_text(note)}</title>" if note else ""
     return f'<path class="{style}" d="{"".join(moves)}">{inside}</path>'
 
 
@@ -186,8 +186,8 @@ def text(
     classes = f' class="{style}"' if style else ""
     side = "" if anchor == "start" else f' text-anchor="{anchor}"'
     turned = f' transform="rotate(-90 {px(x)} {px(y)})"' if turn else ""
-    more = f' <tspan class="soft">{escape(soft)}</tspan>' if soft else ""
-    return f'<text x="{px(x)}" y="{px(y)}"{side}{classes}{turned}>{escape(content)}{more}</text>'
+    more = f' <tspan class="soft">{xml_text(soft)}</tspan>' if soft else ""
+    return f'<text x="{px(x)}" y="{px(y)}"{side}{classes}{turned}>{xml_text(content)}{more}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:

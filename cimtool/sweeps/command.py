@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cimtool.base.escapes import toml_string
 from cimtool.base.files import without_links
 from cimtool.base.toml_files import dotted, read_toml
 from cimtool.hardware.keys import flag
@@ -97,7 +98,7 @@ def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str
 def toml_text(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
     """Write texts, numbers, true, false and tables of them as TOML."""
     single = [
-        f"{dotted((name,))} = {json.dumps(value, ensure_ascii=False)}\n"
+        f"{dotted((name,))} = {_toml(value)}\n"
         for name, value in values.items()
         if not isinstance(value, Mapping)
     ]
@@ -108,3 +109,7 @@ def toml_text(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
         if isinstance(value, Mapping)
     ]
     return "".join([heading, *single, *tables])
+
+
+def _toml(value: Any) -> str:
+    return toml_string(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -16,6 +16,7 @@ from typing import Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value
+from cimtool.base.name_rule import clean_name
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.toml_files import FREE, check_value, dotted, leaves, parse_line
@@ -282,4 +283,4 @@ def nested(values: Mapping[KeyPath, Value]) -> dict[str, Any]:
 def derived_name(base: Target, changes: Mapping[KeyPath, Value]) -> str:
     """The name of a target that a point changed: another design, so not its base's."""
     changed = (f"{dotted(key)}-{value}" for key, value in changes.items())
-    return re.sub(r"[^\w.-]", "-", "-".join([base.name, *changed]))
+    return clean_name(re.sub(r"[^\w.-]", "-", "-".join([base.name, *changed])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from cimtool.reference.bootstrap import Change
@@ -25,7 +26,13 @@ def tuned_text(found: Tuned) -> str:
     steps, bits = table_text(step_table(found)), table_text(bit_table(found))
     starts = table_text(start_table(found)) if len(found.starts) > 1 else ""
     return render_text(
-        "cimtool.tuning", "tuned.txt", found=found, starts=starts, steps=steps, bits=bits
+        "cimtool.tuning",
+        "tuned.txt",
+        found=found,
+        starts=starts,
+        steps=steps,
+        bits=bits,
+        written=shlex.quote(str(found.written)),
     )
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from cimtool.base.escapes import visible
 from cimtool.base.files import check_output, replace_texts, unwritable
 from cimtool.verification.report import Report
-
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, escaped or not."""
 
 
 def junit_text(report: Report) -> str:
@@ -20,20 +17,15 @@ def junit_text(report: Report) -> str:
     counts = {"tests": f"{len(checks)}", "failures": f"{failed}", "errors": "0"}
     root = ElementTree.Element("testsuites", {"name": "cimtool verify", **counts})
     suite = ElementTree.SubElement(
-        root, "testsuite", {"name": _held(report.subject.bundle), **counts, "skipped": "0"}
+        root, "testsuite", {"name": visible(report.subject.bundle), **counts, "skipped": "0"}
     )
     for check in checks:
-        place = {"classname": f"cimtool.verify.{check.kind}", "name": _held(check.name)}
+        place = {"classname": f"cimtool.verify.{check.kind}", "name": visible(check.name)}
         case = ElementTree.SubElement(suite, "testcase", place)
         for sentence in check.failures:
-            ElementTree.SubElement(case, "failure", {"message": _held(sentence)})
+            ElementTree.SubElement(case, "failure", {"message": visible(sentence)})
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
-
-
-def _held(text: str) -> str:
-    """The text with U+FFFD for each character that XML cannot hold."""
-    return NOT_XML.sub("\ufffd", text)
 
 
 def remove_earlier(file: Path) -> None:

@@ -8,7 +8,7 @@ from cimtool.base.files import REPORT_FILES, replace_texts
 from cimtool.costs import render as costs
 from cimtool.costs.picture import placement_svg
 from cimtool.report import formats
-from cimtool.report.page import picture_url, render, render_text
+from cimtool.report.page import picture_url, render, render_file
 from cimtool.report.result import View, view
 from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification import answers, pictures, tables
@@ -58,7 +58,7 @@ def _findings(report: Report) -> list[str]:
 
 def markdown(report: Report) -> str:
     """The text of `report.md`: what a reviewer asks first, the rest folded."""
-    text = render_text(
+    text = render_file(
         PACKAGE,
         "report.md",
         report=report,

@@ -11,24 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forging import Change, changed, sign
 from safetensors.numpy import load_file, save
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.base.files import sha256
-from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import (
     CONSTANTS,
     MANIFEST,
     PROGRAM,
     STAGE_CONSTANTS,
     STAGES,
-    manifest_text,
     read_bundle,
 )
 from cimtool.training.demo_data import DemoFiles
-
-Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture(scope="module")
@@ -43,23 +39,6 @@ def written(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def copied(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "copy"))
-
-
-def changed(folder: Path, file: str, change: Change, signed: bool) -> None:
-    """Change a JSON file of a bundle; where `signed`, make all checksums anew."""
-    values = json.loads((folder / file).read_text("utf-8"))
-    change(values)
-    (folder / file).write_text(json.dumps(values), "utf-8")
-    if signed:
-        sign(folder, file)
-
-
-def sign(folder: Path, file: str) -> None:
-    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-    if file != MANIFEST:
-        manifest["files"][file] = sha256(folder / file)
-    manifest["sha256"] = values_digest(manifest)
-    (folder / MANIFEST).write_text(manifest_text(manifest), "utf-8")
 
 
 MANIFEST_CHANGES: dict[str, Change] = {

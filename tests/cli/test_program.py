@@ -165,7 +165,7 @@ def test_inspect_names_the_gallery(
     cimtool("program", folder, "--gallery", small_trunk.eval, "-o", output)
     found = cimtool("inspect", output, "--json").json
     assert found["gallery"]["items"] == 40
-    assert found["ledger"]["matrices"]["score.s.s+mu2.s"] == {
+    assert found["ledger"]["matrices"]["score.s.s_mu2.s"] == {
         "arrays": 1, "cells_written": 16 * 40 * 2, "most_written": 1
     }  # fmt: skip
     assert found["ledger"]["cells_written"] == 7680

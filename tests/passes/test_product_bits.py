@@ -24,7 +24,7 @@ from cimtool.passes.pipeline import compile_program
 from cimtool.passes.product_bits import ProductExamples, Steps
 from cimtool.simulation.simulator import Features, Simulator, run_graph
 
-PRODUCTS = "mu.mu", "mus.mu", "s.s+mu2.s", "s.mu2", "mu.mus"
+PRODUCTS = "mu.mu", "mus.mu", "s.s_mu2.s", "s.mu2", "mu.mus"
 ITEMS = 31
 STATISTICS = "ed", "vd"
 Bits = dict[str, tuple[int | None, int | None]]
@@ -141,7 +141,7 @@ def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> 
 @pytest.mark.parametrize("target", target_names())
 def test_implementations_agree_on_every_target(small: Compiled, target: str) -> None:
     """With fitted converters, where the target has any."""
-    chosen: Bits = {"mu.mu": (3, 4), "s.s+mu2.s": (5, 3), "s.mu2": (0, None), "mu.mus": (4, None)}
+    chosen: Bits = {"mu.mu": (3, 4), "s.s_mu2.s": (5, 3), "s.mu2": (0, None), "mu.mus": (4, None)}
     own = with_bits(resolve(load_target(target), None, {"accumulator_bits": 48}), chosen)
     items = {name: value[:ITEMS] for name, value in small.video.items()}
     graph = program_gallery(small.program.score, items, own, small.examples)

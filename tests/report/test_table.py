@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cimtool.base.escapes import markdown_text
 from cimtool.report.formats import percent
-from cimtool.report.page import plain, render_text
+from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Table, make_table
 from cimtool.report.terminal import table_text, wrapped
 
@@ -71,5 +72,5 @@ def test_markdown_escapes_words_and_leaves_figures(table: Table) -> None:
         "| \\[red\\]a\\_b | 50.0 [40.0, 60.0] | 7 |",
         "| exact | 25.0 | - |",
     ]
-    assert plain(table.columns[1].help) == "queries \\| whose right item is best"
-    assert plain("<a> & `b`") == "&lt;a> &amp; \\`b\\`"
+    assert markdown_text(table.columns[1].help) == "queries \\| whose right item is best"
+    assert markdown_text("<a> & `b`") == "&lt;a> &amp; \\`b\\`"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.emit.c.writer import ConstantTables, CValue, FunctionWriter, identifier, literal
+from cimtool.emit.c.writer import ConstantTables, CValue, FunctionWriter, literal
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
@@ -33,7 +33,7 @@ def emit_mvm(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) ->
         return _product(writer, op, known, x)
     wide = not _within(INT16, lo, hi)
     x = writer.widened(x, "int32_t" if wide else "int16_t")
-    name = f"{identifier(writer.layer)}_layer"
+    name = f"{writer.tables.prefix(writer.layer)}_layer"
     writer.definitions.append(layer_definition(writer.tables, writer.layer, op, wide))
     value = writer.placed("int64_t")
     first, count = _columns(writer, value)
@@ -76,7 +76,7 @@ def _columns(writer: FunctionWriter, value: CValue) -> tuple[str, str]:
 def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_input: bool) -> str:
     """The definition of a `cim_layer`, whose cells, flags, offsets and bias go into `tables`."""
     crossbar, stored = op.crossbar, op.stored
-    name, groups = identifier(layer), stored.groups
+    name, groups = tables.prefix(layer), stored.groups
     cells = np.stack([one.digits for one in stored.slices])
     wide = not _narrow(op, cells)
     flipped = np.stack([one.flipped for one in stored.slices], axis=1)

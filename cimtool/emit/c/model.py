@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import c_comment
 from cimtool.emit.c.operations import append
 from cimtool.emit.c.writer import (
     CInputs,
     ConstantTables,
     CValue,
     FunctionWriter,
-    identifier,
+    Identifiers,
     kind_of,
 )
 from cimtool.hardware.mvm import CrossbarMvm
@@ -113,6 +114,7 @@ class _Model:
         self.functions: list[str] = []
         self.header: list[str] = []
         self.fields: dict[str, list[CValue]] = {name: [] for name in MODALITIES}
+        self.field_names = {name: Identifiers() for name in MODALITIES}
         self.items: dict[str, CValue] = {}
         """The values that an item keeps, by the names that the score gives them."""
         ops = [op for graph in program.graphs for op in graph.operations(CrossbarMvm).values()]
@@ -124,7 +126,8 @@ class _Model:
         m = graph.name
         writer = FunctionWriter(f"{m}_encode", self.tables, rows=True)
         values: dict[str, CValue] = {}
-        fields = {value: name for name, value in graph.outputs.items()}
+        names = {name: self.field_names[m].new(name) for name in graph.outputs}
+        fields = {value: names[name] for name, value in graph.outputs.items()}
         for node in graph.nodes:
             if isinstance(node.op, Quantize):
                 known = graph.types[node.name]
@@ -140,9 +143,9 @@ class _Model:
             self._emit(writer, graph, node, values, m, place)
         for name, value in graph.outputs.items():
             held = values[value]
-            if (held.holder, held.own) != ("item", name):
+            if (held.holder, held.own) != ("item", names[name]):
                 kind = kind_of(graph.types[value])
-                writer.place = CValue(name, kind, held.count, "item")
+                writer.place = CValue(names[name], kind, held.count, "item")
                 held = writer.each(held.element)
             self.items[f"{m}.{name}"] = replace(held, rows=False)
         writer.each_item(f"{m}_prepare(weights, item + i);")
@@ -193,7 +196,8 @@ class _Model:
             values = {name: self.items[name] for name in graph.inputs if sides[name] == {m}}
             for node in graph.nodes:
                 if sides[node.name] == {m}:
-                    own = f"{identifier(node.name)}_" if node.name in read else None
+                    kept = node.name in read
+                    own = self.field_names[m].new(f"{node.name}_") if kept else None
                     value = self._emit(writer, graph, node, values, m, own)
                     if own and not value.holder:
                         writer.place = CValue(own, value.kind, value.count, "item")
@@ -326,7 +330,7 @@ class _Model:
             for m, fields in self.fields.items()
         ]
         places = ",\n".join(f"    {table} = {place}" for table, _, place, _ in self.tables.items())
-        top = f"/* {name}: written by cimtool. */\n"
+        top = f"/* {c_comment(name)}: written by cimtool. */\n"
         header = (
             f"{top}#ifndef MODEL_H\n#define MODEL_H\n#include <stdint.h>\n\n"
             f"enum {{ MODEL_WEIGHTS_BYTES = {self.tables.size} }};\n\n"

@@ -22,9 +22,23 @@ TAKEN = re.compile(
 """Names that no value may have: C's own, those of arguments and those of cim.h."""
 
 
-def identifier(name: str) -> str:
-    """A name of a program as one of C."""
-    return re.sub(r"\W", "_", name)
+class Identifiers:
+    """Names of C for names of a program, each another one."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def new(self, name: str) -> str:
+        """A name that stands for `name` and that no other has."""
+        base = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if TAKEN.fullmatch(base) or not base or base[0].isdigit():
+            base = f"v_{base}"
+        unique, count = base, 1
+        while unique in self._taken:
+            count += 1
+            unique = f"{base}_{count}"
+        self._taken.add(unique)
+        return unique
 
 
 KINDS = {
@@ -102,19 +116,24 @@ class ConstantTables:
     def __init__(self) -> None:
         self._arrays: dict[str, tuple[str, IntArray]] = {}
         self._names: dict[tuple[str, bytes], str] = {}
+        self._places = Identifiers()
+        self._prefixes: dict[str, str] = {}
+        self._of_layers = Identifiers()
 
     def add(self, name: str, values: Array, kind: str) -> str:
         """Keep an array, once however often it is used; return the name of its place."""
         stored = np.ascontiguousarray(values, KINDS[kind].newbyteorder("<"))
         key = kind, hashlib.sha256(stored.data).digest()
         if key not in self._names:
-            unique, count = identifier(name).upper(), 1
-            while unique in self._arrays:
-                count += 1
-                unique = f"{identifier(name).upper()}_{count}"
-            self._arrays[unique] = kind, stored
-            self._names[key] = unique
+            self._names[key] = self._places.new(name.upper())
+            self._arrays[self._names[key]] = kind, stored
         return self._names[key]
+
+    def prefix(self, layer: str) -> str:
+        """The beginning of the names of a layer's definitions, the same at every call."""
+        if layer not in self._prefixes:
+            self._prefixes[layer] = self._of_layers.new(layer)
+        return self._prefixes[layer]
 
     def items(self) -> Iterator[tuple[str, str, int, IntArray]]:
         """Yield the name, the C type, the place and the numbers of each array, in their order."""
@@ -148,21 +167,13 @@ class FunctionWriter:
         self.layer = ""
         self.place = CValue("", "")
         self.start = ""
-        self._declared: set[str] = set()
+        self._variables = Identifiers()
         self._pointers: dict[str, str] = {}
         self._widened: dict[tuple[str, str], CValue] = {}
 
     def local(self, name: str) -> str:
         """A name for a variable that no other has."""
-        unique, count = identifier(name), 1
-        if TAKEN.fullmatch(unique) or unique[0].isdigit():
-            unique = f"v_{unique}"
-        base = unique
-        while unique in self._declared:
-            count += 1
-            unique = f"{base}_{count}"
-        self._declared.add(unique)
-        return unique
+        return self._variables.new(name)
 
     def placed(self, kind: str = "") -> CValue:
         """Declare the variable, or the item's field, of the value in place; of a kind if given."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
+from cimtool.base.files import place_in
 from cimtool.base.named import nearest
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import CONSTANTS, Bundle
@@ -69,7 +70,9 @@ class Conductances(Exporter, name="conductances"):
         countdown, total = Countdown(request.say), len(chosen)
         for count, (name, layer) in enumerate(chosen.items(), 1):
             tolerance = _tolerance(bundle, layer, described.g_max)
-            with (folder / f"{name}.csv").open("w", encoding="ascii", newline="\n") as stream:
+            with place_in(folder, f"{name}.csv").open(
+                "w", encoding="ascii", newline="\n"
+            ) as stream:
                 stream.write(",".join(CELLS) + "\n")
                 stream.writelines(_lines(layer, described.g_max, tolerance, cores))
             countdown.tell(f"{name}: written, layer {count} of {total}", count, total)

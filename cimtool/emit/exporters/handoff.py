@@ -15,7 +15,7 @@ from cimtool.emit.handoff.dies import dies_described
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.emit.handoff.parts import PARTS
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.report.page import render_text
+from cimtool.report.page import render_file
 
 FORMAT_VERSION = 1
 DESCRIPTION, README, MAKEFILE = "handoff.json", "README.md", "Makefile"
@@ -53,7 +53,7 @@ class Handoff(Exporter, name="handoff"):
             (folder / part.folder).mkdir()
             part.write(source, folder / part.folder)
         (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
-        explained = render_text(
+        explained = render_file(
             "cimtool.emit",
             "handoff.md",
             bundle=bundle.model.name,

@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
-from cimtool.base.files import sha256
+from cimtool.base.files import place_in, sha256
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
@@ -38,7 +38,7 @@ from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
-from cimtool.report.page import render_text
+from cimtool.report.page import render_file
 from cimtool.simulation.simulator import Simulator
 
 FORMAT_VERSION = 2
@@ -91,7 +91,7 @@ class TestVectors(Exporter, name="testvectors"):
             "files": files,
         }
         (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
-        explanation = render_text("cimtool.emit", "testvectors.txt", files=files)
+        explanation = render_file("cimtool.emit", "testvectors.txt", files=files)
         (folder / README).write_text(explanation + "\n", "utf-8")
 
 
@@ -119,8 +119,8 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     """Write arrays one after another; what the layout says of each, by name."""
     described = {}
     for one in arrays:
-        np.save(folder / f"{one.name}.npy", narrowed(one.values))
-        (folder / f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
+        place_in(folder, f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
         facts = {name: value for name, value in vars(one).items() if name != "values"}
         described[one.name] = facts | {"shape": one.values.shape}
     return described

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from cimtool.base.escapes import c_string
 from cimtool.emit.c.expected import Expected, expected_of
 from cimtool.emit.c.model import CModel, c_model
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
@@ -55,9 +56,11 @@ def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> 
             numbers = count // rows[one.phase]
             sizes[one.phase] += numbers
             if one.name in files:
-                taps.append(f'    {{"{files[one.name]}", {one.phase.upper()}, {place}, {numbers}}}')
+                file = c_string(files[one.name])
+                taps.append(f"    {{{file}, {one.phase.upper()}, {place}, {numbers}}}")
         place = -1 if one.phase == PAIR else place
-        values.append(f'    {{"{one.name}", {count}, {place}, {int(one.phase == MODALITIES[1])}}}')
+        of_video = int(one.phase == MODALITIES[1])
+        values.append(f"    {{{c_string(one.name)}, {count}, {place}, {of_video}}}")
     facts = {f"{m.upper()}_ROWS": count for m, count in rows.items()}
     facts |= {f"{m.upper()}_RECORD": size for m, size in sizes.items()}
     facts |= {"CHECK_VALUES": len(values), "CHECK_NUMBERS": len(expected.content) // 8}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cimtool.base.files import place_in
 from cimtool.emit.handoff.layers import DrivenLayer, write_bus, write_numbers
 from cimtool.emit.hex_lines import NUMBER_BITS
 from cimtool.hardware.converters import StaircaseLaw
@@ -15,15 +16,16 @@ from cimtool.hardware.references import offsets_of
 def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: a number a line, offsets of converters bus-wide."""
     for layer in layers:
-        own = folder / layer.name
+        own = place_in(folder, layer.name)
         own.mkdir()
         write_numbers(own / "bias.hex", layer.op.bias - layer.op.stored.correction)
         for place, after in layer.requantisations.items():
-            (folder / place).mkdir()
+            after_folder = place_in(folder, place)
+            after_folder.mkdir()
             for name in ("multiplier", "shift", "lo", "hi"):
-                write_numbers(folder / place / f"{name}.hex", getattr(after, name))
+                write_numbers(after_folder / f"{name}.hex", getattr(after, name))
             if len(after.affine):
-                write_numbers(folder / place / "affine.hex", after.affine)
+                write_numbers(after_folder / "affine.hex", after.affine)
         if layer.op.crossbar.law is not None:
             _write_converters(layer, own)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.emit.exporter import Request
@@ -44,7 +45,7 @@ def write_dies(source: HandoffSource, folder: Path) -> None:
     countdown, total = Countdown(source.request.say), options.trials
     for index, die in enumerate(dies(source.bundle, conditions, total)):
         for layer in source.layers:
-            own = folder / f"d{index}" / layer.name
+            own = place_in(folder, f"d{index}/{layer.name}")
             own.mkdir(parents=True)
             layers[f"d{index}/{layer.name}"] = _write_layer(layer, _on_die(die.program, layer), own)
         countdown.tell(f"die {index + 1} of {total}: written", index + 1, total)

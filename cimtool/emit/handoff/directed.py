@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cimtool.base.files import place_in
 from cimtool.emit.handoff.directed_converter import converter_text
 from cimtool.emit.handoff.layers import write_numbers
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
@@ -13,15 +14,16 @@ from cimtool.emit.handoff.requantiser import DIRECTED
 def write_directed(source: HandoffSource, folder: Path) -> None:
     """Write `folder`/LAYER/ of each layer: inputs of requantiser and converters, and results."""
     for layer in source.layers:
-        own = folder / layer.name
+        own = place_in(folder, layer.name)
         own.mkdir()
         if layer.op.crossbar.law is not None:
             (own / "converter.txt").write_text(converter_text(layer), "utf-8")
         for place, after in layer.requantisations.items():
             x = source.directed[place]
-            (folder / place).mkdir()
-            write_numbers(folder / place / "requantiser_in.hex", x)
-            write_numbers(folder / place / "requantiser_out.hex", after.rounded(x))
+            after_folder = place_in(folder, place)
+            after_folder.mkdir()
+            write_numbers(after_folder / "requantiser_in.hex", x)
+            write_numbers(after_folder / "requantiser_out.hex", after.rounded(x))
 
 
 DIRECTED_PART = HandoffPart(

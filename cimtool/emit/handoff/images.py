@@ -9,6 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import (
@@ -43,7 +44,7 @@ def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path
         if place.layer in layers:
             numbers = range(first, first + place.arrays)
             cores = [n % plan.arrays // plan.chip.arrays_per_core for n in numbers]
-            stored, own = layers[place.layer].stored, folder / place.layer
+            stored, own = layers[place.layer].stored, place_in(folder, place.layer)
             image = layer_image(stored, place, pairs)
             arrays = write_layer(stored, image, images, own, zip(numbers, cores, strict=True))
             written[place.layer] = image.model_copy(update={"arrays": tuple(arrays)})

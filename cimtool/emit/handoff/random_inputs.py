@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.escapes import c_string
 from cimtool.emit.c.layer import layer_definition
-from cimtool.emit.c.writer import ConstantTables, identifier
+from cimtool.emit.c.writer import ConstantTables
 from cimtool.emit.handoff.bench import VERILATOR_SETTINGS
 from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
 from cimtool.emit.handoff.layers import DrivenLayer
@@ -42,8 +43,8 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     kinds = macro_kinds(layers)
     definitions = [layer_definition(tables, one.name, one.op, wide_input=True) for one in layers]
     reads = [
-        f'    {{"{one.name}/r{row}/g{within}", &{identifier(one.name)}_layer, {g}, {lo}, {hi}, '
-        f"&{kind.name}}}"
+        f"    {{{c_string(f'{one.name}/r{row}/g{within}')}, &{tables.prefix(one.name)}_layer, "
+        f"{g}, {lo}, {hi}, &{kind.name}}}"
         for kind in kinds
         for one in kind.layers
         for lo, hi in [_limit_tables(one, tables)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.files import place_in
 from cimtool.emit.c.expected import REAL_ROWS, embedding_codes
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes, write_bus, write_numbers
 from cimtool.emit.hex_lines import NUMBER_BITS, bus_digits
@@ -24,7 +25,7 @@ TAPS_FILE = "taps.json"
 def write_taps(layers: Iterable[DrivenLayer], lanes: Lanes, folder: Path) -> None:
     """Write `folder`/LAYER/ for each layer: its inputs, and what its arrays and its sums show."""
     for layer in layers:
-        own = folder / layer.name
+        own = place_in(folder, layer.name)
         own.mkdir()
         seen = taps(layer.op, layer.x)
         for g, (row, within, group) in enumerate(layer.groups()):
@@ -44,8 +45,9 @@ def write_taps(layers: Iterable[DrivenLayer], lanes: Lanes, folder: Path) -> Non
         total = layer_sum(layer.op, seen.shift_add)
         write_numbers(own / "layer_sum.hex", total)
         for place, after in layer.requantisations.items():
-            (folder / place).mkdir()
-            write_numbers(folder / place / "requantised.hex", after.run(total))
+            after_folder = place_in(folder, place)
+            after_folder.mkdir()
+            write_numbers(after_folder / "requantised.hex", after.run(total))
 
 
 def _write_reads(
@@ -76,8 +78,9 @@ def write_ends(
     """
     described = {}
     for name, values, axes in _ends(program, inputs):
-        (folder / name).parent.mkdir(exist_ok=True)
-        write_numbers(folder / name, values)
+        file = place_in(folder, name)
+        file.parent.mkdir(exist_ok=True)
+        write_numbers(file, values)
         described[name] = {"axes": axes, "shape": values.shape}
     vectors = {layer.name: layer.stimuli for layer in layers}
     text = json.dumps({"vectors": vectors, "ends": described}, indent=1)

@@ -27,6 +27,7 @@ from numpy.polynomial.polynomial import polyval
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.csv_files import CsvColumn, header_of, read_table
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import one_line, toml_string, visible
 from cimtool.base.toml_files import validated
 from cimtool.hardware.noise.spec import Noise
 
@@ -124,8 +125,8 @@ class NoiseFit:
 
     def text(self) -> str:
         """The text of the model's file, with the intervals as comments."""
-        lines = [f"# {note}" for note in self.notes]
-        lines += [f'source = "{_escaped(self.values["source"])}"', f"g_max = {self.g_max!r}"]
+        lines = [f"# {visible(one_line(note))}" for note in self.notes]
+        lines += [f"source = {toml_string(self.values['source'])}", f"g_max = {self.g_max!r}"]
         if self.t0 is not None:
             lines.append(f"t0 = {self.t0!r}")
         for name, table in self.values.items():
@@ -133,10 +134,6 @@ class NoiseFit:
                 lines += ["", *(f"# {_told(p)}" for p in self.parameters if p.mechanism == name)]
                 lines += [f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
         return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _toml(value: Any) -> str:

@@ -64,7 +64,7 @@ class PcmePoly(Head, name="pcme-poly"):
     @property
     def products(self) -> tuple[str, ...]:
         ed = super().products
-        return (*ed, "s.s+mu2.s", "s.mu2", "mus.mu", "mu.mus") if self.polynomial.reads_vd else ed
+        return (*ed, "s.s_mu2.s", "s.mu2", "mus.mu", "mu.mus") if self.polynomial.reads_vd else ed
 
     @property
     def described(self) -> str:

@@ -1,0 +1,89 @@
+"""Texts of others, such as names and notes, within texts of each language that cimtool writes.
+
+Control characters, halves of pairs, and marks that turn the direction of writing are U+FFFD in all
+of them; a terminal shows their codes (`printable`).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+
+REPLACEMENT = "\ufffd"
+UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
+
+
+def is_shown(character: str) -> bool:
+    """True for a character that a reader sees, blanks included."""
+    return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: what is not shown as its code, such as `\\x1b`."""
+    return _shown(text, lambda one: one.encode("unicode_escape").decode())
+
+
+def visible(text: str) -> str:
+    """A text for a file: U+FFFD for each character that is not shown."""
+    return _shown(text, lambda one: REPLACEMENT)
+
+
+def _shown(text: str, other: Callable[[str], str]) -> str:
+    return UNUSUAL.sub(lambda one: one[0] if is_shown(one[0]) else other(one[0]), text)
+
+
+def one_line(text: str) -> str:
+    """The lines of a text as one, with a space between them."""
+    return " ".join(line for line in map(str.strip, text.splitlines()) if line)
+
+
+def xml_text(text: str) -> str:
+    """A text within XML, SVG or HTML, of an element or of an attribute in quotes."""
+    return html.escape(visible(text))
+
+
+MARKDOWN = re.compile(r"[\\`*_\[\]~|]|^(?:[#>]|[-+](?=\s|-|$)|\d{1,9}(?=[.)](?:\s|$)))")
+"""Characters that Markdown takes for markup, some of them at the beginning of a line alone."""
+
+
+def markdown_text(text: str) -> str:
+    """A text within a line of Markdown: of a paragraph, an item or a table's cell."""
+    safe = visible(one_line(text)).replace("&", "&amp;").replace("<", "&lt;")
+    return MARKDOWN.sub(
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", safe
+    )
+
+
+def c_comment(text: str) -> str:
+    """A text within a comment of C or SystemVerilog, which it neither ends nor begins anew."""
+    safe = visible(one_line(text)).replace("*/", "* /").replace("/*", "/ *")
+    return re.sub(r"\?(?=\?)", "? ", safe)  # C99 reads ??/ as a backslash
+
+
+def c_string(text: str) -> str:
+    """A string of C, quotes included, that holds a text in UTF-8."""
+    marks = {"\\": "\\\\", '"': '\\"', "?": "\\?", "\n": "\\n", "\t": "\\t"}
+    return (
+        '"'
+        + "".join(
+            marks.get(one) or (one if one.isascii() else _octal(one)) for one in visible(text)
+        )
+        + '"'
+    )
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode())
+
+
+def toml_string(text: str) -> str:
+    """A string of TOML, quotes included, that is read back as it was.
+
+    Half of a pair, which is no text, is U+FFFD.
+    """
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    quoted = json.dumps(whole, ensure_ascii=False)
+    return _shown(quoted, lambda one: f"\\U{ord(one):08x}")
