@@ -308,8 +308,8 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
             f"warning: the {model.head.surrogate} is constant over the calibration data "
             f"({ends}), so every pair gets the same score"
         )
-    if not model.head.is_sampled:
-        notes.append(model.head.unsampled_note)
+    if not model.head.is_surrogate:
+        notes.append(model.head.closed_form_note)
     elif model.a is None or model.b is None:
         notes.append(
             "warning: the teacher's a and b are not known, so drift is measured against the float "

@@ -168,18 +168,21 @@ def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
 
 def floor_sentence(report: Report) -> str | None:
     """The error of Monte Carlo itself, to compare a drift with."""
-    scatter, equal = report.drift.scatter, report.headline.equal_samples
+    scatter, equal = report.drift.scatter, report.headline.equal_samples_centred
     if scatter is None:
         return None
+    score = report.drift.score
     said = (
-        f"Monte Carlo at K={scatter.samples} has a standard error of {scatter.standard_error:.4g} "
-        f"({report.drift.score}, root mean square over pairs, by formula)"
+        f"Monte Carlo at K={scatter.samples} is off by {scatter.centred_error:.4g} (centred "
+        f"{score} RMSE); its standard error is {scatter.standard_error:.4g} ({score}, root mean "
+        "square over pairs, by formula)"
     )
     if scatter.floor is not None:
         floor = scatter.floor
         said += (
             f"; on {floor.texts} x {floor.videos} pairs {floor.seeds} seeds are "
-            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g} from the exact score, with a top-1 "
+            f"{floor.centred_rmse:.4g} ± {floor.centred_rmse_spread:.2g} (centred; RMSE "
+            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g}) from the exact score, with a top-1 "
             f"agreement of {floor.top1_agreement:.1%}"
         )
     if equal is not None:

@@ -32,8 +32,8 @@ def notes_of(
     """All notes of a report, the `warnings` first."""
     head, truth = bundle.model.head, runs.table.truth
     notes = [f"warning: {text}" for text in warnings]
-    if not head.is_sampled:
-        notes.append(head.unsampled_note)
+    if not head.is_surrogate:
+        notes.append(head.closed_form_note)
     elif runs.scatter is None:
         notes.append(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
@@ -62,13 +62,16 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
 
 
 def warnings_of(
-    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
+    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str], far: bool
 ) -> tuple[str, ...]:
-    """The warnings of a report; `faults` are those of the surrogate."""
+    """The warnings of a report; `faults` are the sentences on the surrogate.
+
+    One that is `far` off, if only by an offset, may be of other statistics.
+    """
     head, model = bundle.model.head, bundle.model
     found = constant_score(head, runs.statistics, data) or all_equal(runs.scores, data.called)
     found += [*model.warnings, *faults]
-    if faults and head.takes_polynomial:
+    if far and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])
     return (*found, *filter(None, (domain.warning() for domain in runs.domains)))
 

@@ -26,6 +26,7 @@ from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
+    EXACT,
     References,
     Scatter,
     TeacherScores,
@@ -63,8 +64,9 @@ class FiniteCount:
 class TrainedRun:
     """The trained program on data: its features, its scores [n, m] and the references.
 
-    `known` is None where the head has no sampled score or the teacher's a and b are not known; `ed`
-    [n, m] is that of a polynomial.
+    `known` is None where the teacher's a and b are not known, or say nothing of the head's items;
+    `against` are those that drift is measured from, None for a score of its own too. `ed` [n, m] is
+    that of a polynomial.
     """
 
     simulator: Simulator
@@ -72,13 +74,14 @@ class TrainedRun:
     scores: FloatArray
     ed: FloatArray | None
     known: TeacherScores | None
+    against: TeacherScores | None
     statistics: Mapping[str, Span]  # ranges of ed and vd
     jitter: float  # of the score, where a statistic is JITTER of its range off
 
     @property
     def scatter(self) -> Scatter | None:
-        """Monte Carlo's own, of a score that is sampled and whose a and b are known."""
-        return None if self.known is None else self.known.scatter
+        """Monte Carlo's own, where the sampled score or the exact one is what drift is from."""
+        return None if self.against is None else self.against.scatter
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +130,9 @@ def _run_trained(
     with within_float64(data):
         scores, statistics, some, ed = _score_with_statistics(trained, features, model.head)
     known = reference_scores(references, model, features, data, say)
+    against = known if model.head.is_surrogate else None
     jitter = model.head.jitter(some, JITTER)
-    return TrainedRun(trained, features, scores, ed, known, statistics, jitter)
+    return TrainedRun(trained, features, scores, ed, known, against, statistics, jitter)
 
 
 def run_stages(
@@ -155,7 +159,7 @@ def run_stages(
     ]
     computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
-    name = model.head.surrogate if run.known is None else references.name
+    name = model.head.surrogate if run.against is None else references.name
     scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
     table = _table(trained, model, data, references, run)
     del run
@@ -258,24 +262,31 @@ def _table(
 ) -> DriftTable:
     """The table with the rows of the references that the head has, of baselines and of the score.
 
-    Raises CimError where a score is not finite.
+    Beside a score of its own stand those of the matching probability. Raises CimError where a score
+    is not finite.
     """
-    head, known, means = model.head, run.known, real_means(program, run.features)
-    if known is None:
+    head, against, means = model.head, run.against, real_means(program, run.features)
+    if against is None:
         table = DriftTable(data.truth, None)
-        names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
+        names = (references.name, references.monte_carlo_name) if head.is_surrogate else ()
         for name in dict.fromkeys(names):
             table.add_reference(name, *means)
     else:
-        table = DriftTable(data.truth, known.monte_carlo if known.exact is None else known.exact)
+        scores = against.monte_carlo if against.exact is None else against.exact
+        table = DriftTable(data.truth, scores)
         table.add_reference(references.name, *means)
-        if known.exact is not None:
-            table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+        if against.exact is not None:
+            table.add_monte_carlo(references.monte_carlo_name, against.monte_carlo)
     if data.text.shape[1] == data.video.shape[1]:
         table.add_baseline(RAW, cosines(data.text, data.video))
     if run.ed is not None:
         table.add_baseline(DISTANCE, -run.ed)
     table.add(head.surrogate, run.scores, *means)
+    if run.known is not None and against is None:
+        beside = {EXACT: run.known.exact, references.monte_carlo_name: run.known.monte_carlo}
+        for name, probabilities in beside.items():
+            if probabilities is not None:
+                table.add_beside(name, probabilities)
     return table
 
 

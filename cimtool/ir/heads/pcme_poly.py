@@ -43,7 +43,7 @@ class PcmePoly(Head, name="pcme-poly"):
     needs_variance = True
     takes_polynomial = True
     is_sampled = True
-    remedy = "fit another polynomial"
+    is_surrogate = True
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
