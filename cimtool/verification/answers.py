@@ -202,16 +202,18 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
 
 
 def domain_sentences(report: Report) -> tuple[str, ...]:
-    """Pairs outside the domain of the compiled score."""
-    domains = report.saturation.domains
-    if domains and not any(d.outside for d in domains):
-        return ("no pair is outside the domain of the compiled score",)
-    return tuple(
-        f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
-        f"outside and saturate, {d.right_outside} of {d.right} right ones"
-        for d in domains
-        if d.outside
-    )
+    """Pairs outside the domain of the compiled score, and outside the range of a fit."""
+    found = report.saturation
+    said = [one.sentence() for one in found.domains if one.outside]
+    if found.domains and not said:
+        fitted = " or the range that it was fitted on" * any(one.fitted for one in found.domains)
+        said = [f"no pair is outside the domain of the compiled score{fitted}"]
+    if not found.fit_known:
+        said.append(
+            f"the range of ed and vd that the {report.drift.surrogate} was fitted on is not known: "
+            "its file does not say"
+        )
+    return tuple(said)
 
 
 def limit_sentences(report: Report) -> tuple[str, ...]:

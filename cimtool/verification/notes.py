@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
 from cimtool.bundle.bundle import Bundle
 from cimtool.deployment.programming import recall
 from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.score import statistics_note
+from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, sizes_text
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
@@ -19,9 +19,6 @@ from cimtool.verification.baselines import without_cosine
 from cimtool.verification.stages import StageRuns
 
 FEW_QUERIES = 200
-MOST = 0.5
-"""A larger share of queries whose compiled scores are all equal is a warning."""
-
 ALIKE = 1e-9
 """Statistics that differ by no larger share are the same but for float64's rounding."""
 
@@ -105,26 +102,6 @@ def _recall_note(shortlist: int, runs: StageRuns) -> str:
         f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
         "ten"
     )
-
-
-def all_equal(
-    scores: FloatArray, called: Modalities = TEXT_VIDEO, what: str = "compiled scores"
-) -> list[str]:
-    """A sentence where scores [n, m] are constant, over all pairs or within queries.
-
-    Queries are one side's items, then the other's; one with a single item to rank is not counted.
-    """
-    if scores.size > 1 and np.ptp(scores) == 0:
-        return [f"the {what} are constant: every pair gets the same score"]
-    found = []
-    for axis, queries in zip((1, 0), item_names(called), strict=True):
-        share = float(np.mean(np.ptp(scores, axis=axis) == 0))
-        if scores.shape[axis] > 1 and share > MOST:
-            found.append(
-                f"the {what} are all equal within {share:.1%} of the queries ({queries}), "
-                "so they rank nothing there"
-            )
-    return found
 
 
 def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> list[str]:

@@ -120,7 +120,7 @@ def verify_bundle(
         verified_bundle(bundle, data, seed),
         drift,
         make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
-        Saturation(runs.domains, stored),
+        Saturation(runs.domains, head.fitted_ranges is not None, stored),
         causes,
         estimate,
         notes_of(bundle, data, runs, warnings),

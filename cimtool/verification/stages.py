@@ -22,6 +22,7 @@ from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.reference.metrics import RAW, cosines
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
@@ -34,7 +35,13 @@ from cimtool.verification.references import (
     trained_features,
     within_float64,
 )
-from cimtool.verification.saturation import Domain, domains
+from cimtool.verification.saturation import (
+    Domain,
+    OutsideCounts,
+    domains,
+    fitted_domain,
+    outside_counts,
+)
 from cimtool.verification.shared_values import SharingStage, sharing
 
 JITTER = 1e-3
@@ -77,6 +84,7 @@ class TrainedRun:
     against: TeacherScores | None
     statistics: Mapping[str, Span]  # ranges of ed and vd
     jitter: float  # of the score, where a statistic is JITTER of its range off
+    fitted: tuple[Domain, ...]  # against the ranges that the score was fitted on
 
     @property
     def scatter(self) -> Scatter | None:
@@ -95,7 +103,8 @@ class FloatRun(TrainedRun):
 class StageRuns:
     """Results of all stages: the rows so far, and the compiled program's features and scores.
 
-    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them.
+    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them;
+    `domains` begin with those that it was fitted on.
     """
 
     reference: str
@@ -128,11 +137,12 @@ def _run_trained(
     trained = Simulator(program)
     features = trained_features(trained, data)
     with within_float64(data):
-        scores, statistics, some, ed = _score_with_statistics(trained, features, model.head)
+        scored = _score_with_statistics(trained, features, model.head, data.truth)
     known = reference_scores(references, model, features, data, say)
     against = known if model.head.is_surrogate else None
-    jitter = model.head.jitter(some, JITTER)
-    return TrainedRun(trained, features, scores, ed, known, against, statistics, jitter)
+    jitter = model.head.jitter(scored.some, JITTER)
+    kept = (scored.scores, scored.ed, known, against, scored.spans, jitter, scored.fitted)
+    return TrainedRun(trained, features, *kept)
 
 
 def run_stages(
@@ -160,14 +170,13 @@ def run_stages(
     computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
     name = model.head.surrogate if run.against is None else references.name
-    scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
+    scatter, statistics, jitter, found = run.scatter, run.statistics, run.jitter, run.fitted
     table = _table(trained, model, data, references, run)
     del run
     logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
-    found: tuple[Domain, ...] = ()
     results = chain.from_iterable(computed)
     for stage in stages[1:]:
         last: StageResult = next(results)
@@ -295,20 +304,34 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
     return {m: simulator.encode(m, getattr(data, m)) for m in MODALITIES}
 
 
-def _score_with_statistics(
-    trained: Simulator, features: dict[str, Features], head: Head
-) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray], FloatArray | None]:
-    """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs.
+@dataclass(frozen=True, eq=False)
+class ScoredStatistics:
+    """Scores [n, m] of the trained program, and what was seen of its statistics.
 
-    Of a polynomial's statistics ed [n, m] as well.
+    `spans` are their ranges, `some` their values of some pairs, `ed` [n, m] that of a polynomial.
     """
+
+    scores: FloatArray
+    spans: dict[str, Span]
+    some: dict[str, FloatArray]
+    ed: FloatArray | None
+    fitted: tuple[Domain, ...]
+
+
+def _score_with_statistics(
+    trained: Simulator, features: dict[str, Features], head: Head, truth: Truth
+) -> ScoredStatistics:
+    """Score all pairs, a block of rows at a time."""
     logit, statistics = trained.program.score.outputs["logit"], trained.program.score.statistics
     distances: list[FloatArray] = []
     parts: list[FloatArray] = []
     ends: dict[str, list[Span]] = {name: [] for name in statistics}
     some: dict[str, list[FloatArray]] = {name: [] for name in statistics}
+    ranges = head.fitted_ranges or {}
+    beyond: dict[str, list[OutsideCounts]] = {name: [] for name in ranges}
+    right = 0
     wanted = (logit, *statistics)
-    for _, values in trained.iter_score(features["text"], features["video"], wanted):
+    for rows, values in trained.iter_score(features["text"], features["video"], wanted):
         parts.append(values[logit])
         if head.takes_polynomial and "ed" in values:
             distances.append(values["ed"])
@@ -316,9 +339,22 @@ def _score_with_statistics(
         for name in statistics:
             ends[name].append((float(values[name].min()), float(values[name].max())))
             some[name].append(values[name].reshape(-1)[::apart])
-    spans = {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()}
-    ed = np.concatenate(distances) if distances else None
-    return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}, ed
+        if ranges:
+            pairs = truth.right_pairs(rows)
+            right += int(np.count_nonzero(pairs))
+            for name, range_ in ranges.items():
+                beyond[name].append(outside_counts(values[name], range_, pairs))
+    scores = np.concatenate(parts)
+    return ScoredStatistics(
+        scores,
+        {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()},
+        {name: np.concatenate(v) for name, v in some.items()},
+        np.concatenate(distances) if distances else None,
+        tuple(
+            fitted_domain(head.surrogate, name, range_, beyond[name], scores.size, right)
+            for name, range_ in ranges.items()
+        ),
+    )
 
 
 def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:

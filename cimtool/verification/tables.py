@@ -283,7 +283,7 @@ def curve_table(drift: DriftFindings, way: str) -> Table:
 
 
 def domain_table(saturation: Saturation) -> Table:
-    """Pairs outside the domain of the compiled score."""
+    """Pairs outside the domain of the compiled score, and outside the range of a fit."""
     columns: ItemColumns[Domain] = (
         (Column("stage"), lambda one: one.stage),
         (Column("statistic"), lambda one: one.statistic),
@@ -293,6 +293,8 @@ def domain_table(saturation: Saturation) -> Table:
         (Column("right pairs outside", whole), _right_outside),
     )
     title = "Pairs against the domain that calibration fixed"
+    if any(one.fitted for one in saturation.domains):
+        title += ", and against the range that the polynomial was fitted on"
     return item_table(title, saturation.domains, columns)
 
 

@@ -17,12 +17,12 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.runtime import Session
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings, unit_rows
+from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.queries import RANKINGS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.verification import compare
 from cimtool.verification.faults import NOT_CHECKED
-from cimtool.verification.notes import all_equal
 from cimtool.verification.references import References
 from cimtool.verification.render import html, terminal_text
 from cimtool.verification.report import Report, VerificationFailed

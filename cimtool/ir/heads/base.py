@@ -100,6 +100,11 @@ class Head(Named):
         return {}
 
     @property
+    def fitted_ranges(self) -> Mapping[str, Span] | None:
+        """Ranges of its statistics that its score was fitted on; None where these are not known."""
+        return {}
+
+    @property
     def measure(self) -> str:
         """Name of its scores in reports: `logit`, or `score` where it is none."""
         return "logit" if self.predicts_logit else "score"
