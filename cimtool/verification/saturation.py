@@ -50,18 +50,18 @@ class Domain:
         pairs = f"{self.stage}: {self.right_outside} of {self.right} right pairs have"
         beyond = f"{self.statistic} outside [{self.lo:.6g}, {self.hi:.6g}]"
         if self.fitted:
-            return f"{pairs} {beyond}, the range it was fitted on, so their scores are guesses"
+            return f"{pairs} {beyond}, the range it was fitted on, and are extrapolated"
         return f"{pairs} {beyond} and saturate, which makes ties among the best"
 
     def sentence(self) -> str:
         """The share of pairs outside, and what becomes of them."""
         domain = f"{self.stage}: {self.statistic} in [{self.lo:.4g}, {self.hi:.4g}]"
-        where, outcome = "", "and saturate"
         if self.fitted:
-            where, outcome = ", the range it was fitted on", "where its scores are guesses"
+            domain += ", the range it was fitted on"
         return (
-            f"{domain}{where}: {self.outside:.3%} of the pairs are outside{',' * self.fitted} "
-            f"{outcome}, {self.right_outside} of {self.right} right ones"
+            f"{domain}: {self.outside:.3%} of the pairs are outside and "
+            f"{'extrapolated' if self.fitted else 'saturate'}, {self.right_outside} of "
+            f"{self.right} right ones"
         )
 
 

@@ -1,4 +1,4 @@
-"""What compile says of a model whose scores tell nothing apart."""
+"""Notes of a compilation on scores that tell nothing apart."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
     assert not any(nothing in one for one in said)
     assert (
         f"polynomial: ed in [0, 60], the range it was fitted on: {ed.outside:.3%} of the pairs are "
-        "outside, where its scores are guesses, "
+        "outside and extrapolated, "
     ) in said[0]
     assert domain_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
     unknown = verify_bundle(bundle, data)
@@ -102,7 +102,7 @@ def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
 def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
     warning = Domain("polynomial", "ed", 0, 1, -1, 2, 0.5, 3, 10, fitted=True).warning()
     assert warning is not None
-    assert "have ed outside [0, 1], the range it was fitted on, so their scores are" in warning
+    assert "have ed outside [0, 1], the range it was fitted on, and are extrapolated" in warning
     assert "saturate" not in warning
 
 
