@@ -278,8 +278,12 @@ def test_an_offset_of_all_scores_is_bias_and_no_verdict(
 
 def test_a_closed_form_is_a_score_of_its_own(make_bundle: MakeBundle, data: Embeddings) -> None:
     made = make_bundle("closed", None, head="csd", a=0.1, b=5.0)
-    report = verify_bundle(made, data, limits={"logit_rmse": 1.0})
+    report = verify_bundle(made, data, limits={"centred_rmse": 1.0, "logit_rmse": 1.0})
     assert not report.failures
+    with pytest.raises(
+        VerificationFailed, match=r"^centred_rmse is 0\.\d+ .*; the limit is 1e-06$"
+    ):
+        verify_bundle(made, data, limits={"centred_rmse": 1e-6})
     assert report.drift.reference == "csd"
     assert report.drift.scatter is None
     assert not report.headline.surrogate_broken
