@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     print(comparison_text(found))
 
     # The same as values, to decide with.
-    eight, four = (report.headline.compiled_rmse for report in found.reports)
+    eight, four = (report.headline.float_centred_rmse for report in found.reports)
     print(f"4-bit weights are {four / eight:.1f} times as far from the float polynomial as 8-bit.")
     assert four > 2 * eight
 

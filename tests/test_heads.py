@@ -127,11 +127,10 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
     assert sum(count.differing for count in report.checks.bits) == 0
     names = [row.stage for row in report.drift.rows]
     if head == "csd":
-        first = ["exact", "Monte Carlo (K=10)", "raw embeddings", "csd", "float.onnx", "folded"]
+        first = ["raw embeddings", "csd", "exact", "Monte Carlo (K=10)", "float.onnx", "folded"]
         assert names[:6] == first
-        assert (report.drift.score, report.drift.reference) == ("logit", "exact")
-        assert report.drift.scatter is not None
-        assert "logit_rmse" in report.drift.rows[3].metrics
+        assert (report.drift.score, report.drift.reference) == ("logit", "csd")
+        assert "logit_rmse" in report.drift.rows[2].metrics
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
         first = ["raw embeddings", surrogate, "float.onnx", "folded"]
@@ -143,11 +142,13 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
         )
         baseline, drift = report.headline.sentences[:2]
         assert baseline.startswith("Raw embeddings retrieve as well")
-        assert f"(score RMSE) from the float {surrogate}" in drift
-        assert report.notes[0] == (
-            f'head "{head}" has no sampled score, exact or Monte Carlo, so drift is measured '
-            f"against the float {surrogate}"
-        )
+        assert f"(centred score RMSE) from the float {surrogate}" in drift
+    assert report.drift.scatter is None
+    assert not report.headline.surrogate_broken
+    assert report.notes[0] == (
+        f'head "{head}" is a score of its own, so drift is measured against the float '
+        f"{report.drift.reference}"
+    )
     assert "polynomial" not in json.dumps(
         [report.notes, report.headline.sentences, report.causes.advice]
     )

@@ -70,8 +70,9 @@ def command(
 
     Finished points are kept in DIR (exports/<model>.sweep), so the same command goes on where it
     was stopped. Ends with status 1 where points failed or none is within the --budget: logit_rmse,
-    top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
-    r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
+    centred_rmse, top1_agreement_loss, and the losses of retrieval in the worse direction, shares as
+    fractions: r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10,
+    cosine_gap.
     """
     if jobs is not None and dask is not None:
         raise click.UsageError("--jobs and --dask are both given; expected one of them")

@@ -61,7 +61,7 @@ def command(out: Output, /, budget: tuple[str, ...], grid: tuple[str, ...], **op
     is saved, each choice compiled and checked on half of the queries of --data. Steps that do not
     hold on the other half and on all are taken back. With --grid this is done from each combination
     of its values, and the cheapest is chosen. The file is for compile --settings; verify
-    measures what is said of all queries. Metrics: logit_rmse,
+    measures what is said of all queries. Metrics: logit_rmse, centred_rmse,
     top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
     r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
     """

@@ -44,7 +44,8 @@ from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
-from cimtool.reference.modality_names import clean_names
+from cimtool.reference.equal_scores import all_equal
+from cimtool.reference.modality_names import Modalities, clean_names
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
@@ -57,6 +58,9 @@ FEW_ROWS = 32
 
 A new value is beyond the smallest or largest of n others in 2 of n + 1 cases, whatever its law.
 """
+
+SCORED_ROWS = 256
+"""Calibration rows of a modality whose compiled scores are looked at."""
 
 MOST_QUERIES = 512
 """Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
@@ -198,6 +202,7 @@ def prepare(
     notes += level_notes(configuration.target, decided, layers)
     notes += reference_notes(configuration.target, decided)
     notes += _score_notes(model, stages)
+    notes += _equal_notes(stages[-1].program, rows, data.called)
     queries = _queries(decided, stages, data, notes)
     modalities = None if model.modalities is None else clean_names(model.modalities)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
@@ -319,14 +324,25 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
             f"warning: the {model.head.surrogate} is constant over the calibration data "
             f"({ends}), so every pair gets the same score"
         )
-    if not model.head.is_sampled:
-        notes.append(model.head.unsampled_note)
+    if not model.head.is_surrogate:
+        notes.append(model.head.closed_form_note)
     elif model.a is None or model.b is None:
         notes.append(
             "warning: the teacher's a and b are not known, so drift is measured against the float "
             "polynomial"
         )
     return notes
+
+
+def _equal_notes(program: Program, rows: tuple[Array, Array], called: Modalities) -> list[str]:
+    """Warnings where compiled scores of calibration rows do not differ within queries.
+
+    As of a model dominated by its biases, all of whose items are nearly the same.
+    """
+    text, video = (one[:SCORED_ROWS] for one in rows)
+    scores = Simulator(program).scores(text, video)
+    said = all_equal(scores, called, "compiled scores of the calibration rows")
+    return [f"warning: {sentence}" for sentence in said]
 
 
 def layer_names(program: Program) -> list[str]:

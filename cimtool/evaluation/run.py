@@ -21,6 +21,7 @@ from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
+from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.metrics import common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
@@ -38,7 +39,7 @@ from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
-from cimtool.verification.notes import all_equal, few_queries, judged_by, unused_labels
+from cimtool.verification.notes import few_queries, judged_by, unused_labels
 from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
 

@@ -13,7 +13,7 @@ from cimtool.base.json_files import read_json
 from cimtool.base.named import require_one
 from cimtool.loading.checkpoint import read_torch, require_suffix
 from cimtool.loading.npy import read_npz
-from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
+from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 
 SUFFIXES = (".pt", ".pth", ".npz", ".json")
 COEFFICIENTS = ("coeff", "coef_", "c")
@@ -53,7 +53,8 @@ def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:
     `coeff` (`coef_`, `c`) in scikit-learn's order without the constant, `bias` (`intercept_`; `b`
     beside `c` where there is neither), `degree` (else the one that has as many coefficients),
     `scale_ed`, `scale_vd`, `fit_logit`, and the teacher's `a`, `b`, `K`, also in `teacher_meta`.
-    Raises CimError starting with `where` that names the key.
+    `domain` has `ed` and `vd`, two numbers each, where the file says on what it was fitted. Raises
+    CimError starting with `where` that names the key.
     """
     with naming(where):
         return _polynomial({key: value for key, value in values.items() if value is not None})
@@ -79,7 +80,19 @@ def _polynomial(values: dict[str, Any]) -> Polynomial:
         a=_positive(values["a"], "a") if "a" in values else None,
         b=_number(values["b"], "b") if "b" in values else None,
         K=_count(values["K"], "K") if "K" in values else None,
+        domain=_domain(values.get("domain")),
     )
+
+
+def _domain(value: Any) -> FittedRange | None:
+    """The range of the fit; None where the file says nothing of one of both statistics."""
+    if not isinstance(value, Mapping) or not {"ed", "vd"} <= value.keys():
+        return None
+    ends = {name: _vector(value[name], f"domain.{name}") for name in ("ed", "vd")}
+    for name, found in ends.items():
+        if len(found) != 2:
+            raise CimError(f"domain.{name} has {len(found)} numbers; expected two")
+    return FittedRange(**{name: (found[0], found[1]) for name, found in ends.items()})
 
 
 def _degree(values: Mapping[str, Any], coeff: tuple[float, ...], coeff_key: str) -> int:

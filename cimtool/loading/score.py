@@ -149,4 +149,6 @@ def statistics_note(layout: str, width: int) -> str | None:
 def raw(found: Polynomial, divisors: tuple[float, float]) -> Polynomial:
     """The polynomial in raw ed and vd, from one in statistics that are divided by `divisors`."""
     ed, vd = divisors
-    return replace(found, scale_ed=found.scale_ed * ed, scale_vd=found.scale_vd * vd)
+    domain = None if found.domain is None else found.domain.times(ed, vd)
+    scales = found.scale_ed * ed, found.scale_vd * vd
+    return replace(found, scale_ed=scales[0], scale_vd=scales[1], domain=domain)

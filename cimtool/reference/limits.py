@@ -12,7 +12,8 @@ from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.queries import RANKINGS, worse_losses
 from cimtool.reference.truth import Truth
 
-UNRANKED_LIMITS = ("logit_rmse", "top1_agreement_loss")
+ERRORS = ("logit_rmse", "centred_rmse")
+UNRANKED_LIMITS = (*ERRORS, "top1_agreement_loss")
 """Metrics of differences from the reference, which need nothing that is right."""
 
 LIMITS = (*UNRANKED_LIMITS, *(metric.loss for metric in RANKINGS))
@@ -25,7 +26,7 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
     better. Those of rankings are missing where nothing is ranked, that of logits for scores that
     are none, and that of agreement for scores that were not compared.
     """
-    found = {name: own[name] for name in ("logit_rmse",) if name in own}
+    found = {name: own[name] for name in ERRORS if name in own}
     if "top1_agreement" in own:
         found["top1_agreement_loss"] = 1 - own["top1_agreement"]
     return found | worse_losses(own, reference)
@@ -37,10 +38,11 @@ def limit_changes(
     losses: Mapping[str, Change],
 ) -> dict[str, Change]:
     """The same of one row with its uncertainty: each metric with its interval."""
-    found = {}
-    if "logit_rmse" in metrics:
-        error = intervals["logit_rmse"]
-        found["logit_rmse"] = Change(metrics["logit_rmse"], error.low, error.high)
+    found = {
+        name: Change(metrics[name], intervals[name].low, intervals[name].high)
+        for name in ERRORS
+        if name in metrics
+    }
     if "top1_agreement" in metrics:
         agreement = intervals["top1_agreement"]
         low, high = 1 - agreement.high, 1 - agreement.low

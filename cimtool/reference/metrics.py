@@ -220,10 +220,38 @@ def _unit_rows(rows: Array) -> FloatArray:
     return unit
 
 
-def spreads(scores: Array) -> FloatArray:
-    """Standard deviation of each row of scores [n, m], 0 where all are equal whatever rounds."""
-    found: FloatArray = np.where(np.ptp(scores, axis=1) > 0, scores.std(axis=1), 0.0)
-    return found
+def spreads(scores: Array) -> tuple[FloatArray, FloatArray]:
+    """Standard deviation within each row [n] and each column [m] of scores, 0 where all are equal.
+
+    Whatever rounds: equal scores have no spread.
+    """
+    text, video = (
+        np.where(np.ptp(scores, axis=axis) > 0, scores.std(axis=axis), 0.0) for axis in (1, 0)
+    )
+    return text, video
+
+
+def centred_squares(scores: Array, reference: Array) -> tuple[FloatArray, FloatArray]:
+    """Variance of the difference of both [n, m] within each row [n] and each column [m].
+
+    Its mean within a query moves all items of that query alike, so it changes no rank.
+    """
+    difference = np.empty(scores.shape)
+    found: list[FloatArray] = []
+    for axis in (1, 0):
+        np.subtract(scores, reference, out=difference)
+        difference -= difference.mean(axis=axis, keepdims=True)
+        within = "nm,nm->n" if axis else "nm,nm->m"
+        found.append(np.einsum(within, difference, difference) / scores.shape[axis])
+    return found[0], found[1]
+
+
+def centred_rmse(scores: Array, reference: Array) -> float:
+    """The part of the RMSE of scores [n, m] that can change a rank, in the worse direction.
+
+    The mean difference within a query is taken out; a query is a row, or a column.
+    """
+    return max(float(np.sqrt(one.mean())) for one in centred_squares(scores, reference))
 
 
 class ReferenceScores:
@@ -237,8 +265,8 @@ class ReferenceScores:
         self.leave_one_out = leave_one_out
 
     @cached_property
-    def spread(self) -> FloatArray:
-        """Standard deviation within each text's scores, [n]."""
+    def spread(self) -> tuple[FloatArray, FloatArray]:
+        """Standard deviation within each text's scores [n] and each video's [m]."""
         return spreads(self.scores)
 
     @cached_property
@@ -271,6 +299,10 @@ class ReferenceScores:
         difference = scores - self.scores
         found: FloatArray = np.einsum("nm,nm->n", difference, difference) / scores.shape[1]
         return found
+
+    def centred_squares(self, scores: Array) -> tuple[FloatArray, FloatArray]:
+        """The same of each text [n] and each video [m] without its mean difference."""
+        return centred_squares(scores, self.scores)
 
     def same_best(self, scores: Array) -> tuple[FloatArray, FloatArray]:
         """1 for each text [n] and each video [m] with the same best item, 0 for the others.

@@ -80,34 +80,47 @@ class Queries:
 def compared(scores: Array, reference: ReferenceScores) -> Queries:
     """Differences of each query's scores from the reference's."""
     difference = scores - reference.scores
-    mean = difference.mean(axis=1)
-    squares = np.einsum("nm,nm->n", difference, difference) / scores.shape[1]
-    largest = np.maximum(difference.max(axis=1), -difference.min(axis=1))
-    del difference  # as large as the scores
-    best = reference.same_best(scores)
     text = {
-        "logit_squares": squares,
-        "centred_squares": np.maximum(squares - mean * mean, 0.0),
-        "bias": mean,
-        "largest": largest,
-        "spread": reference.spread,
-        "same_best": best[0],
-        "spearman": reference.spearman(scores),
+        "logit_squares": np.einsum("nm,nm->n", difference, difference) / scores.shape[1],
+        "bias": difference.mean(axis=1),
+        "largest": np.maximum(difference.max(axis=1), -difference.min(axis=1)),
     }
-    return Queries(text, {"same_best": best[1]})
+    del difference  # as large as the scores
+    of_both = {
+        "centred_squares": reference.centred_squares(scores),
+        "spread": reference.spread,
+        "same_best": reference.same_best(scores),
+    }
+    text["spearman"] = reference.spearman(scores)
+    return Queries(text).merged(both_sides(of_both))
+
+
+def both_sides(found: Mapping[str, tuple[FloatArray, FloatArray]]) -> Queries:
+    """Queries of measurements over texts and over videos."""
+    text, video = ({name: one[side] for name, one in found.items()} for side in (0, 1))
+    return Queries(text, video)
 
 
 MEANS = ("bias", "spread", "spearman", "own_spread")
 """Metrics that are the mean of an array of their name over the texts."""
 
+VIDEO_MEANS = {"video_spread": "spread", "own_video_spread": "own_spread"}
+"""Metrics that are the mean of an array over the videos."""
+
 RMSES = {
     "logit_rmse": "logit_squares",
-    "centred_rmse": "centred_squares",
     "float_rmse": "float_squares",
     "monte_carlo_rmse": "monte_carlo_squares",
     "step_rmse": "step_squares",
 }
 """Metrics that are the root of the mean of an array over the texts."""
+
+CENTRED_RMSES = {
+    "centred_rmse": "centred_squares",
+    "float_centred_rmse": "float_centred_squares",
+    "step_centred_rmse": "step_centred_squares",
+}
+"""Metrics that are the root of the mean of an array over the texts or the videos: the larger."""
 
 WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
 """Metrics that are the lower of the means over texts and over videos."""
@@ -189,7 +202,7 @@ def led(by_class: bool) -> tuple[RankingMetric, ...]:
 
 HIGHER_IS_BETTER = {
     *(key for key, metric in RANKINGS_BY_KEY.items() if not metric.lower_is_better),
-    *(*WORSE_WAYS, "spread", "spearman", "own_spread"),
+    *(*WORSE_WAYS, *VIDEO_MEANS, "spread", "spearman", "own_spread"),
 }
 """Metrics of which the worst are the lowest."""
 
@@ -198,19 +211,23 @@ def metrics(queries: Queries, samples: Samples) -> Metrics:
     """Every metric that the queries allow, in each resample; the names are those of a report.
 
     Those of RANKINGS by their keys (`r1_text_to_video`, ...), `max_abs` (the largest difference),
-    and those of MEANS and WORSE_WAYS, and RMSEs.
+    those of MEANS, VIDEO_MEANS and WORSE_WAYS, and RMSEs.
     """
     found: Metrics = {}
     for way, values, draws in _ways(queries, samples):
         for metric in RANKINGS:
             if metric.of in values and way in metric.keys:
                 found[metric.keys[way]] = metric.value(draws, values[metric.of])
-    own, text = queries.text, samples.text
+    own, text, others, video = queries.text, samples.text, queries.video, samples.video
     found |= {name: text.mean(own[name]) for name in MEANS if name in own}
     found |= {name: np.sqrt(text.mean(own[of])) for name, of in RMSES.items() if of in own}
+    found |= {name: video.mean(others[of]) for name, of in VIDEO_MEANS.items() if of in others}
+    for name, of in CENTRED_RMSES.items():
+        if of in own:
+            found[name] = np.sqrt(np.maximum(text.mean(own[of]), video.mean(others[of])))
     for name, of in WORSE_WAYS.items():
         if of in own:
-            found[name] = np.minimum(text.mean(own[of]), samples.video.mean(queries.video[of]))
+            found[name] = np.minimum(text.mean(own[of]), video.mean(others[of]))
     if "largest" in own:
         found["max_abs"] = text.largest(own["largest"])
     return found
@@ -231,14 +248,24 @@ def once(queries: Queries) -> dict[str, float]:
 
 
 def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
-    """RMSEs among metrics in units of the reference's spread; infinite where it has none."""
+    """RMSEs among metrics in units of the reference's spread; infinite where it has none.
+
+    The centred one is the worse of both directions, and so its spread is the smaller.
+    """
     found = {}
-    for name, of in (("relative_rmse", "logit_rmse"), ("relative_centred_rmse", "centred_rmse")):
+    for name, of, spreads in (
+        ("relative_rmse", "logit_rmse", ("spread",)),
+        ("relative_centred_rmse", "centred_rmse", ("spread", "video_spread")),
+    ):
         if of in values:
-            error, spread = values[of], values["spread"]
-            none = math.inf if error > 0 else 0.0
-            found[name] = error / spread if spread > 0 else none
+            found[name] = relative(values[of], min(values[one] for one in spreads))
     return found
+
+
+def relative(error: float, spread: float) -> float:
+    """An error in units of a spread: infinite where there is none, 0 where nothing is off."""
+    none = math.inf if error > 0 else 0.0
+    return error / spread if spread > 0 else none
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,39 @@ def terms(degree: int) -> list[str]:
 
 
 @dataclass(frozen=True)
+class FittedRange:
+    """The least and the largest ed and vd of the pairs that a polynomial was fitted to.
+
+    In the units of the polynomial's file, before its scales. Raises CimError for ends that are not
+    finite or not in order.
+    """
+
+    ed: Extent
+    vd: Extent
+
+    def __post_init__(self) -> None:
+        for name in ("ed", "vd"):
+            low, high = getattr(self, name)
+            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+                raise CimError(
+                    f"domain.{name} is {low:g} to {high:g}; expected two finite numbers, the lower "
+                    "first"
+                )
+
+    def times(self, ed: float, vd: float) -> FittedRange:
+        """The range of statistics that are these factors larger."""
+        low, high = self.ed
+        least, most = self.vd
+        return FittedRange((low * ed, high * ed), (least * vd, most * vd))
+
+
+@dataclass(frozen=True)
 class Polynomial:
     """bias + sum coeff_k (ed/scale_ed)^i (vd/scale_vd)^j over `exponents(degree)`.
 
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
-    and `K` are the teacher's sigmoid and samples a side, None where unknown.
+    and `K` are the teacher's sigmoid and samples a side, and `domain` is where it was fitted, None
+    where unknown.
     Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
     a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
@@ -54,6 +82,7 @@ class Polynomial:
     a: float | None = None
     b: float | None = None
     K: int | None = None
+    domain: FittedRange | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.degree <= MAX_DEGREE:

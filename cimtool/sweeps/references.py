@@ -29,6 +29,7 @@ from cimtool.reference.queries import (
     Queries,
     Selection,
     Uncertainty,
+    both_sides,
     compared,
     metrics,
     once,
@@ -46,7 +47,7 @@ from cimtool.verification.stages import real_means, run_float
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
 KEPT = ("scores", "sampled", "gaps", "mean")
-DRIFTS = ("float_rmse", "centred_rmse", "bias", "spread")
+DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
 """Metrics of differences that a point has beside those of limits."""
 
 OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
@@ -102,6 +103,8 @@ class SweepReferences:
         if head is not None:
             trained = ReferenceScores(self.floats[head_digest(head)])
             found.text["float_squares"] = trained.squares(scores)
+            centred = trained.centred_squares(scores)
+            found = found.merged(both_sides({"float_centred_squares": centred}))
             if self.name == EXACT and not head.is_sampled:
                 for name in OF_LOGITS:
                     del found.text[name]
@@ -213,16 +216,22 @@ def head_digest(head: Head) -> str:
     return hashlib.sha256(json.dumps(head.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def reference_name(model: Model) -> str:
-    """The name of a model's reference: its float score where that is not sampled."""
+def reference_name(model: Model, scores: int = 1) -> str:
+    """The name of what a model's drift is from, or that of several scores of its projectors.
+
+    The exact score, where it is known, of several scores and of one that approximates it; else the
+    float score.
+    """
     known = model.head.is_sampled and model.a is not None and model.b is not None
-    return EXACT if known else model.head.surrogate
+    return EXACT if known and (scores > 1 or model.head.is_surrogate) else model.head.surrogate
 
 
-def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepReferences:
+def references(
+    models: Iterable[Model], data: Embeddings, say: Say, reference: str
+) -> SweepReferences:
     """Score all pairs of the evaluation rows by a trained model under each head, and exactly.
 
-    The first of `models` has the exact score of all of them.
+    The first of `models` has the exact score of all of them; `reference` is `reference_name`'s.
     """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
     shared = References(samples=SAMPLES)
@@ -242,11 +251,11 @@ def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepRefe
             continue
         means = real_means(model.program, run.features)
         mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
-        name, exact, sampled = model.head.surrogate, scores, None
-        if run.known is not None and run.known.exact is not None:
-            name, exact, sampled = EXACT, run.known.exact, run.known.monte_carlo
-        raw = run.table.queries_of(RAW)
-        found = SweepReferences(name, data.truth, exact, floats, mean, sampled, gaps, faults, raw)
+        against, sampled = scores, None
+        if run.known is not None and run.known.exact is not None and reference == EXACT:
+            against, sampled = run.known.exact, run.known.monte_carlo
+        kept = (floats, mean, sampled, gaps, faults, run.table.queries_of(RAW))
+        found = SweepReferences(reference, data.truth, against, *kept)
     assert found is not None
     return found
 

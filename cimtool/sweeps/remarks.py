@@ -36,7 +36,7 @@ class Remarks:
         Warnings are of training on these rows, of scores that are not checked, and the models' own.
         """
         faults, warnings = list[str](), list[str]()
-        checked = all(known.name == EXACT or not one.head.is_sampled for one in models.values())
+        checked = all(known.name == EXACT or not one.head.is_surrogate for one in models.values())
         for name, model in models.items():
             of = f" ({name})" * (len(models) > 1)
             own = known.faults[head_digest(model.head)]

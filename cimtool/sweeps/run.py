@@ -110,7 +110,7 @@ def sweep(
     rows, evaluated = read_evaluation(known.first, calibration, data, seen, qrels)
     check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
     _check_layers(known.models.values(), keys)
-    name = reference_name(known.first)
+    name = reference_name(known.first, len(known.models))
     whose = sweep_identity(known.projectors, rows, evaluated, known.reference)
     place = Path(output) if output else Path("exports") / f"{known.first.name}.sweep"
     digests = [
@@ -123,7 +123,7 @@ def sweep(
         resumed = len(done)
         scores = folder.references(name, evaluated.truth)
         if scores is None or not scores.knows(known.heads.values()):
-            scores = references([known.first, *known.models.values()], evaluated, say)
+            scores = references([known.first, *known.models.values()], evaluated, say, name)
             folder.keep_references(scores)
         left = {digest: point for digest, point in builds.items() if digest not in done}
         if left:

@@ -59,7 +59,7 @@ class ScoredModels:
     @property
     def reference(self) -> str:
         """The name of the reference, and whether it is of logits."""
-        return f"{reference_name(self.first)}, {self.first.head.measure}"
+        return f"{reference_name(self.first, len(self.models))}, {self.first.head.measure}"
 
     def identity(self, choice: ScoreChoice) -> dict[str, Any]:
         """Plain values that say which score a choice is."""

@@ -12,7 +12,7 @@ from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
-from cimtool.reference.surrogate import Extent, Polynomial
+from cimtool.reference.surrogate import Extent, FittedRange, Polynomial
 from cimtool.report.result import Result
 from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
@@ -144,16 +144,17 @@ def fit_teacher(
     polynomial = found[form]
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]
+    domain = FittedRange(ed=extent(fitted.ed), vd=extent(fitted.vd))
     return Fit(
         teacher=teacher,
-        polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K),
+        polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K, domain=domain),
         form=form,
         comparison=comparison,
         asked=asked,
         alpha=alpha,
         scale_ed=scales[0],
         scale_vd=scales[1],
-        domain={"vd": extent(fitted.vd), **Band.of(fitted.ed, fitted.vd).domain()},
+        domain={"vd": domain.vd, **Band.of(fitted.ed, fitted.vd).domain()},
         condition=number,
         fitted=len(seen),
         held=held,

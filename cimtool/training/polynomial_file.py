@@ -29,6 +29,8 @@ def polynomial_text(
     values = asdict(polynomial)
     if domain is not None:
         values["domain"] = dict(domain)
+    elif polynomial.domain is None:
+        del values["domain"]
     if model is not None:
         values[FITTED_TO] = model
     return json.dumps(values, indent=2) + "\n"

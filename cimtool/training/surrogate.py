@@ -30,7 +30,7 @@ class Surrogate:
         known = {k: v for k, v in asdict(self.polynomial).items() if v is not None}
         known["coeff"] = torch.tensor(self.polynomial.coeff, dtype=torch.float64)
         if self.band is not None:
-            domain = self.band.domain()
+            domain = {**known.get("domain", {}), **self.band.domain()}
             known["domain"] = {name: list(ends) for name, ends in domain.items()}
         return known
 

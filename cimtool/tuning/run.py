@@ -182,7 +182,7 @@ def tune(
     name = f"{model.name}@{on}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
-    known = references([model], evaluated, say)
+    known = references([model], evaluated, say, reference_name(model))
     remarks = Remarks.of({model.head.surrogate: model}, evaluated, known)
     _require_reference(budget, remarks)
     evaluator = PointEvaluator.of({COMPILED: model}, rows, evaluated, known, None)

@@ -168,18 +168,21 @@ def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
 
 def floor_sentence(report: Report) -> str | None:
     """The error of Monte Carlo itself, to compare a drift with."""
-    scatter, equal = report.drift.scatter, report.headline.equal_samples
+    scatter, equal = report.drift.scatter, report.headline.equal_samples_centred
     if scatter is None:
         return None
+    score = report.drift.score
     said = (
-        f"Monte Carlo at K={scatter.samples} has a standard error of {scatter.standard_error:.4g} "
-        f"({report.drift.score}, root mean square over pairs, by formula)"
+        f"Monte Carlo at K={scatter.samples} is off by {scatter.centred_error:.4g} (centred "
+        f"{score} RMSE); its standard error is {scatter.standard_error:.4g} ({score}, root mean "
+        "square over pairs, by formula)"
     )
     if scatter.floor is not None:
         floor = scatter.floor
         said += (
             f"; on {floor.texts} x {floor.videos} pairs {floor.seeds} seeds are "
-            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g} from the exact score, with a top-1 "
+            f"{floor.centred_rmse:.4g} ± {floor.centred_rmse_spread:.2g} (centred; RMSE "
+            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g}) from the exact score, with a top-1 "
             f"agreement of {floor.top1_agreement:.1%}"
         )
     if equal is not None:
@@ -199,16 +202,18 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
 
 
 def domain_sentences(report: Report) -> tuple[str, ...]:
-    """Pairs outside the domain of the compiled score."""
-    domains = report.saturation.domains
-    if domains and not any(d.outside for d in domains):
-        return ("no pair is outside the domain of the compiled score",)
-    return tuple(
-        f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
-        f"outside and saturate, {d.right_outside} of {d.right} right ones"
-        for d in domains
-        if d.outside
-    )
+    """Pairs outside the domain of the compiled score, and outside the range of a fit."""
+    found = report.saturation
+    said = [one.sentence() for one in found.domains if one.outside]
+    if found.domains and not said:
+        fitted = " or the range that it was fitted on" * any(one.fitted for one in found.domains)
+        said = [f"no pair is outside the domain of the compiled score{fitted}"]
+    if not found.fit_known:
+        said.append(
+            f"the range of ed and vd that the {report.drift.surrogate} was fitted on is not known: "
+            "its file does not say"
+        )
+    return tuple(said)
 
 
 def limit_sentences(report: Report) -> tuple[str, ...]:

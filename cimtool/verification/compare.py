@@ -144,13 +144,13 @@ def _by_label(each: Sequence[Mapping[str, Content]]) -> TableRows:
 
 
 def _steps(found: BundleComparison) -> TableRows:
-    """RMSE that each step adds, from the float score on."""
+    """Centred RMSE that each step adds, from the float score on."""
     surrogates = " or ".join(dict.fromkeys(report.drift.surrogate for report in found.reports))
     each: list[Mapping[str, Content]] = []
     for report in found.reports:
         trained, *others = report.drift.compiled_rows
-        steps = {f"step: {row.stage}": row.get("step_rmse") for row in others}
-        each.append({f"step: {surrogates}": trained.get("step_rmse"), **steps})
+        steps = {f"step: {row.stage}": row.get("step_centred_rmse") for row in others}
+        each.append({f"step: {surrogates}": trained.get("step_centred_rmse"), **steps})
     return _by_label(each)
 
 
@@ -159,11 +159,15 @@ def _metrics(report: Report) -> dict[str, Content]:
     row, shares = report.drift.final, led(report.drift.by_class)
     raw = next((one for one in report.drift.rows if one.stage == RAW), None)
     found: dict[str, Content] = {
-        "RMSE": interval_cell(row.with_interval("logit_rmse"), number),
-        "RMSE vs float": interval_cell(row.with_interval("float_rmse"), number),
+        label: interval_cell(row.with_interval(name), number)
+        for label, name in (
+            ("centred RMSE", "centred_rmse"),
+            ("centred vs float", "float_centred_rmse"),
+            ("RMSE", "logit_rmse"),
+        )
     }
-    agreement = {"% of float spread": report.headline.relative_rmse}
-    agreement["top-1 % vs float"] = report.headline.top1_agreement
+    agreement = {"% of float spread": report.headline.float_relative_centred_rmse}
+    agreement["top-1 % vs float"] = report.headline.float_top1
     found |= {name: None if one is None else percent(one) for name, one in agreement.items()}
     for metric in shares:
         label = f"{metric.label} loss{', points' * metric.share}"
@@ -194,7 +198,7 @@ def _first(found: BundleComparison) -> list[str]:
 
 def _notes(found: BundleComparison) -> list[str]:
     names = {report.drift.reference for report in found.reports}
-    notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
+    notes = [f"RMSE, centred RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
         others = report.all_notes[len(report.warnings) :]
         notes += [f"{name}: {note}" for note in others]

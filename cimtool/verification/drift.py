@@ -16,6 +16,7 @@ from cimtool.reference.queries import (
     MetricsOf,
     Queries,
     Uncertainty,
+    both_sides,
     compared,
     metrics,
     relative_errors,
@@ -32,9 +33,11 @@ class StageRow:
     """One stage of the table; a metric not known, or of a row compared with itself, is not there.
 
     `metrics` (`figures` in the JSON) are by name, as `reference.queries.metrics` has them.
-    `logit_rmse` to `spearman` are against the reference, of whose scores `spread` is the mean
-    standard deviation within a query; `own_spread` is that of the row's own. `float_*`,
-    `monte_carlo_rmse` and `step_rmse` are against the float score, Monte Carlo and the row before.
+    `logit_rmse`, `centred_rmse`, `bias` and others to `spearman` are against the reference, of
+    whose scores `spread` is the mean standard deviation within a text, `video_spread` within a
+    video; `own_*` are those of the row's own. `float_*`, `monte_carlo_rmse` and `step_*` are
+    against the float score, Monte Carlo and the row before. `*centred_rmse` are without the mean
+    difference within each query, in the worse direction.
     `intervals` are of the metrics, `losses` what the reference has more of them, paired; `queries`
     are counted by way.
     """
@@ -167,19 +170,23 @@ class DriftTable:
             found = self._compared(scores)
         if before is not None:
             found.text["step_squares"] = before.squares(scores)
+            step = both_sides({"step_centred_squares": before.centred_squares(scores)})
+            found = found.merged(step)
         return self._with_gaps(found, text_mu, video_mu)
 
     def _compared(self, scores: FloatArray) -> Queries:
         """Retrieval of scores of `on_grid`, and their differences from the references."""
-        found = retrieved(scores, self.truth)
-        found.text["own_spread"] = spreads(scores)
+        found = retrieved(scores, self.truth).merged(both_sides({"own_spread": spreads(scores)}))
         reference = self._reference or self._float
         if reference is not None:
             found = found.merged(compared(scores, reference))
         if self._float is not None:
             found.text["float_squares"] = self._float.squares(scores)
-            best = self._float.same_best(scores)
-            found.text["float_best"], found.video["float_best"] = best
+            of_float = {
+                "float_centred_squares": self._float.centred_squares(scores),
+                "float_best": self._float.same_best(scores),
+            }
+            found = found.merged(both_sides(of_float))
         if self._monte_carlo is not None:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         return found

@@ -17,14 +17,14 @@ from cimtool.verification.drift import StageRow, row_of
 from cimtool.verification.references import Scatter
 from cimtool.verification.stages import FloatRun
 
-BROKEN_SURROGATE = 2.0
-"""Multiple of Monte Carlo's error at which a surrogate is broken.
+FAR_SURROGATE = 2.0
+"""Multiple of Monte Carlo's error from which on a surrogate's distance is a warning.
 
 With DEFAULT_SAMPLES: the error of thousands of samples would be no measure of a surrogate.
 """
 
 BROKEN_RECALL = 0.01
-"""One that loses so much of R@1, and more than other queries could explain, is broken as well."""
+"""A surrogate is broken if it loses this much of R@1, and more than other queries could explain."""
 
 
 def points_text(loss: Change) -> str:
@@ -38,26 +38,26 @@ def surrogate_faults(
     score: str,
     jitter: float,
     baselines: Sequence[BaselineLoss] = (),
+    by_class: bool = False,
 ) -> tuple[str, ...]:
-    """Faults of the surrogate itself, before any hardware, a sentence each.
+    """Faults of the surrogate's ranking, before any hardware, a sentence each: it is broken.
 
-    It is further off than sampling explains; or it loses R@1 against the exact score, or against
-    -ed; or `jitter`, the change of its score where ed or vd is 0.1% of its range off, is more than
-    the scores differ within a query. The last two need no a and b.
+    It surely loses R@1 (`by_class` mAP) against the exact score, or its samples, or against -ed;
+    or `jitter`, the change of its score where ed or vd is 0.1% of its range off, is more than the
+    scores differ within a query. The last two need no a and b. A distance from the exact score that
+    loses none is no fault (`surrogate_remarks`).
     """
-    exact = scatter is not None and scatter.rmse is not None
     faults: list[str] = []
-    if scatter is not None and "logit_rmse" in surrogate.metrics:
-        faults += _beyond_sampling(surrogate, scatter, score)
-    lost = surrogate.losses.get("r1_loss")
-    if exact and lost is not None and lost.low > 0 and lost.value >= BROKEN_RECALL:
+    exact = scatter is not None and scatter.is_exact
+    metric, name = ("mAP", "map_loss") if by_class else ("R@1", "r1_loss")
+    lost = surrogate.losses.get(name)
+    if scatter is not None and lost is not None and _is_sure(lost):
         faults.append(
-            f"the {surrogate.stage} itself loses {points_text(lost)} of R@1: lost before any "
+            f"the {surrogate.stage} itself loses {points_text(lost)} of {metric}: lost before any "
             "hardware"
         )
     for one in baselines:
-        sure = one.loss.low > 0 and one.loss.value >= BROKEN_RECALL
-        if one.baseline == DISTANCE and sure:
+        if one.baseline == DISTANCE and _is_sure(one.loss):
             faults.append(
                 f"the {surrogate.stage} itself loses {points_text(one.loss)} of {one.metric} "
                 "against -ed, the plain distance: lost before any hardware, fit another one "
@@ -74,33 +74,53 @@ def surrogate_faults(
     return tuple(faults)
 
 
+def _is_sure(loss: Change) -> bool:
+    return loss.low > 0 and loss.value >= BROKEN_RECALL
+
+
 def float_faults(run: FloatRun, head: Head, seed: int) -> tuple[str, ...]:
     """Faults of the float score of a run, which nothing has compiled yet."""
     table = run.table
     (own,) = table.uncertainties([partial(metrics, table.queries[-1])], seed)
     row = row_of(head.surrogate, table.queries[-1], own)
     baselines = baseline_losses(table, [(DISTANCE, head.surrogate)], seed)
-    return surrogate_faults(row, run.scatter, head.measure, run.jitter, baselines)
+    by_class = table.truth.by_class
+    return surrogate_faults(row, run.scatter, head.measure, run.jitter, baselines, by_class)
 
 
-def _beyond_sampling(surrogate: StageRow, scatter: Scatter, score: str) -> Iterator[str]:
-    """A sentence where the surrogate is further off than sampling explains."""
-    rmse = surrogate.metrics["logit_rmse"]
-    exact = scatter.rmse is not None
-    # Monte Carlo's mean square error falls as 1/K.
-    usual = math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0))
-    error = usual * (scatter.standard_error if scatter.rmse is None else scatter.rmse)
-    if rmse <= BROKEN_SURROGATE * error:
+def surrogate_remarks(surrogate: StageRow, scatter: Scatter | None, score: str) -> Iterator[str]:
+    """A sentence where the surrogate is further from its reference than sampling explains.
+
+    Without the mean difference of each query, which changes no rank. It may still rank as well.
+    """
+    error = surrogate.get("centred_rmse")
+    if scatter is None or error is None:
+        return
+    usual = _usual(scatter.centred_error, scatter)
+    if error <= FAR_SURROGATE * usual:
         return
     times = "which has no scatter"
-    if error > 0:
-        measure = "own error" if exact else "standard error"
+    if usual > 0:
         samples = min(scatter.samples, DEFAULT_SAMPLES)
-        times = f"{rmse / error:.1f} times Monte Carlo's {measure} at K={samples}"
+        times = f"{error / usual:.1f} times Monte Carlo's own error at K={samples}"
     yield (
-        f"the {surrogate.stage} itself is {rmse:.4g} ({score} RMSE) from the "
-        f"{'exact' if exact else 'Monte Carlo'} score, {times}: lost before any hardware"
+        f"the {surrogate.stage} itself is {error:.4g} (centred {score} RMSE) from the "
+        f"{'exact' if scatter.is_exact else 'Monte Carlo'} score, {times}: lost before any hardware"
     )
+
+
+def offset_of(surrogate: StageRow, scatter: Scatter | None) -> float | None:
+    """Its bias, where sampling does not explain it; None for less, or without a reference."""
+    bias = surrogate.get("bias")
+    if scatter is None or bias is None:
+        return None
+    own = scatter.standard_error if scatter.rmse is None else scatter.rmse
+    return bias if abs(bias) > FAR_SURROGATE * _usual(own, scatter) else None
+
+
+def _usual(error: float, scatter: Scatter) -> float:
+    """Monte Carlo's error at DEFAULT_SAMPLES or fewer; its mean square falls as 1/K."""
+    return math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0)) * error
 
 
 def baseline_sentences(baselines: Sequence[BaselineLoss]) -> Iterator[str]:

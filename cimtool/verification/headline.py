@@ -12,10 +12,11 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import Modalities
+from cimtool.reference.queries import relative
 from cimtool.report.page import render_text
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow
-from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, points_text
+from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, offset_of, points_text
 from cimtool.verification.kept import KeptRun, kept_run
 from cimtool.verification.margins import (
     Margin,
@@ -26,7 +27,7 @@ from cimtool.verification.margins import (
     recall_curves,
 )
 from cimtool.verification.noisy import Noisy
-from cimtool.verification.references import Scatter
+from cimtool.verification.references import EXACT, Scatter
 from cimtool.verification.stages import StageRuns
 
 
@@ -34,23 +35,31 @@ from cimtool.verification.stages import StageRuns
 class Headline:
     """The compiled model's drift, the step that adds most of it, and the equivalent Monte Carlo.
 
-    `compiled_rmse`, `relative_rmse` (of the float score's mean spread within a query, None where it
-    has none) and `top1_agreement` are against the float score. `equal_samples` is the K at which
-    Monte Carlo would err as much, None where it is not known or nothing is off. `cause` is the
-    dearest step, None where no step changes any score; it is the float score where the surrogate
-    costs most or is broken, without `cause_before` where it cannot be compared. `class_loss` is
-    that of mAP, where classes are known.
+    Figures have the names that rows have. `centred_rmse`, `logit_rmse`, `bias` and `top1_agreement`
+    are against the reference; `float_*` against the float score, and `float_relative_centred_rmse`
+    is of that one's spread, None where it has none. `equal_samples_centred` and `equal_samples` are
+    the K at which Monte Carlo would err as much by the centred RMSE and by the RMSE, None where it
+    is not known or nothing is off. `cause` is the step of the largest centred RMSE, None where no
+    step changes any score; it is the float score where the surrogate costs most or is broken,
+    without `cause_before` where it cannot be compared. `class_loss` is that of mAP, where classes
+    are known.
     """
 
-    compiled_rmse: float
-    relative_rmse: float | None
+    centred_rmse: float
+    logit_rmse: float
+    bias: float
     top1_agreement: float
+    float_centred_rmse: float
+    float_relative_centred_rmse: float | None
+    float_rmse: float
+    float_top1: float
+    equal_samples_centred: float | None
     equal_samples: float | None
-    surrogate_rmse: float | None
+    surrogate_centred_rmse: float | None
     surrogate_broken: bool
     cause: str | None
     cause_before: str | None
-    cause_rmse: float
+    cause_centred_rmse: float
     r1_loss: Change | None
     class_loss: Change | None
     sentences: tuple[str, ...]
@@ -79,22 +88,28 @@ def make_headline(
     """
     start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
     trained, compiled = rows[start], rows[-1]
-    exact = scatter is not None and scatter.rmse is not None
+    exact = scatter is not None and scatter.is_exact
     before, worst = (
         (reference, trained) if faults else _dearest(rows, start, reference if exact else None)
     )
-    step = worst.get("step_rmse") or 0.0
-    spread, rmse = trained.get("own_spread") or 0.0, compiled.get("float_rmse") or 0.0
+    step = _step(worst)
+    centred, spread = compiled.get("float_centred_rmse") or 0.0, _own_spread(trained)
     found = Headline(
-        compiled_rmse=rmse,
-        relative_rmse=rmse / spread if spread > 0 else None,
-        top1_agreement=compiled.metrics.get("float_top1", 1.0),
-        equal_samples=_equal_samples(compiled, scatter),
-        surrogate_rmse=trained.get("logit_rmse"),
+        centred_rmse=compiled.get("centred_rmse") or 0.0,
+        logit_rmse=compiled.get("logit_rmse") or 0.0,
+        bias=compiled.get("bias") or 0.0,
+        top1_agreement=compiled.metrics.get("top1_agreement", 1.0),
+        float_centred_rmse=centred,
+        float_relative_centred_rmse=relative(centred, spread) if spread > 0 else None,
+        float_rmse=compiled.get("float_rmse") or 0.0,
+        float_top1=compiled.metrics.get("float_top1", 1.0),
+        equal_samples_centred=_equal_samples(compiled, scatter, centred=True),
+        equal_samples=_equal_samples(compiled, scatter, centred=False),
+        surrogate_centred_rmse=trained.get("centred_rmse"),
         surrogate_broken=bool(faults),
         cause=worst.stage if step or faults else None,
         cause_before=before if step else None,
-        cause_rmse=step,
+        cause_centred_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
         class_loss=compiled.losses.get("map_loss") if by_class else None,
         sentences=(),
@@ -103,12 +118,21 @@ def make_headline(
     return replace(found, sentences=(*first, *said))
 
 
+def _step(row: StageRow) -> float:
+    return row.get("step_centred_rmse") or 0.0
+
+
+def _own_spread(trained: StageRow) -> float:
+    """The spread of the float score within a query, in the direction where it is less."""
+    return min(trained.get("own_spread") or 0.0, trained.get("own_video_spread") or 0.0)
+
+
 def _dearest(rows: Sequence[StageRow], start: int, reference: str | None) -> tuple[str, StageRow]:
     """The step that adds most and what stands before it; the surrogate's own from a `reference`."""
     steps = [(before.stage, row) for before, row in pairwise(steps_of(rows[start:]))]
     if reference is not None:
         steps.insert(0, (reference, rows[start]))
-    return max(steps, key=lambda step: step[1].get("step_rmse") or 0.0)
+    return max(steps, key=lambda step: _step(step[1]))
 
 
 def steps_of(rows: Sequence[StageRow]) -> tuple[StageRow, ...]:
@@ -117,12 +141,16 @@ def steps_of(rows: Sequence[StageRow]) -> tuple[StageRow, ...]:
     return (first, *(row for row in others if "step_rmse" in row.metrics))
 
 
-def _equal_samples(compiled: StageRow, scatter: Scatter | None) -> float | None:
+def _equal_samples(compiled: StageRow, scatter: Scatter | None, centred: bool) -> float | None:
     """K at which Monte Carlo's mean square error, which falls as 1/K, is the compiled model's."""
     if scatter is None or compiled.get("logit_rmse") is None:
         return None
-    own = scatter.standard_error if scatter.rmse is None else scatter.rmse
-    error = compiled.get("float_rmse" if scatter.rmse is None else "logit_rmse") or 0.0
+    if centred:
+        own, name = scatter.centred_error, "centred_rmse"
+        error = compiled.get(name if scatter.is_exact else f"float_{name}") or 0.0
+    else:
+        own = scatter.standard_error if scatter.rmse is None else scatter.rmse
+        error = compiled.get("logit_rmse" if scatter.is_exact else "float_rmse") or 0.0
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
 
@@ -135,34 +163,39 @@ def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: StageRow, score
     if not noisy:
         return found
     said = [sentence for one in noisy for sentence in one.sentences(compiled, score)]
-    worst = max((one.median for one in noisy), key=lambda row: row.get("step_rmse") or 0.0)
-    rmse = worst.get("step_rmse") or 0.0
-    if rmse > found.cause_rmse and not found.surrogate_broken:
-        said.insert(0, f"Noise of the devices adds more than any step: RMSE {rmse:.4g}.")
-        found = replace(found, cause=worst.stage, cause_before=compiled.stage, cause_rmse=rmse)
+    worst = max((one.median for one in noisy), key=_step)
+    error = _step(worst)
+    if error > found.cause_centred_rmse and not found.surrogate_broken:
+        said.insert(0, f"Noise of the devices adds more than any step: centred RMSE {error:.4g}.")
+        found = replace(
+            found, cause=worst.stage, cause_before=compiled.stage, cause_centred_rmse=error
+        )
     return replace(found, sentences=(*found.sentences, *dict.fromkeys(said)))
 
 
 def _sentences(
     found: Headline, compiled: StageRow, trained: StageRow, scatter: Scatter | None, score: str
 ) -> list[str]:
-    rmse, share, top1 = found.compiled_rmse, found.relative_rmse, found.top1_agreement
-    exact = scatter is not None and scatter.rmse is not None and "logit_rmse" in compiled.metrics
+    exact = scatter is not None and scatter.is_exact and "logit_rmse" in compiled.metrics
+    centred, rmse, top1 = found.float_centred_rmse, found.float_rmse, found.float_top1
+    share = found.float_relative_centred_rmse
     if exact:
-        names = ("logit_rmse", "relative_rmse", "top1_agreement")
-        rmse, share, top1 = (compiled.metrics[name] for name in names)
+        centred, rmse, top1 = found.centred_rmse, found.logit_rmse, found.top1_agreement
+        share = compiled.metrics["relative_centred_rmse"]
     text = render_text(
         "cimtool.verification",
         "headline.txt",
         found=found,
         trained=trained,
+        offset=offset_of(trained, scatter),
         scatter=scatter,
         score=score,
         exact=exact,
+        centred=centred,
         rmse=rmse,
         share=share if share is not None and math.isfinite(share) else None,
         top1=top1,
-        spread=trained.get("own_spread") or 0.0,
+        spread=_own_spread(trained),
         losses={"mAP": found.class_loss, "R@1": found.r1_loss},
         equal_text=equal_text,
         points_text=points_text,
@@ -217,9 +250,9 @@ class DriftFindings:
 
     @property
     def survivors(self) -> tuple[StageRow, ...]:
-        """The rows that tell survival: reference, raw embeddings, surrogate, compiled, dies."""
-        told = (self.reference, RAW, self.surrogate)
-        start = [row for row in self.rows if row.stage in told]
+        """The rows that tell survival: references, raw embeddings, surrogate, compiled, dies."""
+        told = (self.reference, RAW, self.surrogate, EXACT)
+        start = [row for row in self.rows if row.stage in told and row.metrics]
         compiled = replace(self.final, stage="compiled model")
         return (*start, compiled, *self.shown[len(self.rows) :])
 
@@ -244,7 +277,7 @@ def find_drift(
     reference, truth = runs.table.scores, runs.table.truth
     by_class = truth.by_class
     said = [*baseline_sentences(baselines)]
-    said += [NOT_CHECKED] * (head.is_sampled and runs.scatter is None)
+    said += [NOT_CHECKED] * (head.is_surrogate and runs.scatter is None)
     first = make_headline(
         rows, runs.reference, runs.scatter, score, faults, surrogate, by_class, said
     )

@@ -17,7 +17,7 @@ MOST_QUERIES = 1 << 14
 """Texts, and videos, that are kept; of more a draw that their number alone decides."""
 
 RANKED = tuple(dict.fromkeys(metric.of for metric in RANKINGS))
-COMPARED = ("logit_squares", "same_best")
+COMPARED = ("centred_squares", "logit_squares", "same_best")
 """Measurements against the reference, which its own row lacks."""
 
 KEPT = (*RANKED, *COMPARED)

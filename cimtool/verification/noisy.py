@@ -91,10 +91,10 @@ class Noisy:
 
     def sentences(self, compiled: StageRow, score: str) -> tuple[str, ...]:
         """The R@1 and the error of dies, and the readout that compensation takes."""
-        error, worst = (row.get("step_rmse") or 0.0 for row in (self.median, self.worst))
+        error, worst = (row.get("step_centred_rmse") or 0.0 for row in (self.median, self.worst))
         if self.chip is not None:
             kept = _kept(self.median, compiled)
-            off = f"{error:.4g} ({score} RMSE) from the noise-free model"
+            off = f"{error:.4g} (centred {score} RMSE) from the noise-free model"
             return (f"The measured chip {self.chip} {kept} and is {off}.", *self._shortlisted)
         tail = f"one die in twenty is worse than {worst:.4g}"
         if self.percentile == 0:
@@ -103,7 +103,7 @@ class Noisy:
         said = [
             f"On {dies} read {read_after(time_text(self.seconds), self.corner)} the "
             f"median die {_kept(self.median, compiled)} and is {error:.4g} "
-            f"({score} RMSE) from the noise-free model; {tail}."
+            f"(centred {score} RMSE) from the noise-free model; {tail}."
         ]
         if self.readout.products:
             said.append(f"{readout_sentence(self.compensation, self.readout)}.")

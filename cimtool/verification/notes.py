@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
 from cimtool.bundle.bundle import Bundle
 from cimtool.deployment.matched_pairs import matched_warnings
 from cimtool.deployment.programming import recall
@@ -14,6 +13,7 @@ from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.row_norms import other_scale
 from cimtool.loading.score import statistics_note
+from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
@@ -21,9 +21,6 @@ from cimtool.verification.baselines import without_cosine
 from cimtool.verification.stages import StageRuns
 
 FEW_QUERIES = 200
-MOST = 0.5
-"""A larger share of queries whose compiled scores are all equal is a warning."""
-
 ALIKE = 1e-9
 """Statistics that differ by no larger share are the same but for float64's rounding."""
 
@@ -34,8 +31,8 @@ def notes_of(
     """All notes of a report, the `warnings` first."""
     head, truth = bundle.model.head, runs.table.truth
     notes = [f"warning: {text}" for text in warnings]
-    if not head.is_sampled:
-        notes.append(head.unsampled_note)
+    if not head.is_surrogate:
+        notes.append(head.closed_form_note)
     elif runs.scatter is None:
         notes.append(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
@@ -64,16 +61,19 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
 
 
 def warnings_of(
-    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
+    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str], far: bool
 ) -> tuple[str, ...]:
-    """The warnings of a report; `faults` are those of the surrogate."""
+    """The warnings of a report; `faults` are the sentences on the surrogate.
+
+    One that is `far` off, if only by an offset, may be of other statistics.
+    """
     head, model = bundle.model.head, bundle.model
     found = constant_score(head, runs.statistics, data) or all_equal(runs.scores, data.called)
     for modality, rows in (("text", data.text), ("video", data.video)):
         found += other_scale(rows, modality, model, data.file, name_of(modality, data.called))
     found += matched_warnings(bundle.stages[0].program, data)
     found += [*model.warnings, *faults]
-    if faults and head.takes_polynomial:
+    if far and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])
     return (*found, *filter(None, (domain.warning() for domain in runs.domains)))
 
@@ -107,26 +107,6 @@ def _recall_note(shortlist: int, runs: StageRuns) -> str:
         f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
         "ten"
     )
-
-
-def all_equal(
-    scores: FloatArray, called: Modalities = TEXT_VIDEO, what: str = "compiled scores"
-) -> list[str]:
-    """A sentence where scores [n, m] are constant, over all pairs or within queries.
-
-    Queries are one side's items, then the other's; one with a single item to rank is not counted.
-    """
-    if scores.size > 1 and np.ptp(scores) == 0:
-        return [f"the {what} are constant: every pair gets the same score"]
-    found = []
-    for axis, queries in zip((1, 0), item_names(called), strict=True):
-        share = float(np.mean(np.ptp(scores, axis=axis) == 0))
-        if scores.shape[axis] > 1 and share > MOST:
-            found.append(
-                f"the {what} are all equal within {share:.1%} of the queries ({queries}), "
-                "so they rank nothing there"
-            )
-    return found
 
 
 def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> list[str]:

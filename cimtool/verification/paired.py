@@ -12,6 +12,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.json_files import significant, six_digits
 from cimtool.base.typed_fields import fits
 from cimtool.reference.bootstrap import Change, Samples
+from cimtool.reference.limits import ERRORS
 from cimtool.reference.modality_names import Modalities, way_names
 from cimtool.reference.queries import (
     RANKINGS,
@@ -31,7 +32,7 @@ AGREEMENT_TOLERANCE = 0.05
 """Top-1 agreement that may be lost where nothing else is said; equally good builds differ in it."""
 
 RMSE_TOLERANCE = 0.5
-"""The same of logit RMSE, as a share of what it was; a bit less of everything doubles it."""
+"""The same of both RMSEs, as a share of what they were; a bit less of everything doubles them."""
 
 RESOLUTION = 1e-5
 """The share of a figure that its 6 digits do not show: less is no difference."""
@@ -69,6 +70,7 @@ class FigureKind:
 
 
 OF_REFERENCE = (
+    FigureKind("centred_rmse", "centred logit RMSE", "centred_rmse", True, False),
     FigureKind("logit_rmse", "logit RMSE", "logit_rmse", True, False),
     FigureKind("top1_agreement", "top-1 agreement", "top1_agreement_loss", False, True),
 )
@@ -224,7 +226,8 @@ def compare_runs(
     kinds = [*(kind for metric in told for kind in _kinds(metric, run.called)), *OF_REFERENCE]
     allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
     if alike:
-        allowed["logit_rmse"] = significant(RMSE_TOLERANCE * once(past)["logit_rmse"])
+        errors = once(past)
+        allowed |= {name: significant(RMSE_TOLERANCE * errors[name]) for name in ERRORS}
     figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
     if not figures:
         raise CimError(f"{before.file}: has no figure in common with this run: {'; '.join(notes)}")
@@ -253,7 +256,8 @@ def _unlike(run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float]) -
                 kind.limit,
                 told,
             )
-    return f"logit RMSE and top-1 agreement are not compared: they are {told}"
+    *labels, last = (kind.label for kind in OF_REFERENCE)
+    return f"{', '.join(labels)} and {last} are not compared: they are {told}"
 
 
 def _kinds(metric: RankingMetric, called: Modalities) -> list[FigureKind]:

@@ -32,24 +32,24 @@ def survival_chart(drift: DriftFindings) -> str:
 
 
 def budget_chart(drift: DriftFindings) -> str:
-    """Mean square errors, which add where errors are independent, up to the compiled model's.
+    """Centred mean square errors, which add where they are independent, up to the compiled model's.
 
     The rest closes the sum: errors of steps that add up, or cancel.
     """
     terms = [
         charts.Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)
         for row in drift.compiled_rows
-        if (step := row.get("step_rmse")) is not None
+        if (step := row.get("step_centred_rmse")) is not None
     ]
     metrics = drift.final.metrics
     # From the float score where the reference is that.
-    total = metrics.get("logit_rmse", metrics.get("float_rmse", 0.0)) ** 2
+    total = metrics.get("centred_rmse", metrics.get("float_centred_rmse", 0.0)) ** 2
     rest = total - sum(term.amount for term in terms)
     if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"
         terms.append(charts.Term(name, rest, f"{rest:+.1g}"))
     last = charts.Term("compiled model", total, number(math.sqrt(total)), True)
-    label = f"Mean square {drift.score} error of each step, up to {last.text} RMSE in all"
+    label = f"Mean square {drift.score} error of each step, up to {last.text} centred RMSE in all"
     return charts.waterfall(terms, last, label, f"mean square {drift.score} error")
 
 
@@ -83,9 +83,12 @@ def recall_chart(drift: DriftFindings, way: str) -> str:
 
 def sensitivity_chart(found: Sensitivity, score: str) -> str:
     """The error of each part alone, and how much goes where it is left in real numbers."""
-    parts = sorted(found.parts, key=lambda part: part.left_float_rmse)[:MOST_PARTS]
-    rows = [(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse)) for part in parts]
-    label = f"RMSE of the {score} by part: {found.costliest} is the costliest"
+    parts = sorted(found.parts, key=lambda part: part.left_float_centred_rmse)[:MOST_PARTS]
+    rows = [
+        (part.part, (part.alone_centred_rmse, found.centred_rmse - part.left_float_centred_rmse))
+        for part in parts
+    ]
+    label = f"Centred RMSE of the {score} by part: {found.costliest} is the costliest"
     return charts.bars(rows, ("alone in integers", "goes when left float"), label, number)
 
 

@@ -18,7 +18,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
-from cimtool.reference.metrics import ReferenceScores, on_grid
+from cimtool.reference.metrics import ReferenceScores, centred_rmse, on_grid
 from cimtool.reference.modality_names import name_of
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES, check_samples, monte_carlo
 from cimtool.reference.statistics import Gaussians
@@ -38,7 +38,8 @@ FLOOR_ITEMS = 256
 class Floor:
     """The distance of Monte Carlo from the exact score, over several seeds, on fewer pairs.
 
-    `rmse` and `top1_agreement` are means over `seeds` seeds, `rmse_spread` the standard deviation.
+    `rmse`, `centred_rmse` and `top1_agreement` are means over `seeds` seeds, `*_spread` standard
+    deviations. `centred_rmse` is without the mean difference within each query.
     """
 
     seeds: int
@@ -46,6 +47,8 @@ class Floor:
     videos: int
     rmse: float
     rmse_spread: float
+    centred_rmse: float
+    centred_rmse_spread: float
     top1_agreement: float
 
 
@@ -53,15 +56,23 @@ class Floor:
 class Scatter:
     """Monte Carlo's own: `standard_error` is the root mean square over pairs, by formula.
 
-    `rmse` and `top1_agreement` are against the exact score on all pairs, with a `floor` over seeds;
-    None where the exact score was not asked for.
+    `centred_error` is without the mean error within each query, in the worse direction. It, `rmse`
+    and `top1_agreement` are against the exact score on all pairs, with a `floor` over seeds. Where
+    the exact score was not asked for these are None, and `centred_error` is the standard deviation
+    over the floor's seeds, on its pairs.
     """
 
     samples: int
     standard_error: float
+    centred_error: float
     rmse: float | None = None
     top1_agreement: float | None = None
     floor: Floor | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """True where the errors are from the exact score."""
+        return self.rmse is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,32 +163,43 @@ class References:
         standard_error = float(np.sqrt(np.mean(error * error)))
         sampled = on_grid(sampled)
         del error  # as large as the scores
+        seeds = range(self.seed + 1, self.seed + FLOOR_SEEDS)  # the first one's are sampled
+        few = [sampled[:FLOOR_ITEMS, :FLOOR_ITEMS]]
+        few += [sample(FLOOR_ITEMS, seed)[0] for seed in seeds]
         if self.kind == "mc":
-            return TeacherScores(None, sampled, Scatter(self.samples, standard_error))
+            scatter = Scatter(self.samples, standard_error, _centred_scatter(few))
+            return TeacherScores(None, sampled, scatter)
         say(f"{EXACT} score: {pairs}")
         found = exact(text, video, a, b, say)
         scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
         del found
-        few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out)
-        seeds = range(self.seed + 1, self.seed + FLOOR_SEEDS)  # the first one's are sampled
-        errors = np.array(
-            [
-                _errors(few, sampled[:FLOOR_ITEMS, :FLOOR_ITEMS]),
-                *(_errors(few, sample(FLOOR_ITEMS, seed)[0]) for seed in seeds),
-            ]
-        )
-        rmse, agreement = map(float, errors.mean(axis=0))
-        spread = float(errors[:, 0].std(ddof=1))
-        texts, videos = few.scores.shape
-        floor = Floor(FLOOR_SEEDS, texts, videos, rmse, spread, agreement)
-        own = _errors(ReferenceScores(scores, leave_one_out), sampled)
-        return TeacherScores(scores, sampled, Scatter(self.samples, standard_error, *own, floor))
+        floor = _floor(ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out), few)
+        rmse, centred, agreement = _errors(ReferenceScores(scores, leave_one_out), sampled)
+        scatter = Scatter(self.samples, standard_error, centred, rmse, agreement, floor)
+        return TeacherScores(scores, sampled, scatter)
 
 
-def _errors(reference: ReferenceScores, scores: FloatArray) -> tuple[float, float]:
-    """RMSE from the reference, and top-1 agreement."""
+def _errors(reference: ReferenceScores, scores: FloatArray) -> tuple[float, float, float]:
+    """RMSE from the reference, the same centred, and top-1 agreement."""
     rmse = float(np.sqrt(reference.squares(scores).mean()))
-    return rmse, min(float(one.mean()) for one in reference.same_best(scores))
+    agreement = min(float(one.mean()) for one in reference.same_best(scores))
+    return rmse, centred_rmse(scores, reference.scores), agreement
+
+
+def _floor(reference: ReferenceScores, seeds: list[FloatArray]) -> Floor:
+    """The errors of each seed's scores, over all of them."""
+    errors = np.array([_errors(reference, one) for one in seeds])
+    rmse, centred, agreement = map(float, errors.mean(axis=0))
+    spread, centred_spread, _ = map(float, errors.std(axis=0, ddof=1))
+    texts, videos = reference.scores.shape
+    return Floor(len(seeds), texts, videos, rmse, spread, centred, centred_spread, agreement)
+
+
+def _centred_scatter(seeds: list[FloatArray]) -> float:
+    """Standard deviation over the seeds' scores, without the mean error within each query."""
+    mean = np.mean(seeds, axis=0)
+    squares = np.mean([centred_rmse(one, mean) ** 2 for one in seeds])
+    return float(np.sqrt(squares * len(seeds) / (len(seeds) - 1)))
 
 
 @contextmanager
@@ -224,7 +246,7 @@ def reference_scores(
 ) -> TeacherScores | None:
     """The references' scores of `trained_features` of `data`.
 
-    None where the head has no sampled score, or a or b is not known.
+    None where a or b is not known, or says nothing of the head's items.
     """
     if not model.head.is_sampled or model.a is None or model.b is None:
         return None

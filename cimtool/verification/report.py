@@ -27,7 +27,7 @@ from cimtool.verification.saturation import Saturation
 from cimtool.verification.sensitivity import Causes
 from cimtool.verification.stages import FiniteCount
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

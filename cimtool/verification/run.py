@@ -32,7 +32,7 @@ from cimtool.verification.bits import (
     outputs_of,
 )
 from cimtool.verification.earlier import Earlier
-from cimtool.verification.faults import surrogate_faults
+from cimtool.verification.faults import offset_of, surrogate_faults, surrogate_remarks
 from cimtool.verification.headline import find_drift
 from cimtool.verification.junit import write_junit
 from cimtool.verification.layers import LayerFinding, layer_findings
@@ -106,17 +106,21 @@ def verify_bundle(
     ]
     rows, baselines = side_by_side(lambda call: call(), resampled)
     surrogate = next(row for row in rows if row.stage == head.surrogate)
-    faults = surrogate_faults(surrogate, runs.scatter, head.measure, runs.jitter, baselines)
+    faults = surrogate_faults(
+        surrogate, runs.scatter, head.measure, runs.jitter, baselines, data.truth.by_class
+    )
+    said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
+    far = bool(said) or offset_of(surrogate, runs.scatter) is not None
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
-    warnings = warnings_of(bundle, data, runs, faults)
+    warnings = warnings_of(bundle, data, runs, said, far)
     estimate = bundle.estimate(references.samples, len(data.video))
     beside = None if earlier is None else earlier.beside(drift, estimate, data.truth, seed)
     report = Report(
         verified_bundle(bundle, data, seed),
         drift,
         make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
-        Saturation(runs.domains, stored),
+        Saturation(runs.domains, head.fitted_ranges is not None, stored),
         causes,
         estimate,
         notes_of(bundle, data, runs, warnings),

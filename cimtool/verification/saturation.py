@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
-from cimtool.passes.lower import DomainLimits, domain_limits
+from cimtool.passes.lower import domain_limits
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Runner, Simulator
 
@@ -27,8 +27,9 @@ class Domain:
     """The range of the pairs' ed or vd, against the domain of the compiled score.
 
     `stage` is `lowered`, whose features are real numbers, or the last one, whose features carry all
-    errors of the hardware. `outside` is the share of all pairs beyond the domain, `right_outside`
-    the number of right pairs, of `right` that there are.
+    errors of the hardware; or the float score's, whose domain is the range that it was `fitted` on,
+    beyond which nothing saturates. `outside` is the share of all pairs beyond the domain,
+    `right_outside` the number of right pairs, of `right` that there are.
     """
 
     stage: str
@@ -40,14 +41,27 @@ class Domain:
     outside: float
     right_outside: int
     right: int
+    fitted: bool = False
 
     def warning(self) -> str | None:
-        """A sentence where a right pair saturates: the best of a query may then tie."""
+        """A sentence where a right pair is outside: there it saturates, or nothing was fitted."""
         if not self.right_outside:
             return None
+        pairs = f"{self.stage}: {self.right_outside} of {self.right} right pairs have"
+        beyond = f"{self.statistic} outside [{self.lo:.6g}, {self.hi:.6g}]"
+        if self.fitted:
+            return f"{pairs} {beyond}, the range it was fitted on, and are extrapolated"
+        return f"{pairs} {beyond} and saturate, which makes ties among the best"
+
+    def sentence(self) -> str:
+        """The share of pairs outside, and what becomes of them."""
+        domain = f"{self.stage}: {self.statistic} in [{self.lo:.4g}, {self.hi:.4g}]"
+        if self.fitted:
+            domain += ", the range it was fitted on"
         return (
-            f"{self.stage}: {self.right_outside} of {self.right} right pairs have {self.statistic} "
-            f"outside [{self.lo:.6g}, {self.hi:.6g}] and saturate, which makes ties among the best"
+            f"{domain}: {self.outside:.3%} of the pairs are outside and "
+            f"{'extrapolated' if self.fitted else 'saturate'}, {self.right_outside} of "
+            f"{self.right} right ones"
         )
 
 
@@ -63,9 +77,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Saturation:
-    """Pairs outside the domain of the score, and stored values that their format clips."""
+    """Pairs outside the domain of the score, and stored values that their format clips.
+
+    `fit_known` is False for a polynomial whose file does not say on what it was fitted.
+    """
 
     domains: tuple[Domain, ...]
+    fit_known: bool
     stored: tuple[Stored, ...] = field(repr=False)
 
 
@@ -88,13 +106,14 @@ def domains(
         for statistic, value in limited.items()
         if (limit := domain_limits(score, value)) is not None
     }
-    blocks: dict[str, list[tuple[float, float, int, int]]] = {name: [] for name in limits}
+    blocks: dict[str, list[OutsideCounts]] = {name: [] for name in limits}
     names, right = [limit.moved for limit in limits.values()], 0
     for rows, values in simulator.iter_score(text, video, names):
         pairs = truth.right_pairs(rows)
         right += int(np.count_nonzero(pairs))
         for statistic, limit in limits.items():
-            blocks[statistic].append(_counts(values[limit.moved], limit, pairs))
+            ends = (limit.lo, limit.hi)
+            blocks[statistic].append(outside_counts(values[limit.moved], ends, pairs))
     found = []
     for statistic, limit in limits.items():
         lowest, highest, outside, right_outside = zip(*blocks[statistic], strict=True)
@@ -108,13 +127,32 @@ def domains(
     return tuple(found)
 
 
-def _counts(
-    values: FloatArray, limit: DomainLimits, right: BoolArray
-) -> tuple[float, float, int, int]:
-    """Lowest and highest of a block [rows, m], how many are beyond the limits, how many right."""
-    beyond = (values < limit.lo) | (values > limit.hi)
+OutsideCounts = tuple[float, float, int, int]
+"""Lowest and highest of a block of pairs, how many are beyond a range, how many right ones."""
+
+
+def outside_counts(
+    values: FloatArray, ends: tuple[float, float], right: BoolArray
+) -> OutsideCounts:
+    """The counts of a block [rows, m] beyond `ends`; `right` are its right pairs."""
+    beyond = (values < ends[0]) | (values > ends[1])
     both = int(np.count_nonzero(beyond & right))
     return float(values.min()), float(values.max()), int(beyond.sum()), both
+
+
+def fitted_domain(
+    stage: str,
+    statistic: str,
+    ends: tuple[float, float],
+    blocks: Sequence[OutsideCounts],
+    pairs: int,
+    right: int,
+) -> Domain:
+    """The domain of a float score's statistic that was fitted on `ends`, of all `pairs`."""
+    lowest, highest, beyond, right_beyond = zip(*blocks, strict=True)
+    seen = min(lowest), max(highest)
+    share = sum(beyond) / pairs
+    return Domain(stage, statistic, *ends, *seen, share, sum(right_beyond), right, fitted=True)
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:

@@ -7,7 +7,6 @@ corrected for the whole compiled model; a part is measured as it stands in it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,7 +23,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.passes.tile import TilePass
-from cimtool.reference.metrics import top1_agreement
+from cimtool.reference.metrics import centred_rmse, top1_agreement
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, GraphValue, MixedGraph
@@ -64,39 +63,40 @@ class Part:
     """The error of one part, from the lowered model on the same pairs; `bits` of a stored value.
 
     `alone`: only this part in integers, all others in real numbers; `left_float`: only this part in
-    real numbers. `rmse` is of the logit, `top1` the agreement on the best item, the worse of both
-    directions.
+    real numbers. `centred_rmse` is of the logit, without the mean difference within a query, `top1`
+    the agreement on the best item; both the worse of both directions.
     """
 
     part: str
     kind: PartKind
     bits: int | None
-    alone_rmse: float
+    alone_centred_rmse: float
     alone_top1: float
-    left_float_rmse: float
+    left_float_centred_rmse: float
     left_float_top1: float
     graph: str  # left out of the JSON, where `part` names it
 
 
 @dataclass(frozen=True)
 class LeftFloat:
-    """The logit RMSE with one setting of a layer without an error: as if it had many more bits."""
+    """The centred logit RMSE with one setting of a layer without an error, as of many more bits."""
 
     setting: str
-    rmse: float
+    centred_rmse: float
 
 
 @dataclass(frozen=True)
 class Sensitivity:
     """Every part of a compiled model, on the first `texts` x `videos` pairs.
 
-    `rmse` and `top1` are the compiled model's own, against the lowered one. `costliest` is the part
-    that leaves least error when left in real numbers; of a layer, `settings` say which of its bits.
+    `centred_rmse` and `top1` are the compiled model's own, against the lowered one. `costliest` is
+    the part that leaves least error when left in real numbers; of a layer, `settings` say which of
+    its bits.
     """
 
     texts: int
     videos: int
-    rmse: float
+    centred_rmse: float
     top1: float
     parts: tuple[Part, ...] = field(repr=False)
     costliest: str
@@ -130,7 +130,7 @@ def sensitivity(
 
     def measured(real: frozenset[str]) -> tuple[float, float]:
         logits = model.logits(real)
-        rmse = math.sqrt(float(np.square(logits - reference).mean()))
+        rmse = centred_rmse(logits, reference)
         return rmse, top1_agreement(logits, reference, data.alone)
 
     def part_of(listed: tuple[str, str, PartKind, int | None, frozenset[str]]) -> Part:
@@ -140,7 +140,7 @@ def sensitivity(
 
     whole = measured(frozenset())
     parts = side_by_side(part_of, listed)
-    worst = min(parts, key=lambda part: part.left_float_rmse)
+    worst = min(parts, key=lambda part: part.left_float_centred_rmse)
     keys = [key for key in sorted(LAYER_SETTINGS) if f"{worst.part}.{key}" in everything]
     alone = {key: frozenset({f"{worst.part}.{key}"}) for key in keys}
     model.encode(alone.values())
@@ -239,14 +239,18 @@ def advice(found: Sensitivity, score: str = "logit", called: Modalities = TEXT_V
     worst = found.worst
     name = _called(worst, called)
     measured = f"(from the lowered model, on {found.texts} x {found.videos} pairs)"
-    if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
+    if (
+        not found.centred_rmse
+        or worst.left_float_centred_rmse > (1 - WORTHWHILE) * found.centred_rmse
+    ):
         return (
-            f"no single part dominates the error: without what {name} costs, the {score} "
-            f"RMSE of {found.rmse:.3g} would be {worst.left_float_rmse:.3g} {measured}"
+            f"no single part dominates the error: without what {name} costs, the centred "
+            f"{score} RMSE of {found.centred_rmse:.3g} would be "
+            f"{worst.left_float_centred_rmse:.3g} {measured}"
         )
     return (
-        f"{name} costs most: without its error the {score} RMSE would be "
-        f"{worst.left_float_rmse:.3g} in place of {found.rmse:.3g} {measured}; "
+        f"{name} costs most: without its error the centred {score} RMSE would be "
+        f"{worst.left_float_centred_rmse:.3g} in place of {found.centred_rmse:.3g} {measured}; "
         f"{_remedy(found, worst)}"
     )
 
@@ -262,10 +266,10 @@ def _remedy(found: Sensitivity, worst: Part) -> str:
         return f"try {SETTINGS[worst.kind]} above {worst.bits}"
     if worst.kind != "layer":
         return "no setting changes its bits"
-    best = min(found.settings, key=lambda one: one.rmse)
+    best = min(found.settings, key=lambda one: one.centred_rmse)
     return (
         f'try more {best.setting} for it ([layers."{worst.part}"] in a settings file), which alone '
-        f"could bring {best.rmse:.3g}"
+        f"could bring {best.centred_rmse:.3g}"
     )
 
 
@@ -299,9 +303,10 @@ def next_change(
 ) -> str:
     """Name what to change next: a surrogate that costs most by far, then the devices."""
     found = drift.headline
-    dominates = (found.surrogate_rmse or 0.0) > DOMINANT * found.compiled_rmse
+    surrogate = found.surrogate_centred_rmse or 0.0
+    dominates = surrogate > DOMINANT * found.float_centred_rmse
     if found.cause == head.surrogate and (found.surrogate_broken or dominates):
-        return f"{head.remedy}: no setting of the hardware mends the surrogate"
+        return "fit another polynomial: no setting of the hardware mends the surrogate"
     if found.cause in [row.stage for one in drift.noisy for row in one.rows]:
         return (
             "the devices cost most: no bits of a layer mend that; try another compensation than "

@@ -22,10 +22,12 @@ from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.reference.metrics import RAW, cosines
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
+    EXACT,
     References,
     Scatter,
     TeacherScores,
@@ -33,7 +35,13 @@ from cimtool.verification.references import (
     trained_features,
     within_float64,
 )
-from cimtool.verification.saturation import Domain, domains
+from cimtool.verification.saturation import (
+    Domain,
+    OutsideCounts,
+    domains,
+    fitted_domain,
+    outside_counts,
+)
 from cimtool.verification.shared_values import SharingStage, sharing
 
 JITTER = 1e-3
@@ -63,8 +71,9 @@ class FiniteCount:
 class TrainedRun:
     """The trained program on data: its features, its scores [n, m] and the references.
 
-    `known` is None where the head has no sampled score or the teacher's a and b are not known; `ed`
-    [n, m] is that of a polynomial.
+    `known` is None where the teacher's a and b are not known, or say nothing of the head's items;
+    `against` are those that drift is measured from, None for a score of its own too. `ed` [n, m] is
+    that of a polynomial.
     """
 
     simulator: Simulator
@@ -72,13 +81,15 @@ class TrainedRun:
     scores: FloatArray
     ed: FloatArray | None
     known: TeacherScores | None
+    against: TeacherScores | None
     statistics: Mapping[str, Span]  # ranges of ed and vd
     jitter: float  # of the score, where a statistic is JITTER of its range off
+    fitted: tuple[Domain, ...]  # against the ranges that the score was fitted on
 
     @property
     def scatter(self) -> Scatter | None:
-        """Monte Carlo's own, of a score that is sampled and whose a and b are known."""
-        return None if self.known is None else self.known.scatter
+        """Monte Carlo's own, where the sampled score or the exact one is what drift is from."""
+        return None if self.against is None else self.against.scatter
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +103,8 @@ class FloatRun(TrainedRun):
 class StageRuns:
     """Results of all stages: the rows so far, and the compiled program's features and scores.
 
-    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them.
+    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them;
+    `domains` begin with those that it was fitted on.
     """
 
     reference: str
@@ -125,10 +137,12 @@ def _run_trained(
     trained = Simulator(program)
     features = trained_features(trained, data)
     with within_float64(data):
-        scores, statistics, some, ed = _score_with_statistics(trained, features, model.head)
+        scored = _score_with_statistics(trained, features, model.head, data.truth)
     known = reference_scores(references, model, features, data, say)
-    jitter = model.head.jitter(some, JITTER)
-    return TrainedRun(trained, features, scores, ed, known, statistics, jitter)
+    against = known if model.head.is_surrogate else None
+    jitter = model.head.jitter(scored.some, JITTER)
+    kept = (scored.scores, scored.ed, known, against, scored.spans, jitter, scored.fitted)
+    return TrainedRun(trained, features, *kept)
 
 
 def run_stages(
@@ -155,15 +169,14 @@ def run_stages(
     ]
     computed: Iterator[Any] = ahead(calls)
     run: TrainedRun = next(computed)
-    name = model.head.surrogate if run.known is None else references.name
-    scatter, statistics, jitter = run.scatter, run.statistics, run.jitter
+    name = model.head.surrogate if run.against is None else references.name
+    scatter, statistics, jitter, found = run.scatter, run.statistics, run.jitter, run.fitted
     table = _table(trained, model, data, references, run)
     del run
     logits: Array = next(computed)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
-    found: tuple[Domain, ...] = ()
     results = chain.from_iterable(computed)
     for stage in stages[1:]:
         last: StageResult = next(results)
@@ -258,24 +271,31 @@ def _table(
 ) -> DriftTable:
     """The table with the rows of the references that the head has, of baselines and of the score.
 
-    Raises CimError where a score is not finite.
+    Beside a score of its own stand those of the matching probability. Raises CimError where a score
+    is not finite.
     """
-    head, known, means = model.head, run.known, real_means(program, run.features)
-    if known is None:
+    head, against, means = model.head, run.against, real_means(program, run.features)
+    if against is None:
         table = DriftTable(data.truth, None)
-        names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
+        names = (references.name, references.monte_carlo_name) if head.is_surrogate else ()
         for name in dict.fromkeys(names):
             table.add_reference(name, *means)
     else:
-        table = DriftTable(data.truth, known.monte_carlo if known.exact is None else known.exact)
+        scores = against.monte_carlo if against.exact is None else against.exact
+        table = DriftTable(data.truth, scores)
         table.add_reference(references.name, *means)
-        if known.exact is not None:
-            table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+        if against.exact is not None:
+            table.add_monte_carlo(references.monte_carlo_name, against.monte_carlo)
     if data.text.shape[1] == data.video.shape[1]:
         table.add_baseline(RAW, cosines(data.text, data.video))
     if run.ed is not None:
         table.add_baseline(DISTANCE, -run.ed)
     table.add(head.surrogate, run.scores, *means)
+    if run.known is not None and against is None:
+        beside = {EXACT: run.known.exact, references.monte_carlo_name: run.known.monte_carlo}
+        for name, probabilities in beside.items():
+            if probabilities is not None:
+                table.add_beside(name, probabilities)
     return table
 
 
@@ -284,20 +304,34 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
     return {m: simulator.encode(m, getattr(data, m)) for m in MODALITIES}
 
 
-def _score_with_statistics(
-    trained: Simulator, features: dict[str, Features], head: Head
-) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray], FloatArray | None]:
-    """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs.
+@dataclass(frozen=True, eq=False)
+class ScoredStatistics:
+    """Scores [n, m] of the trained program, and what was seen of its statistics.
 
-    Of a polynomial's statistics ed [n, m] as well.
+    `spans` are their ranges, `some` their values of some pairs, `ed` [n, m] that of a polynomial.
     """
+
+    scores: FloatArray
+    spans: dict[str, Span]
+    some: dict[str, FloatArray]
+    ed: FloatArray | None
+    fitted: tuple[Domain, ...]
+
+
+def _score_with_statistics(
+    trained: Simulator, features: dict[str, Features], head: Head, truth: Truth
+) -> ScoredStatistics:
+    """Score all pairs, a block of rows at a time."""
     logit, statistics = trained.program.score.outputs["logit"], trained.program.score.statistics
     distances: list[FloatArray] = []
     parts: list[FloatArray] = []
     ends: dict[str, list[Span]] = {name: [] for name in statistics}
     some: dict[str, list[FloatArray]] = {name: [] for name in statistics}
+    ranges = head.fitted_ranges or {}
+    beyond: dict[str, list[OutsideCounts]] = {name: [] for name in ranges}
+    right = 0
     wanted = (logit, *statistics)
-    for _, values in trained.iter_score(features["text"], features["video"], wanted):
+    for rows, values in trained.iter_score(features["text"], features["video"], wanted):
         parts.append(values[logit])
         if head.takes_polynomial and "ed" in values:
             distances.append(values["ed"])
@@ -305,9 +339,22 @@ def _score_with_statistics(
         for name in statistics:
             ends[name].append((float(values[name].min()), float(values[name].max())))
             some[name].append(values[name].reshape(-1)[::apart])
-    spans = {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()}
-    ed = np.concatenate(distances) if distances else None
-    return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}, ed
+        if ranges:
+            pairs = truth.right_pairs(rows)
+            right += int(np.count_nonzero(pairs))
+            for name, range_ in ranges.items():
+                beyond[name].append(outside_counts(values[name], range_, pairs))
+    scores = np.concatenate(parts)
+    return ScoredStatistics(
+        scores,
+        {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()},
+        {name: np.concatenate(v) for name, v in some.items()},
+        np.concatenate(distances) if distances else None,
+        tuple(
+            fitted_domain(head.surrogate, name, range_, beyond[name], scores.size, right)
+            for name, range_ in ranges.items()
+        ),
+    )
 
 
 def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:

@@ -82,25 +82,32 @@ def drift_table(drift: DriftFindings) -> Table:
     against, surrogate = drift.reference, drift.surrogate
     columns = (
         Column("stage"),
-        Column("RMSE", number, f"root mean square difference from {against}; ± is its own error"),
-        Column("centred", number, "RMSE less each query's mean difference", essential=False),
-        Column("% of\nspread", percent, "RMSE as a share of the reference's spread in a query"),
+        Column(
+            "centred\nRMSE",
+            number,
+            f"difference from {against} without each query's mean difference, which changes no "
+            "rank: root mean square, the worse way; ± is its own error",
+        ),
+        Column("% of\nspread", percent, "the same as a share of the spread within a query"),
+        Column("step", number, "centred RMSE against the row before; * is the largest"),
+        Column("vs\nfloat", number, f"centred RMSE against the float {surrogate}"),
+        Column("RMSE", number, "with the mean differences of queries"),
         Column("bias", number, "mean difference", essential=False),
-        Column("max", number, "largest difference"),
-        Column("step", number, "RMSE against the row before; * is the largest"),
-        Column("vs\nMC", number, "RMSE against Monte Carlo, with its scatter", essential=False),
-        Column("vs\nfloat", number, f"RMSE against the float {surrogate}"),
+        Column("max", number, "largest difference", essential=False),
+        Column("RMSE\nvs MC", number, "from Monte Carlo, with its scatter", essential=False),
         Column("top-1\n%", percent, "queries with the reference's best item, the worse way"),
         Column("float\ntop-1", percent, f"the same of the float {surrogate}", essential=False),
         Column("rank\ncorr.", number, "Spearman's, mean over queries", essential=False),
     )
-    before = ("centred_rmse", "relative_rmse", "bias", "max_abs")
-    after = ("monte_carlo_rmse", "float_rmse", "top1_agreement", "float_top1", "spearman")
+    after = (
+        *("float_centred_rmse", "logit_rmse", "bias", "max_abs", "monte_carlo_rmse"),
+        *("top1_agreement", "float_top1", "spearman"),
+    )
     rows = [
         (
             row.stage,
-            _rmse(row, drift),
-            *map(row.get, before),
+            _centred(row, drift),
+            row.get("relative_centred_rmse"),
             _step(row, drift),
             *map(row.get, after),
         )
@@ -111,22 +118,22 @@ def drift_table(drift: DriftFindings) -> Table:
 
 
 def _step(row: StageRow, drift: DriftFindings) -> Content:
-    step = row.get("step_rmse")
+    step = row.get("step_centred_rmse")
     if step is None or row.stage != drift.headline.cause:
         return step
     return Cell(number(step), step, "*")
 
 
-def _rmse(row: StageRow, drift: DriftFindings) -> Content:
-    """The RMSE; the scatter of Monte Carlo in its own row; what is not known by these words."""
+def _centred(row: StageRow, drift: DriftFindings) -> Content:
+    """The error; the scatter of Monte Carlo in its own row; what is not known by these words."""
     scatter = drift.scatter
-    if "logit_rmse" in row.metrics:
-        return row.metrics["logit_rmse"]
+    if "centred_rmse" in row.metrics:
+        return row.metrics["centred_rmse"]
     if not row.metrics:
         return Cell("not finite" if row.stage == FLOAT_FILE else NOT_KNOWN, math.nan)
     if row.stage != drift.reference or scatter is None or scatter.rmse:
         return None
-    return Cell(f"±{number(scatter.standard_error)}", math.nan)
+    return Cell(f"±{number(scatter.centred_error)}", math.nan)
 
 
 ESSENTIAL = ("r1", "r10", "map")
@@ -235,14 +242,17 @@ def sensitivity_table(causes: Causes) -> Table:
         (Column("part"), lambda one: one.part),
         (Column("kind"), lambda one: one.kind),
         (Column("bits", whole, "of a stored value"), lambda one: one.bits),
-        (Column("alone: RMSE", number, alone), lambda one: one.alone_rmse),
+        (Column("alone: centred RMSE", number, alone), lambda one: one.alone_centred_rmse),
         (Column("alone: top-1 %", percent), lambda one: one.alone_top1),
-        (Column("all but this: RMSE", number, all_but), lambda one: one.left_float_rmse),
+        (
+            Column("all but this: centred RMSE", number, all_but),
+            lambda one: one.left_float_centred_rmse,
+        ),
         (Column("all but this: top-1 %", percent), lambda one: one.left_float_top1),
     )
     return item_table(
-        f"Parts on {found.texts} x {found.videos} pairs; all compiled: RMSE "
-        f"{number(found.rmse)} from the lowered model",
+        f"Parts on {found.texts} x {found.videos} pairs; all compiled: centred RMSE "
+        f"{number(found.centred_rmse)} from the lowered model",
         found.parts,
         columns,
         lambda one: "cause" if one.part == found.costliest else "",
@@ -273,7 +283,7 @@ def curve_table(drift: DriftFindings, way: str) -> Table:
 
 
 def domain_table(saturation: Saturation) -> Table:
-    """Pairs outside the domain of the compiled score."""
+    """Pairs outside the domain of the compiled score, and outside the range of a fit."""
     columns: ItemColumns[Domain] = (
         (Column("stage"), lambda one: one.stage),
         (Column("statistic"), lambda one: one.statistic),
@@ -283,6 +293,8 @@ def domain_table(saturation: Saturation) -> Table:
         (Column("right pairs outside", whole), _right_outside),
     )
     title = "Pairs against the domain that calibration fixed"
+    if any(one.fitted for one in saturation.domains):
+        title += ", and against the range that the polynomial was fitted on"
     return item_table(title, saturation.domains, columns)
 
 

@@ -139,13 +139,13 @@ def test_the_part_that_costs_most(kind: Any) -> None:
 def test_what_to_change_next(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:
-    """Calibrated on one large image, so that two bits hold the others badly."""
+    """Calibrated on one large image, so that four bits hold the others badly."""
     bundle = tmp_path / "bundle"
     with np.load(images.calibration) as data:
         text, image = data["text"], data["image"]
     image[0] *= 10
     np.savez(images.calibration, text=text, image=image)
-    assert cimtool(*compiling(images, bundle, input_bits=2)).status == 0
+    assert cimtool(*compiling(images, bundle, input_bits=4)).status == 0
     ran = cimtool("verify", bundle, "--data", images.eval, "--report", tmp_path)
     assert "the rounding of the image input" in require_images(ran.out)
     for name in ("report.md", "report.html"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial, read_polynomial
-from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
+from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 
 finite = st.floats(-1e6, 1e6)
 
@@ -125,3 +125,30 @@ def test_broken_files(tmp_path: Path) -> None:
     (tmp_path / "f.csv").touch()
     with pytest.raises(CimError, match=r'"\.csv" is not the suffix of a polynomial'):
         read_polynomial(tmp_path / "f.csv")
+
+
+def test_the_range_of_a_fit_is_read_where_a_file_says_it() -> None:
+    values: dict[str, Any] = {"degree": 1, "coeff": [-0.1, 0.0], "bias": 0.5}
+    assert parse_polynomial(values, "p.json").domain is None
+    band = {"ed": [1, 2.5], "vd_line": [0.0, 1.0], "vd_beside_line": [0.0, 0.1]}
+    assert parse_polynomial({**values, "domain": band}, "p.json").domain is None
+    found = parse_polynomial({**values, "domain": {**band, "vd": [3.0, 4.0]}}, "p.json")
+    assert found.domain == FittedRange((1.0, 2.5), (3.0, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (
+            [2.0, 1.0],
+            r"^p\.json: domain\.ed is 2 to 1; expected two finite numbers, the lower",
+        ),
+        ([0.0, math.inf], r"^p\.json: domain\.ed is 0 to inf; expected two finite numbers"),
+        ([1.0], r"^p\.json: domain\.ed has 1 numbers; expected two"),
+        ("wide", r"^p\.json: domain\.ed is 'wide'; expected a list of numbers"),
+    ],
+)
+def test_a_range_of_a_fit_that_is_none_is_refused(ends: Any, said: str) -> None:
+    values = {"coeff": [-0.1, 0.0], "bias": 0.5, "domain": {"ed": ends, "vd": [0.0, 1.0]}}
+    with pytest.raises(CimError, match=said):
+        parse_polynomial(values, "p.json")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from cimtool.reference.metrics import (
     ReferenceScores,
     average_precision,
     best_ranks,
+    centred_rmse,
+    centred_squares,
     cosine_gaps,
     hit_positions,
     mean_average_precision,
@@ -178,7 +181,34 @@ def test_the_blocks_of_ranks_change_nothing(monkeypatch):
 def test_equal_scores_have_no_spread_whatever_rounds():
     scores = np.array([[0.1] * 7, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
     assert scores[0].std() > 0, "what rounding leaves"
-    assert spreads(scores).tolist() == [0.0, 2.0]
+    assert spreads(scores)[0].tolist() == [0.0, 2.0]
+    assert spreads(scores.T)[1].tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("offset", [0.0, 51.0, 1e6])
+def test_the_error_within_queries_as_rational_numbers_have_it(seed: int, offset: float) -> None:
+    """By exact arithmetic, query by query, under an offset that dwarfs it."""
+    rng = np.random.default_rng(seed)
+    texts, videos = rng.integers(2, 9, 2)
+    reference = rng.normal(size=(texts, videos))
+    scores = reference + offset + 0.1 * rng.normal(size=(texts, videos))
+    exact = [
+        [Fraction(float(x)) - Fraction(float(y)) for x, y in zip(*rows, strict=True)]
+        for rows in zip(scores, reference, strict=True)
+    ]
+
+    def squares(queries: list[list[Fraction]]) -> list[float]:
+        means = [sum(one, Fraction()) / len(one) for one in queries]
+        pairs = zip(queries, means, strict=True)
+        return [float(sum((x - mean) ** 2 for x in one) / len(one)) for one, mean in pairs]
+
+    of_texts, of_videos = squares(exact), squares([list(one) for one in zip(*exact, strict=True)])
+    found = centred_squares(scores, reference)
+    np.testing.assert_allclose(found[0], of_texts, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found[1], of_videos, rtol=1e-6, atol=1e-9)
+    worse = math.sqrt(max(float(np.mean(one)) for one in (of_texts, of_videos)))
+    assert centred_rmse(scores, reference) == pytest.approx(worse, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))

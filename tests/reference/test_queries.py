@@ -79,7 +79,12 @@ def test_a_shift_of_a_query_leaves_its_ranking_but_not_that_of_the_videos():
     rng = np.random.default_rng(0)
     reference = rng.normal(size=(30, 20))
     found = drift(reference + 10.0 * np.arange(30)[:, None], reference)
-    assert found.centred_rmse == pytest.approx(0, abs=1e-12)
+    # What a text's score has more for all videos moves it in the ranking of each video.
+    assert found.centred_rmse == pytest.approx(10 * np.arange(30).std())
+    turned = drift(reference.T + 10.0 * np.arange(30), reference.T)
+    assert turned.centred_rmse == found.centred_rmse
+    alike = drift(reference + 10.0, reference)
+    assert alike.centred_rmse == pytest.approx(0, abs=1e-12)
     assert found.spearman == pytest.approx(1)
     assert found.top1_agreement < 0.3
 
@@ -124,13 +129,15 @@ def test_the_metrics_of_a_resample_are_those_of_the_queries_written_out():
     found = metrics(own, resampled(texts, videos))
     difference = (scores - reference)[rows]
     centred = difference - difference.mean(axis=1, keepdims=True)
+    of_videos = (scores - reference).var(axis=0)  # each once
     rank = ranks(scores, right)[rows]
     expected = {
         "logit_rmse": np.sqrt(np.mean(difference**2)),
-        "centred_rmse": np.sqrt(np.mean(centred**2)),
+        "centred_rmse": np.sqrt(max(np.mean(centred**2), of_videos.mean())),
         "bias": difference.mean(),
         "max_abs": np.abs(difference).max(),
         "spread": reference[rows].std(axis=1).mean(),
+        "video_spread": reference.std(axis=0).mean(),
         "r1_text_to_video": np.mean(rank <= 1),
         "r5_text_to_video": np.mean(rank <= 5),
         "median_rank_text_to_video": np.median(rank),

@@ -147,3 +147,16 @@ def test_scores_that_contradict_each_other_are_one_sentence(
     with pytest.raises(CimError, match=message):
         sweep_small(tmp_path / "s", grid, **options)
     assert not (tmp_path / "s").exists()
+
+
+def test_a_closed_form_alone_is_measured_from_itself(sweep_small: RunSweep, tmp_path: Path) -> None:
+    grid = {"weight_bits": [8, 4]}
+    found = sweep_small(tmp_path / "s", grid, poly=None, head="csd", a=0.1, b=0.5)
+    assert found.reference == "csd"
+    assert found.remarks.faults == ()
+    fine, coarse = (outcome.metrics for outcome in found.outcomes)
+    for metrics in (fine, coarse):
+        assert metrics["logit_rmse"] == metrics["float_rmse"]
+        assert metrics["centred_rmse"] == metrics["float_centred_rmse"]
+    assert fine["centred_rmse"] < coarse["centred_rmse"]
+    assert found.baselines["csd"]["logit_rmse"] == 0

@@ -37,7 +37,7 @@ def test_only_what_differs_is_listed(found: BundleComparison) -> None:
 
 
 def test_fewer_bits_drift_more(found: BundleComparison) -> None:
-    fine, coarse = (report.headline.compiled_rmse for report in found.reports)
+    fine, coarse = (report.headline.float_centred_rmse for report in found.reports)
     assert coarse > 1.5 * fine
     assert found.reports[0].drift.rows[:3] == found.reports[1].drift.rows[:3]
 
@@ -54,7 +54,7 @@ def test_the_table_has_a_column_a_bundle(found: BundleComparison) -> None:
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     assert lines["weight_bits"][-2:] == ["8", "4"]
     assert lines["step: quantized"][-2:] == [
-        f"{report.drift.compiled_rows[3].get('step_rmse'):.4f}" for report in found.reports
+        f"{report.drift.compiled_rows[3].get('step_centred_rmse'):.4f}" for report in found.reports
     ]
     assert "step: ONNX Runtime" in lines
     assert "small" in text
@@ -70,7 +70,9 @@ def test_two_heads_stand_side_by_side(
     text = comparison_text(found)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     first, second = (report.drift.compiled_rows for report in found.reports)
-    steps = [[f"{row.get('step_rmse') or 0:.4f}" for row in rows] for rows in (first, second)]
+    steps = [
+        [f"{row.get('step_centred_rmse') or 0:.4f}" for row in rows] for rows in (first, second)
+    ]
     assert lines["step: polynomial or cosine"][-2:] == [steps[0][0], "-"]
     assert lines["step: quantized"][-2:] == [steps[0][3], steps[1][3]]
 

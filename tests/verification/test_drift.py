@@ -30,8 +30,23 @@ def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_befo
     assert (polynomial.get("step_rmse"), polynomial.get("float_rmse")) == (pytest.approx(1), None)
     assert quantized.get("logit_rmse") == pytest.approx(0.5)
     assert quantized.get("centred_rmse") == pytest.approx(0, abs=1e-8)
+    for name in ("step_centred_rmse", "float_centred_rmse"):
+        assert quantized.get(name) == pytest.approx(0, abs=1e-8)
     assert (quantized.get("step_rmse"), quantized.get("float_rmse")) == (pytest.approx(0.5),) * 2
     assert (tiled.get("step_rmse"), tiled.get("float_rmse")) == (0, pytest.approx(0.5))
+
+
+def test_an_offset_of_all_scores_leaves_the_centred_error() -> None:
+    noise = 0.1 * np.random.default_rng(0).normal(size=POLY.shape)
+    found = table(POLY)
+    found.add("polynomial", POLY + noise, MU, MU)
+    found.add("shifted", POLY + noise + 51.0, MU, MU)
+    _, one, other = found.finished(0)
+    expected = np.sqrt(max(noise.var(axis=axis).mean() for axis in (0, 1)))
+    for row in (one, other):
+        assert row.get("centred_rmse") == pytest.approx(expected, rel=1e-6)
+    assert other.metrics["logit_rmse"] > 50
+    assert other.metrics["bias"] == pytest.approx(51 + noise.mean())
 
 
 def test_equal_scores_have_equal_queries_but_for_their_own_step_and_means() -> None:
@@ -47,9 +62,9 @@ def test_equal_scores_have_equal_queries_but_for_their_own_step_and_means() -> N
     same, other = found.queries[-1], alone.queries[-1]
     assert same.text.keys() == other.text.keys()
     assert (same.text["step_squares"] == 0).all()
-    for name in same.text.keys() - {"step_squares"}:
+    for name in same.text.keys() - {"step_squares", "step_centred_squares"}:
         np.testing.assert_array_equal(same.text[name], other.text[name])
-    for name in same.video:
+    for name in same.video.keys() - {"step_centred_squares"}:
         np.testing.assert_array_equal(same.video[name], other.video[name])
     # The float score's own row lacks what is measured against it.
     assert "float_squares" in found.queries[2].text

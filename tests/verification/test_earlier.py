@@ -65,8 +65,8 @@ def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
     assert earlier is not None
     failed = [one.label for one in earlier.figures if one.failed]
     # These pairs are so far apart that ranks hardly change: the error tells.
-    assert failed == ["logit RMSE"]
-    assert degraded.failures[0].startswith("logit RMSE is ")
+    assert failed == ["centred logit RMSE", "logit RMSE"]
+    assert degraded.failures[0].startswith("centred logit RMSE is ")
     for text in (terminal_text(degraded), markdown(degraded), html(degraded)):
         assert "WORSE" in text
         assert "conversions of a query" in text
@@ -162,4 +162,4 @@ def test_arguments_that_do_not_fit(written: Path, tmp_path: Path) -> None:
         earlier_of(written, {"r1_los": 0.1}, tmp_path)
     with pytest.raises(CimError, match="the report is written over it"):
         earlier_of(written, {}, written.parent)
-    assert FORMAT_VERSION == 5
+    assert FORMAT_VERSION == 6

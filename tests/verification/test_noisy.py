@@ -30,9 +30,7 @@ from cimtool.verification.sensitivity import advice, next_change
 from cimtool.verification.stages import encode, real_means
 
 DIES = NoiseOptions(trials=4, time="1h")
-HEAD: Any = SimpleNamespace(
-    surrogate="polynomial", remedy="fit another polynomial", measure="logit"
-)
+HEAD: Any = SimpleNamespace(surrogate="polynomial", measure="logit")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,8 @@ def die(i: int) -> Queries:
         "spread": np.ones(100), "same_best": found, "spearman": found,
         "rank": np.where(found > 0, 1.0, 20.0), "step_squares": off**2,
     }  # fmt: skip
-    return Queries(text, {"same_best": np.ones(100), "rank": np.full(100, 10.0 * i)})
+    video = {"same_best": np.ones(100), "rank": np.full(100, 10.0 * i)}
+    return Queries(text, {**video, "centred_squares": (2 * off) ** 2, "spread": np.ones(100)})
 
 
 def test_errors_are_bad_when_high_and_recall_when_low() -> None:
@@ -66,6 +65,7 @@ def test_errors_are_bad_when_high_and_recall_when_low() -> None:
     expected = {
         "step_rmse": 1.9,
         "logit_rmse": 1.9,
+        "centred_rmse": 3.8,
         "max_abs": 3.8,
         "bias": -1.9,
         "top1_agreement": 0.51,
@@ -125,18 +125,21 @@ def test_what_the_dies_lose_is_said_first(report: object) -> None:
 def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
     dies, final = found.drift.noisy, found.drift.final
-    first = replace(found.headline, cause="quantized", cause_rmse=0.0, surrogate_broken=False)
+    first = replace(
+        found.headline, cause="quantized", cause_centred_rmse=0.0, surrogate_broken=False
+    )
     noisy = with_dies(first, dies, final, "logit")
     late = dies[-1].median
     assert (noisy.cause, noisy.cause_before) == (late.stage, "ONNX Runtime")
-    assert noisy.cause_rmse == late.metrics["step_rmse"]
-    assert f"Noise of the devices adds more than any step: RMSE {noisy.cause_rmse:.4g}." in (
+    error = noisy.cause_centred_rmse
+    assert error == late.metrics["step_centred_rmse"]
+    assert f"Noise of the devices adds more than any step: centred RMSE {error:.4g}." in (
         noisy.sentences
     )
     parts = found.causes.sensitivity
     said = next_change(HEAD, replace(found.drift, headline=noisy), parts)
     assert "try another compensation than none" in said
-    quiet = with_dies(replace(first, cause_rmse=1e9), dies, final, "logit")
+    quiet = with_dies(replace(first, cause_centred_rmse=1e9), dies, final, "logit")
     assert quiet.cause == "quantized"
     broken = with_dies(replace(first, surrogate_broken=True), dies, final, "logit")
     assert broken.cause == "quantized"
@@ -145,14 +148,14 @@ def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None
 def test_a_surrogate_is_advised_on_where_it_dominates(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
     tie = replace(
-        found.headline, cause="polynomial", surrogate_broken=False, surrogate_rmse=0.10,
-        compiled_rmse=0.09,
+        found.headline, cause="polynomial", surrogate_broken=False, surrogate_centred_rmse=0.10,
+        float_centred_rmse=0.09,
     )  # fmt: skip
     fit = "fit another polynomial: no setting of the hardware mends the surrogate"
     parts = found.causes.sensitivity
     for changed, said in (
         (tie, advice(parts)),
-        (replace(tie, surrogate_rmse=0.19), fit),
+        (replace(tie, surrogate_centred_rmse=0.19), fit),
         (replace(tie, surrogate_broken=True), fit),
     ):
         drift = replace(found.drift, headline=changed, noisy=())
@@ -270,4 +273,4 @@ def test_a_measured_chip_is_one_row(
     assert (row.stage, row.metrics["step_rmse"], found.chip) == ("chip mine", 0.0, "mine")
     (sentence,) = found.sentences(row, "logit")
     assert sentence.startswith("The measured chip mine keeps 100.0% of the noise-free R@1 (")
-    assert sentence.endswith(" and is 0 (logit RMSE) from the noise-free model.")
+    assert sentence.endswith(" and is 0 (centred logit RMSE) from the noise-free model.")

@@ -146,6 +146,10 @@ def test_figures_are_those_of_the_queries() -> None:
     assert recall.now == (now.text["rank"] <= 1).mean()
     assert recall.loss.value == pytest.approx(recall.before - recall.now)
     assert recall.loss.low <= recall.loss.value <= recall.loss.high
+    centred = found["centred_rmse"]
+    sides = (now.text["centred_squares"].mean(), now.video["centred_squares"].mean())
+    assert centred.now == pytest.approx(np.sqrt(max(sides)))
+    assert (centred.verdict, centred.failed) == ("worse", True)
     rmse = found["logit_rmse"]
     assert rmse.now == pytest.approx(np.sqrt(now.text["logit_squares"].mean()))
     assert rmse.loss.value == pytest.approx(rmse.now - rmse.before)
@@ -161,18 +165,19 @@ def test_a_tolerance_makes_a_figure_decide() -> None:
     now = measured(exact, built + np.random.default_rng(9).normal(size=exact.shape))
     found = beside(now, before, {"logit_rmse": 0.0, "r5_loss": 1.0, "r1_loss": 1.0})
     tolerated = {one.name: one.tolerance for one in found.figures}
+    before_error = next(one.before for one in found.figures if one.name == "centred_rmse")
     assert tolerated == {
         "r1_text_to_video": 1.0,
         "r1_video_to_text": 1.0,
         "r5_text_to_video": 1.0,
         "r5_video_to_text": 1.0,
+        "centred_rmse": pytest.approx(before_error / 2, rel=1e-5),
         "logit_rmse": 0.0,
         "top1_agreement": 0.05,
     }
     failures = [sentence for _, own in found.decisive for sentence in own]
-    assert [one.split(" is ")[0] for one in failures] == ["logit RMSE", "top-1 agreement"][
-        : len(failures)
-    ]
+    labels = ["centred logit RMSE", "logit RMSE", "top-1 agreement"]
+    assert [one.split(" is ")[0] for one in failures] == labels[: len(failures)]
 
 
 def test_where_classes_are_known_map_decides() -> None:
@@ -183,7 +188,8 @@ def test_where_classes_are_known_map_decides() -> None:
     own = retrieved(built, truth).merged(compared(built, ReferenceScores(exact))).only(KEPT)
     found = beside(own, own, truth=truth)
     decisive = [one.name for one, _ in found.decisive]
-    assert decisive == ["map_text_to_video", "map_video_to_text", "logit_rmse", "top1_agreement"]
+    errors = ["centred_rmse", "logit_rmse", "top1_agreement"]
+    assert decisive == ["map_text_to_video", "map_video_to_text", *errors]
     assert "r1_text_to_video" in [one.name for one in found.figures]
 
 
@@ -192,16 +198,17 @@ def test_other_references_are_not_compared() -> None:
     found = beside(own, own, reference="polynomial")
     assert {one.name for one in found.figures} == {"r1_text_to_video", "r1_video_to_text"}
     assert found.notes == (
-        "logit RMSE and top-1 agreement are not compared: they are of a logit from exact here, "
-        "and of a logit from polynomial in r.json",
+        "centred logit RMSE, logit RMSE and top-1 agreement are not compared: they are of a logit "
+        "from exact here, and of a logit from polynomial in r.json",
     )
     with pytest.raises(CimError, match=r"^tolerance logit_rmse: differences are of a logit from"):
         beside(own, own, {"logit_rmse": 0.1}, reference="polynomial")
 
 
 def test_nothing_in_common_is_no_pass() -> None:
-    own = measured(*scores(0)).only(["logit_squares", "same_best"])
-    assert {one.name for one in beside(own, own).figures} == {"logit_rmse", "top1_agreement"}
+    own = measured(*scores(0)).only(["centred_squares", "logit_squares", "same_best"])
+    known = {"centred_rmse", "logit_rmse", "top1_agreement"}
+    assert {one.name for one in beside(own, own).figures} == known
     with pytest.raises(CimError, match=r"^r\.json: has no figure in common with this run: "):
         beside(own, own, reference="polynomial")
 

@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.arithmetic import scalar
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.loading.embeddings import Embeddings, embeddings_of
-from cimtool.reference.surrogate import Polynomial
+from cimtool.loading.embeddings import Embeddings, embeddings_of, unit_rows
+from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.simulation.simulator import Simulator
+from cimtool.verification.answers import domain_sentences
+from cimtool.verification.run import verify_bundle
 from cimtool.verification.saturation import Domain, clipped_count, domains, stored_values
 from cimtool.verification.stages import encode
 
-from .conftest import MakeBundle, pairs
+from .conftest import POLYNOMIAL, D, MakeBundle, pairs, two_branch
 
 LIMITED = {"ed": "ed", "vd": "vd"}
 
@@ -55,6 +60,62 @@ def test_a_right_pair_that_saturates_is_a_warning() -> None:
     warning = Domain("lowered", "ed", 0, 1, -1, 2, 0.5, 3, 10).warning()
     assert warning is not None
     assert "lowered: 3 of 10 right pairs have ed outside [0, 1]" in warning
+
+
+def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
+) -> None:
+    """A polynomial that was fitted on the nearer half of the pairs is a guess on the others."""
+    nothing = "no pair is outside the domain of the compiled score"
+    known = (
+        ("narrow", FittedRange((0.0, 60.0), (0.0, 1e6))),
+        ("wide", FittedRange((-1e6, 1e6), (-1e6, 1e6))),
+    )
+    narrow, wide = (
+        verify_bundle(make_bundle(name, replace(POLYNOMIAL, domain=domain)), data)
+        for name, domain in known
+    )
+    ed, vd, *_ = narrow.saturation.domains
+    assert (ed.stage, ed.statistic, ed.lo, ed.hi, ed.fitted) == ("polynomial", "ed", 0, 60, True)
+    # The bundle keeps what its polynomial's file said; ed is that of the trained program.
+    simulator = Simulator(bundle.stages[0].program)
+    features = encode(simulator, data)
+    blocks = [v["ed"] for _, v in simulator.iter_score(*features.values(), ["ed"])]
+    values = np.concatenate(blocks)
+    assert 0 < ed.outside == np.mean((values < 0) | (values > 60)) < 1
+    assert vd.outside == 0
+    said = domain_sentences(narrow)
+    assert not any(nothing in one for one in said)
+    assert (
+        f"polynomial: ed in [0, 60], the range it was fitted on: {ed.outside:.3%} of the pairs are "
+        "outside and extrapolated, "
+    ) in said[0]
+    assert domain_sentences(wide)[0] == f"{nothing} or the range that it was fitted on"
+    unknown = verify_bundle(bundle, data)
+    assert not unknown.saturation.fit_known
+    assert domain_sentences(unknown)[-1] == (
+        "the range of ed and vd that the polynomial was fitted on is not known: its file does not "
+        "say"
+    )
+
+
+def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
+    warning = Domain("polynomial", "ed", 0, 1, -1, 2, 0.5, 3, 10, fitted=True).warning()
+    assert warning is not None
+    assert "have ed outside [0, 1], the range it was fitted on, and are extrapolated" in warning
+    assert "saturate" not in warning
+
+
+def test_a_layout_that_divides_the_statistics_divides_the_range_of_the_fit(
+    make_bundle: MakeBundle,
+) -> None:
+    own = FittedRange((1.0, 2.0), (3.0, 4.0))
+    rows = {name: unit_rows(x) for name, x in pairs(64, D).items()}
+    made = make_bundle("divided", replace(POLYNOMIAL, domain=own), two_branch, calibration=rows)
+    head = made.model.head
+    assert isinstance(head, PcmePoly)
+    assert head.polynomial.domain == FittedRange((D, 2.0 * D), (3.0 * D**2, 4.0 * D**2))
+    assert read_bundle(made.folder).model.head == head
 
 
 def test_clipped_elements_are_counted() -> None:

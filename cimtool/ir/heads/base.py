@@ -75,9 +75,9 @@ class Head(Named):
     takes_polynomial: ClassVar[bool] = False
     """True where its score is a polynomial from a file."""
     is_sampled: ClassVar[bool] = False
-    """True where its score stands for E[sigmoid(b - a D)], with exact and Monte Carlo forms."""
-    remedy: ClassVar[str] = "train another model"
-    """Advice where the float score itself is far off."""
+    """True where a and b say a matching probability E[sigmoid(b - a D)] of its items."""
+    is_surrogate: ClassVar[bool] = False
+    """True where its score was fitted to that probability, from which its drift is measured."""
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -100,6 +100,11 @@ class Head(Named):
         return {}
 
     @property
+    def fitted_ranges(self) -> Mapping[str, Span] | None:
+        """Ranges of its statistics that its score was fitted on; None where these are not known."""
+        return {}
+
+    @property
     def measure(self) -> str:
         """Name of its scores in reports: `logit`, or `score` where it is none."""
         return "logit" if self.predicts_logit else "score"
@@ -110,11 +115,11 @@ class Head(Named):
         return self.surrogate
 
     @property
-    def unsampled_note(self) -> str:
-        """A remark for reports where the score stands for no mean of sigmoids."""
+    def closed_form_note(self) -> str:
+        """A remark for reports on a score that approximates no other."""
         return (
-            f'head "{self.name}" has no sampled score, exact or Monte Carlo, so drift is measured '
-            f"against the float {self.surrogate}"
+            f'head "{self.name}" is a score of its own, so drift is measured against the float '
+            f"{self.surrogate}"
         )
 
     @abstractmethod

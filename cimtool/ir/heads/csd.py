@@ -26,7 +26,6 @@ class Csd(Head, name="csd"):
     surrogate = "csd"
     needs_variance = True
     is_sampled = True
-    remedy = "fit a polynomial (`cimtool fit`)"
 
     @property
     def described(self) -> str:

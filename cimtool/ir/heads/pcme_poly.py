@@ -30,7 +30,7 @@ from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
 from cimtool.ir.types import Type
-from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.surrogate import FittedRange, Polynomial
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PcmePoly(Head, name="pcme-poly"):
     needs_variance = True
     takes_polynomial = True
     is_sampled = True
-    remedy = "fit another polynomial"
+    is_surrogate = True
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -75,6 +75,13 @@ class PcmePoly(Head, name="pcme-poly"):
     def predicts_logit(self) -> bool:
         """True where the polynomial was fitted on logits; else it predicts p."""
         return self.polynomial.fit_logit
+
+    @property
+    def fitted_ranges(self) -> Mapping[str, Span] | None:
+        domain = self.polynomial.domain
+        if domain is None:
+            return None
+        return {"ed": domain.ed} | ({"vd": domain.vd} if self.polynomial.reads_vd else {})
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
@@ -139,5 +146,9 @@ class PcmePoly(Head, name="pcme-poly"):
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
         own = table_of(values["polynomial"], "polynomial")
-        coeff = list_of(own["coeff"], "polynomial.coeff")
-        return cls(made_of(Polynomial, {**own, "coeff": coeff}))
+        coeff, domain = list_of(own["coeff"], "polynomial.coeff"), own.get("domain")
+        if domain is not None:
+            ends = table_of(domain, "polynomial.domain").items()
+            pairs = {name: list_of(one, f"polynomial.domain.{name}") for name, one in ends}
+            domain = made_of(FittedRange, pairs)
+        return cls(made_of(Polynomial, {**own, "coeff": coeff, "domain": domain}))
