@@ -19,8 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
-from cimtool.base.files import PARTIAL, check_folder, replace_files, replace_texts, unwritable
+from cimtool.base.files import (
+    check_folder,
+    replace_files,
+    replace_texts,
+    require_outside_bundles,
+    unwritable,
+)
+from cimtool.base.folders import alone_in
 from cimtool.base.json_files import parse_json
+from cimtool.base.partial import PARTIAL
 from cimtool.base.progress import Countdown, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN, load_torch
@@ -50,6 +58,18 @@ def earlier_files(folder: Path) -> list[str]:
         raise CimError(f"{folder}: is a file; expected a folder, or none")
     check_folder(folder)
     return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
+
+
+@contextmanager
+def alone_to_train(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder, which is made if it is missing, until the end.
+
+    Raises CimError where another one is at work there, and for a place that cannot be written.
+    """
+    earlier_files(folder)
+    require_outside_bundles(folder)
+    with alone_in(folder, "training"):
+        yield
 
 
 def check_new(folder: Path, resumable: bool) -> None:
