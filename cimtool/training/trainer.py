@@ -23,13 +23,14 @@ from cimtool.base.files import (
     check_folder,
     replace_files,
     replace_texts,
+    require_kept,
     require_outside_bundles,
     unwritable,
 )
 from cimtool.base.folders import alone_in
 from cimtool.base.json_files import parse_json
 from cimtool.base.partial import PARTIAL
-from cimtool.base.progress import Countdown, Say
+from cimtool.base.progress import Countdown, Part, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN, load_torch
 from cimtool.report.result import Result
@@ -334,8 +335,11 @@ class Trainer(Generic[BatchT, EpochT]):
     def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
 
-        Raises Diverged where the loss stops being finite, with the epochs before it kept.
+        Raises Diverged where the loss stops being finite, with the epochs before it kept, and
+        CimError, before anything runs, where a file that it writes would replace one that it reads.
         """
+        for name in (BEST, LAST, HISTORY, PAGE, *(self.trainable.files if saved is None else ())):
+            require_kept(self.folder / name)
         if saved is None:
             self._finish_epoch(Means())
         else:
@@ -390,7 +394,7 @@ class Trainer(Generic[BatchT, EpochT]):
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
         took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        said = f"{epoch.line(self.optimisation.epochs)}{took}"
+        said = Part(f"{epoch.line(self.optimisation.epochs)}{took}")
         if began is None:
             self.say(said)
         else:
