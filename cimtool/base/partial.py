@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from cimtool.base.errors import CimWarning
@@ -63,7 +64,7 @@ def _made(parent: Path, beginning: str) -> tuple[Path, int]:
 def _remove_left(parent: Path, beginning: str) -> None:
     """Remove the folders of this beginning that no process holds."""
     with suppress(OSError):
-        for left in sorted(one for one in parent.iterdir() if one.name.startswith(beginning)):
+        for left in sorted(parent.glob(f"{escape(beginning)}*")):
             with suppress(OSError):  # it is gone meanwhile, or cannot be locked
                 handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
                 try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 Say = Callable[[str], None]
 
 
-class Part(str):
+class PartDone(str):
     """A line that tells of an epoch, a choice, a point or a shard that is done: a log has each."""
 
 
@@ -44,7 +44,7 @@ class Countdown:
 
 @dataclass
 class Sparse:
-    """Tells each Part, and of other lines one in so many `seconds`, the first after as long."""
+    """Tells each PartDone, and of other lines one in so many `seconds`, the first after as long."""
 
     say: Say
     seconds: float
@@ -57,7 +57,7 @@ class Sparse:
     def __call__(self, text: str) -> None:
         """Tell a line, or leave it out."""
         now = self.clock()
-        if isinstance(text, Part) or now - self.last >= self.seconds:
+        if isinstance(text, PartDone) or now - self.last >= self.seconds:
             self.last = now
             self.say(text)
 

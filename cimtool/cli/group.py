@@ -221,7 +221,7 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Integer(click.types.IntParamType):
+class IntegerOption(click.types.IntParamType):
     """An integer in ASCII digits."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -232,7 +232,7 @@ class Integer(click.types.IntParamType):
             self.fail(f"{value!r} is not a valid integer.", param, ctx)
 
 
-class Number(click.types.FloatParamType):
+class NumberOption(click.types.FloatParamType):
     """A number in ASCII digits."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -243,7 +243,7 @@ class Number(click.types.FloatParamType):
             self.fail(f"{value!r} is not a valid float.", param, ctx)
 
 
-INTEGER, NUMBER = Integer(), Number()
+INTEGER, NUMBER = IntegerOption(), NumberOption()
 
 
 class AtLeast(click.ParamType[int]):

@@ -124,6 +124,13 @@ qrels_option = click.option(
     help="Judgements of what is right: lines of text, 0, video, grade (TREC qrels).",
 )
 
+
+def dask_option(use: str) -> Decorator:
+    """Add the option for a Dask cluster, whose help says what it is used for."""
+    risk = "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."
+    return click.option("--dask", metavar="ADDRESS", help=f"{use} {risk}")
+
+
 reference_options = together(
     click.option(
         "--reference",

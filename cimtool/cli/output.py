@@ -42,7 +42,7 @@ class Output:
     def say(self) -> Say:
         """Tells progress on stderr, a line a call with the seconds so far; nothing with --json.
 
-        Where stderr is no terminal it is a line a Part, and else a line in LOG_SECONDS.
+        Where stderr is no terminal it is a line a PartDone, and else a line in LOG_SECONDS.
         """
         if self.as_json:
             return silent

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.progress import Countdown, Part, Say
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.costs.memory_use import memory_use
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.shortlists import (
@@ -55,7 +55,7 @@ def shortlist_search(
                 bits = ShortlistBits(item, query, dimensions)
                 tried.append(trials.tried(bits))
                 done = (d * len(items) + i) * len(queries) + q
-                countdown.tell(Part(f"tried {bits}: {done} of {total}"), done, total)
+                countdown.tell(PartDone(f"tried {bits}: {done} of {total}"), done, total)
                 if not tried[-1].reaches(asked.recall, most):
                     break  # fewer bits of a query reach it less
             found += tried

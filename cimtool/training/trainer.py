@@ -30,7 +30,7 @@ from cimtool.base.files import (
 from cimtool.base.folders import alone_in
 from cimtool.base.json_files import parse_json
 from cimtool.base.partial import PARTIAL
-from cimtool.base.progress import Countdown, Part, Say
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN, load_torch
 from cimtool.report.result import Result
@@ -394,7 +394,7 @@ class Trainer(Generic[BatchT, EpochT]):
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
         took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        said = Part(f"{epoch.line(self.optimisation.epochs)}{took}")
+        said = PartDone(f"{epoch.line(self.optimisation.epochs)}{took}")
         if began is None:
             self.say(said)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cimtool.base.progress import Countdown, Part, Say
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.tuning.widths import LOWEST_BITS, BitAssignment, CostName, LayerCosts, Width
 
@@ -87,7 +87,7 @@ class Search:
             kept = within(outcome)
             attempts.append(Attempt(moves, bits, self.costs.cost(bits), outcome, kept))
             kept_or_not = "kept" if kept else "not kept"
-            say(Part(f"{len(moves)} moves, {len(attempts)}. check: {kept_or_not}"))
+            say(PartDone(f"{len(moves)} moves, {len(attempts)}. check: {kept_or_not}"))
             if kept:
                 self.bits, stride = bits, min(2 * len(moves), STRIDE)
             elif len(moves) == 1:
@@ -140,7 +140,7 @@ def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, flo
     for count, (width, bits) in enumerate(start.items(), 1):
         low = max(bits - PROBE_BITS, LOWEST_BITS)
         outcome = evaluate({**start, width: low})
-        said = Part(f"probe {count} of {len(start)}: {width} = {low}")
+        said = PartDone(f"probe {count} of {len(start)}: {width} = {low}")
         countdown.tell(said, count, len(start))
         error = outcome.metrics["logit_rmse"] ** 2 - least if outcome.error is None else 0.0
         added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cimtool.base.progress import Countdown, Part, Sparse, duration, prefixed
+from cimtool.base.progress import Countdown, PartDone, Sparse, duration, prefixed
 
 
 def test_the_time_left_follows_the_pace_so_far() -> None:
@@ -30,9 +30,8 @@ def test_of_short_work_nothing_is_told() -> None:
 def test_a_log_has_each_part_and_now_and_then_another_line() -> None:
     now, said = [0.0], list[str]()
     log = Sparse(said.append, 30, lambda: now[0])
-    for at, line in (
-        (1, "loading"), (2, Part("epoch 0")), (31, "soon"), (32, "pass"), (33, "late"), (70, "last")
-    ):  # fmt: skip
+    lines = {1: "loading", 2: PartDone("epoch 0"), 31: "soon", 32: "pass", 33: "late", 70: "last"}
+    for at, line in lines.items():
         now[0] = at
         log(line)
     assert said == ["epoch 0", "pass", "last"]
@@ -42,10 +41,10 @@ def test_a_part_stays_one_with_its_time_left_and_behind_a_prefix() -> None:
     now, said = [0.0], list[str]()
     countdown = Countdown(prefixed(said.append, "point 1"), lambda: now[0])
     now[0] = 30.0
-    countdown.tell(Part("epoch 1 of 4"), 1, 4)
+    countdown.tell(PartDone("epoch 1 of 4"), 1, 4)
     countdown.tell("epoch 1 of 4", 1, 4)
     assert said == ["point 1: epoch 1 of 4; about 2 min left"] * 2
-    assert [type(one) for one in said] == [Part, str]
+    assert [type(one) for one in said] == [PartDone, str]
 
 
 @pytest.mark.parametrize(

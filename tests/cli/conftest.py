@@ -41,7 +41,7 @@ class Ran:
 
     @property
     def told(self) -> str:
-        """What stands on stderr behind the lines of parts that are done."""
+        """The text on stderr behind the lines of parts that are done."""
         return PARTS.sub("", self.err)
 
 

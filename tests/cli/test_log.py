@@ -1,4 +1,4 @@
-"""What a command at long work writes into a log, which is no terminal: a line a part."""
+"""Progress of long work in a log, which is no terminal: a line a part."""
 
 from __future__ import annotations
 
