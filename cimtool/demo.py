@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,10 +16,12 @@ import numpy as np
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.files import check_folder, check_output, check_room, require_outside_bundles
+from cimtool.base.folders import LOCK, alone_in
+from cimtool.base.partial import partial_folder
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
 from cimtool.evaluation.run import Evaluation
-from cimtool.hardware.target import load_target
+from cimtool.hardware.target import Target, load_target
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.surrogate import Polynomial
@@ -56,6 +57,9 @@ TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
 
 MATCHED = 0.5
 """Share of right pairs among those that are labelled."""
+
+UNFINISHED = "unfinished-"
+"""Beginning of the name of a folder of artefacts until all of them are made."""
 
 FORMAT = 8  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
@@ -120,7 +124,19 @@ def run_demo(
     check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
     check_output(scores, ".npz")
-    settings = DemoSettings(epochs)
+    with alone_in(out, NAME, f".{name}{LOCK}"):
+        return _demo(hardware, DemoSettings(epochs), cache, bundle, scores, announce, say)
+
+
+def _demo(
+    hardware: Target,
+    settings: DemoSettings,
+    cache: Path,
+    bundle: Path,
+    scores: Path,
+    announce: Say,
+    say: Say,
+) -> DemoResult:
     files = prepare_demo(cache, settings, installed_sources(), announce)
     announce(f"compiling for {hardware.name}")
     api.compile(
@@ -166,8 +182,8 @@ def prepare_demo(
     check_room(finished, settings.least_bytes)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as beside:
-            work = Path(beside) / finished.name
+        with partial_folder(cache, UNFINISHED) as beside:
+            work = beside / finished.name
             work.mkdir()
             _make(DemoFiles.under(work), settings, sources, announce)
             (work / MANIFEST).write_text(text, encoding="utf-8")

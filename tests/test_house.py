@@ -60,7 +60,11 @@ LIBRARIES = {
     ),
     "click": ("cimtool/cli/*",),
     "joblib": ("cimtool/sweeps/workers.py",),
-    "distributed": ("cimtool/base/cluster.py", "cimtool/sweeps/workers.py"),
+    "distributed": (
+        "cimtool/base/cluster.py",
+        "cimtool/base/cluster_tls.py",
+        "cimtool/sweeps/workers.py",
+    ),
     "pyarrow": ("cimtool/sweeps/results.py",),
     "pandas": ("cimtool/report/frames.py",),
     "polars": ("cimtool/report/frames.py",),

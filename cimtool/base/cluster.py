@@ -1,4 +1,10 @@
-"""A Dask cluster that computes beside this process: its connection, and answers as they come."""
+"""A Dask cluster that computes beside this process: its connection, and answers as they come.
+
+Dask unpickles what comes from a peer, whatever it is asked for: whoever can answer at the address
+of a scheduler, or reach a worker, can run code there and here. Over tls:// both sides show a
+certificate of the same authority, which alone keeps others out. What is asked before any work, the
+workers and their versions, is answered by Dask itself in plain msgpack.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +20,14 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from cimtool import __version__
+from cimtool.base.cluster_tls import check_tls
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.extras import needing
 
 if TYPE_CHECKING:
     from distributed import Client
+
+SCHEMES = ("tcp", "tls")
 
 CONNECT_SECONDS = 5
 """Seconds that a Dask scheduler may take to answer at first."""
@@ -46,18 +55,21 @@ Answers = SimpleQueue[tuple[str, Any]]
 def connected(address: str) -> Iterator[Client]:
     """A client of the Dask scheduler at `address`, which has a worker; its log says nothing.
 
-    Raises CimError without the extra `dask`, for an address that is not of TCP, and where no
-    scheduler or worker answers.
+    An address of TLS takes the files that Dask's configuration names. Raises CimError without the
+    extra `dask`, for an address that is neither of TCP nor of TLS, for files that are no
+    certificates, where no scheduler or worker answers, and for workers with another cimtool.
     """
     with needing(Argument("dask")):
         from distributed import Client
         from distributed.comm.addressing import parse_address
     scheme, place = parse_address(address)
-    if scheme != "tcp" or not place:
+    if scheme not in SCHEMES or not place:
         raise ArgumentError(
-            "{dask} is {}; expected the address of a scheduler, such as tcp://host:8786",
+            "{dask} is {}; expected the address of a scheduler, such as tcp://host:8786 or "
+            "tls://host:8786",
             f'"{address}"',
         )
+    check_tls(address, scheme, place, CONNECT_SECONDS)
     # Before there is a client: one that cannot connect tells of it for long, in many lines.
     workers = _workers(address, CONNECT_SECONDS)
     if workers is not None and not workers:
@@ -66,12 +78,14 @@ def connected(address: str) -> Iterator[Client]:
             address,
             address,
         )
+    if workers is not None:
+        _check_versions(address)
     with _without_log():
         client = None if workers is None else _registered(Client, address)
         if client is None:
             raise ArgumentError(
                 "{dask} {}: no scheduler answered within {} seconds; expected the address of a "
-                "running one, such as tcp://host:8786",
+                "running one, such as tcp://host:8786 or tls://host:8786",
                 address,
                 CONNECT_SECONDS,
             )
@@ -80,6 +94,33 @@ def connected(address: str) -> Iterator[Client]:
         finally:
             with suppress(TimeoutError):
                 client.close(CLOSE_SECONDS)
+
+
+def _check_versions(address: str) -> None:
+    """Raise CimError for a worker whose installed cimtool is of another version.
+
+    One that does not say is asked again by its first answer.
+    """
+    from distributed.versions import get_versions
+
+    async def versions(scheduler: Any) -> Any:
+        asked = {"op": "versions", "packages": ["cimtool"]}
+        return await scheduler.broadcast(msg=asked, on_error="ignore")
+
+    own = get_versions(["cimtool"])["packages"]["cimtool"]
+    found = None
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        answers = _asked(address, CONNECT_SECONDS, versions).values()
+        told = {one["packages"]["cimtool"] for one in answers}
+        found = next((one for one in sorted(filter(None, told)) if one != own), None)
+    if own is not None and found is not None:
+        raise _another_version(address, found, own)
+
+
+def _another_version(address: str, found: str, own: str) -> CimError:
+    return ArgumentError(
+        "{dask} {}: a worker has cimtool {}; expected {}, as here", address, found, own
+    )
 
 
 def _registered(kind: type[Client], address: str) -> Client | None:
@@ -125,9 +166,12 @@ def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any
     It is asked in a thread, for a caller (a notebook) whose own thread has a loop at work.
     """
     from distributed.core import rpc
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")
 
     async def answer() -> Any:
-        async with rpc(address, timeout=seconds) as scheduler:
+        async with rpc(address, timeout=seconds, connection_args=arguments) as scheduler:
             return await asyncio.wait_for(question(scheduler), seconds)
 
     with ThreadPoolExecutor(1) as thread:
@@ -220,12 +264,7 @@ def on_cluster(
             raise answer if isinstance(answer, CimError) else _failed(address, what, again, answer)
         version, value = answer
         if version != __version__:
-            raise ArgumentError(
-                "{dask} {}: a worker has cimtool {}; expected {}, as here",
-                address,
-                version,
-                __version__,
-            )
+            raise _another_version(address, version, __version__)
         yield value
 
 

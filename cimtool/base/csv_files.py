@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import IO
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
+from cimtool.base.decimals import number_of
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading, require_file
 from cimtool.base.named import nearest
@@ -20,7 +20,6 @@ BLOCK = 1 << 22
 """Bytes of a file that are held as text at a time."""
 
 LONGEST_LINE = 1 << 12
-NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 MOST_COLUMNS = 64
 
 
@@ -47,10 +46,8 @@ class CsvColumn:
         """The number of a field; ValueError where it is none of the column's."""
         if self.words is not None:
             value = self.words.get(text.strip(" \t"), np.nan)
-        elif NUMBER.fullmatch(text) is None:  # Python takes 1_0, and strips a carriage return
-            raise ValueError(text)
         else:
-            value = float(text)
+            value = number_of(text)
         if self.wrong(np.array(value)):
             raise ValueError(text)
         return value

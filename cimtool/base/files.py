@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -20,13 +19,10 @@ from typing import ParamSpec, TypeVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.escapes import visible
+from cimtool.base.partial import PARTIAL, partial_folder
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-PARTIAL = ".partial-"
-"""Beginning of the name of a folder that holds files until all of them are written."""
-
 
 LARGEST_HOLES = 1 << 28
 """Bytes of a file that no disk holds: they read as zeros, and a small archive can make many."""
@@ -308,9 +304,9 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
     made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
-            yield Path(partial)
-            files = sorted(Path(partial).iterdir())
+        with partial_folder(folder, PARTIAL) as partial:
+            yield partial
+            files = sorted(partial.iterdir())
             for file in files:
                 require_kept(folder / file.name)
             for file in files:

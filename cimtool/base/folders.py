@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import (
-    PARTIAL,
     check_folder,
     reading,
     replace_texts,
@@ -24,6 +22,8 @@ from cimtool.base.files import (
     unwritable,
 )
 from cimtool.base.json_files import LARGEST, parse_json, values_digest
+from cimtool.base.locks import is_at, lock
+from cimtool.base.partial import PARTIAL
 from cimtool.base.untrusted import read_bounded
 
 LOCK = ".lock"
@@ -66,7 +66,7 @@ class KindOfWork:
                 f"{path}: exists and holds no {self.noun}, so nothing is written there; expected "
                 "a new folder"
             )
-        with self._locked(path):
+        with alone_in(path, self.noun):
             if (path / self.file).is_file():
                 self._require_same(path, whose)
                 _clear(path)
@@ -74,30 +74,6 @@ class KindOfWork:
                 text = json.dumps(dict(whose), indent=1) + "\n"
                 replace_texts(path, {self.file: text}, f"the {self.noun}")
             yield
-
-    @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        """Hold the folder's lock, which ends with the process whatever ends that."""
-        file = path / LOCK
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            stream = file.open("a+")
-        except OSError as error:
-            raise unwritable(path, error) from error
-        with stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                stream.seek(0)
-                raise CimError(
-                    f"{path}: another {self.noun} is at work there (process "
-                    f"{stream.read(20).strip()}); expected it to end first, or a new folder"
-                ) from None
-            try:
-                _write_own_number(stream.fileno(), path)
-                yield
-            finally:
-                file.unlink(missing_ok=True)
 
     def _require_same(self, path: Path, whose: WorkIdentity) -> None:
         """Raise CimError where the work in the folder is not `whose`."""
@@ -110,13 +86,65 @@ class KindOfWork:
                 )
 
 
-def _write_own_number(lock: int, path: Path) -> None:
+@contextmanager
+def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
+    """Make a folder that is written step by step, and keep other processes out until the end.
+
+    The lock ends with the process whatever ends that. The folder is left only with files in it.
+    Raises CimError where another process is at such work there, which is called `noun`.
+    """
+    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
+    try:
+        with _locked(folder, noun, folder / lock_file):
+            yield
+    finally:
+        for one in made:
+            with suppress(OSError):  # others may have written there meanwhile
+                one.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path, noun: str, file: Path) -> Iterator[None]:
+    try:
+        stream, taken = _lock_of(file)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with stream:
+        if not taken:
+            raise CimError(
+                f"{folder}: another {noun} is at work there (process {stream.read(20).strip()}); "
+                "expected it to end first, or a new folder"
+            )
+        try:
+            _write_own_number(stream.fileno(), folder)
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _lock_of(file: Path) -> tuple[IO[str], bool]:
+    """A lock's open file, made if missing, and whether this process holds it now."""
+    while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            stream = file.open("a+")
+        except FileNotFoundError:  # who held it has just removed the folder that it had made
+            continue
+        if not lock(stream.fileno()):
+            stream.seek(0)
+            return stream, False
+        if is_at(stream.fileno(), file):
+            return stream, True
+        stream.close()  # who held it has just removed it
+
+
+def _write_own_number(handle: int, folder: Path) -> None:
     """Write this process into the lock of a folder; CimError where the disk has no room for it."""
     try:
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(folder, error) from error
 
 
 @contextmanager
@@ -124,7 +152,7 @@ def alone_with(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that is to be replaced, if there is one, until the end.
 
     The lock ends with the process whatever ends that. Raises CimError where another one holds it,
-    or has just replaced the folder.
+    or has just replaced the folder, and where the file system cannot lock a folder.
     """
     if not folder.is_dir():
         yield
@@ -132,7 +160,13 @@ def alone_with(folder: Path) -> Iterator[None]:
     with reading(folder):
         handle = os.open(folder, os.O_RDONLY)
     try:
-        taken = _locked_folder(handle) and os.path.samestat(os.fstat(handle), folder.stat())
+        try:
+            taken = lock(handle) and is_at(handle, folder)
+        except OSError as error:
+            raise CimError(
+                f"{folder}: its file system cannot lock a folder ({error.strerror}), so it is not "
+                "changed there; expected another place"
+            ) from error
         if not taken:
             raise CimError(
                 f"{folder}: another process is changing it; expected that one to end first"
@@ -140,14 +174,6 @@ def alone_with(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _locked_folder(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 Say = Callable[[str], None]
 
 
+class PartDone(str):
+    """A line that tells of an epoch, a choice, a point or a shard that is done: a log has each."""
+
+
 def silent(text: str) -> None:
     """Tell nothing: the progress of a call that nobody watches."""
 
@@ -34,7 +38,33 @@ class Countdown:
     def tell(self, text: str, done: int, total: int) -> None:
         """Tell a line after `done` parts of `total`, counted from where this work began."""
         left = (self.clock() - self.started) / done * (total - done)
-        self.say(text if left < SHORTEST else f"{text}; about {duration(left)} left")
+        rest = "" if left < SHORTEST else f"; about {duration(left)} left"
+        self.say(type(text)(f"{text}{rest}"))
+
+
+@dataclass
+class Sparse:
+    """Tells each PartDone, and of other lines one in so many `seconds`, the first after as long."""
+
+    say: Say
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = self.clock()
+
+    def __call__(self, text: str) -> None:
+        """Tell a line, or leave it out."""
+        now = self.clock()
+        if isinstance(text, PartDone) or now - self.last >= self.seconds:
+            self.last = now
+            self.say(text)
+
+
+def prefixed(say: Say, prefix: str) -> Say:
+    """Tell lines behind `prefix: `."""
+    return lambda text: say(type(text)(f"{prefix}: {text}"))
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,6 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import (
     BUNDLE_BESIDE,
-    PARTIAL,
     check_way,
     require_outside_bundles,
     sha256,
@@ -34,7 +32,9 @@ from cimtool.base.files import CONSTANTS as CONSTANTS
 from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
+from cimtool.base.locks import in_use
 from cimtool.base.name_rule import require_name
+from cimtool.base.partial import PARTIAL, partial_folder, partial_of
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated
 from cimtool.base.typed_fields import made_of, table_of
@@ -518,19 +518,13 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     require_outside_bundles(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+        with partial_folder(folder.parent, partial_of(folder.name)) as partial:
+            yield partial
+            partial.chmod(0o755)
+            with in_use(folder):
+                _take_place(partial, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
-    try:
-        yield partial
-        partial.chmod(0o755)
-        _take_place(partial, folder)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise unwritable(folder, error) from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _take_place(partial: Path, folder: Path) -> None:
@@ -550,7 +544,6 @@ def _take_place(partial: Path, folder: Path) -> None:
         except BaseException:
             exchange(partial, folder)
             raise
-        shutil.rmtree(partial, ignore_errors=True)
     else:
         _take_place_in_two_steps(partial, folder)
 

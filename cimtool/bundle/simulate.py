@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
+from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Bundle, Gallery
 from cimtool.bundle.chip import check_one_source, chip_die
@@ -328,10 +328,8 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
     require_kept(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{file.name}.partial-", dir=file.parent
-        ) as beside:
-            partial = Path(beside) / file.name
+        with partial_folder(file.parent, partial_of(file.name)) as beside:
+            partial = beside / file.name
             np.savez(partial, **arrays)  # type: ignore[arg-type]
             os.replace(partial, file)
     except OSError as error:

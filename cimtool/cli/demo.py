@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cimtool.cli.group import Command
+from cimtool.cli.group import INTEGER, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.cli.verify import failures_shown
@@ -30,7 +30,7 @@ BY_HAND = Path("by-hand")
 @click.option("--target", metavar="NAME|FILE", default="isaac-rram-128")
 @click.option(
     "--epochs",
-    type=int,
+    type=INTEGER,
     metavar="N",
     default=3,
     help="Epochs of each of both trainings.",

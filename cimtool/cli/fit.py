@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.group import Command, Integers, OneOf
+from cimtool.cli.group import INTEGER, NUMBER, Command, Integers, OneOf
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
@@ -28,19 +28,23 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
 @click.option("--ed-alone", is_flag=True, help="No term takes vd: one matrix product of six.")
 @click.option(
     "--tolerance",
-    type=float,
+    type=NUMBER,
     metavar="X",
     help="Logits that a lower degree may err more [default: a tenth of what samples scatter].",
 )
 @model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings of which the table has R@1", required=False)
-@click.option("--alpha", type=float, default=1e-3, help="Ridge penalty, on standardised features.")
+@click.option("--alpha", type=NUMBER, default=1e-3, help="Ridge penalty, on standardised features.")
 @click.option(
     "--target", metavar="NAME|FILE", help="Target by which the table has an item's energy."
 )
-@click.option("--scale-ed", type=float, metavar="X", help="Divisor of ed [default: the teacher's].")
-@click.option("--scale-vd", type=float, metavar="X", help="Divisor of vd [default: the teacher's].")
-@click.option("--seed", type=int, default=0, help="Seed of the held-out pairs.")
+@click.option(
+    "--scale-ed", type=NUMBER, metavar="X", help="Divisor of ed [default: the teacher's]."
+)
+@click.option(
+    "--scale-vd", type=NUMBER, metavar="X", help="Divisor of vd [default: the teacher's]."
+)
+@click.option("--seed", type=INTEGER, default=0, help="Seed of the held-out pairs.")
 @click.option(
     "-o", "--output", type=FILE, default="poly.json", help="File of the polynomial, .json or .pt."
 )

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from cimtool.base.decimals import integer_of, number_of
 from cimtool.base.errors import CimError, CimWarning
 from cimtool.base.extras import needing
 from cimtool.base.files import inputs_kept
@@ -220,6 +221,31 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class IntegerOption(click.types.IntParamType):
+    """An integer in ASCII digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return `value` as an integer; BadParameter for a text that is none."""
+        try:
+            return integer_of(value) if isinstance(value, str) else value
+        except ValueError:
+            self.fail(f"{value!r} is not a valid integer.", param, ctx)
+
+
+class NumberOption(click.types.FloatParamType):
+    """A number in ASCII digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return `value` as a number; BadParameter for a text that is none."""
+        try:
+            return number_of(value) if isinstance(value, str) else value
+        except ValueError:
+            self.fail(f"{value!r} is not a valid float.", param, ctx)
+
+
+INTEGER, NUMBER = IntegerOption(), NumberOption()
+
+
 class AtLeast(click.ParamType[int]):
     """An integer of at least `lowest`; the error for anything else is one clause."""
 
@@ -231,7 +257,7 @@ class AtLeast(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return `value` as an integer; BadParameter for another one or none."""
         try:
-            number = int(value)
+            number = integer_of(value) if isinstance(value, str) else int(value)
         except ValueError:
             number = self.lowest - 1
         if number < self.lowest:
@@ -264,7 +290,7 @@ class Integers(click.ParamType[list[int]]):
         if not isinstance(value, str):  # a default
             return list(value)
         try:
-            return [int(one) for one in value.split(",")]
+            return [integer_of(one) for one in value.split(",")]
         except ValueError:
             self.fail(f'"{value}" is not one integer, 4, or several, 1,2,3', param, ctx)
 

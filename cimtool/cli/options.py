@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.cli.group import AtLeast, FilePath, NameOf, OneOf
+from cimtool.cli.group import INTEGER, NUMBER, AtLeast, FilePath, NameOf, OneOf
 from cimtool.cli.values import plain_value
 from cimtool.hardware.keys import Key, flag
 from cimtool.hardware.settings import Overrides, setting_keys
@@ -100,9 +100,9 @@ def model_options(*names: str, required: bool = True) -> Decorator:
             "--map", "layer_map", type=FILE, help="Names of the layers (TOML)."
         ),
         "a": click.option(
-            "--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D)."
+            "--a", type=NUMBER, metavar="X", help="The teacher's a in sigmoid(b - a D)."
         ),
-        "b": click.option("--b", type=float, metavar="X", help="The teacher's b."),
+        "b": click.option("--b", type=NUMBER, metavar="X", help="The teacher's b."),
     }
     return together(*(options[name] for name in names or options))
 
@@ -123,6 +123,13 @@ qrels_option = click.option(
     type=FILE,
     help="Judgements of what is right: lines of text, 0, video, grade (TREC qrels).",
 )
+
+
+def dask_option(use: str) -> Decorator:
+    """Add the option for a Dask cluster, whose help says what it is used for."""
+    risk = "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."
+    return click.option("--dask", metavar="ADDRESS", help=f"{use} {risk}")
+
 
 reference_options = together(
     click.option(
@@ -155,7 +162,7 @@ OF_DIES = ("trials", "time", "corner", "compensation", "noise_model")
 
 noise_options = together(
     click.option("--noise", is_flag=True, help="Draw dies with the target's noise."),
-    click.option("--trials", type=int, metavar="N", help="Number of dies (10)."),
+    click.option("--trials", type=INTEGER, metavar="N", help="Number of dies (10)."),
     click.option("--time", metavar="TIME", help="Time after programming: 30s, 10m, 1h, 1d, 1y."),
     click.option("--corner", metavar="NAME", help="A corner of the noise model: ss, ff, nominal."),
     click.option(

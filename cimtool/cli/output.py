@@ -1,4 +1,4 @@
-"""Output of a command: its result on stdout, its progress on a terminal's stderr."""
+"""Output of a command: its result on stdout, its progress on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 
 from cimtool.base.escapes import printable
 from cimtool.base.json_files import plain_values
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Say, Sparse, silent
 from cimtool.loading.data_notes import DataNotes
 
 LONG_WORD = re.compile(r"[^\s/─]{256,}|[^\s─]{1024,}")
@@ -26,6 +26,9 @@ LONGEST_LINE = 2000
 
 PIPE_WIDTH = 100
 """Columns of a table that goes to a file or a pipe."""
+
+LOG_SECONDS = 30
+"""Seconds between two lines of progress in a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,14 @@ class Output:
 
     @cached_property
     def say(self) -> Say:
-        """Tells progress on stderr if it is a terminal, a line a call with the seconds so far."""
-        return silent if self.as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
+        """Tells progress on stderr, a line a call with the seconds so far; nothing with --json.
+
+        Where stderr is no terminal it is a line a PartDone, and else a line in LOG_SECONDS.
+        """
+        if self.as_json:
+            return silent
+        say = _timed(err=True, dim=True)
+        return say if sys.stderr.isatty() else Sparse(say, LOG_SECONDS)
 
     @cached_property
     def step(self) -> Say:

@@ -10,7 +10,7 @@ import click
 
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.cli.group import Command, Integers
+from cimtool.cli.group import INTEGER, NUMBER, Command, Integers
 from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output
 from cimtool.deployment.cams import ProgrammedCam
@@ -39,20 +39,23 @@ CHANGES = ("add", "remove", "replace")
     help="Ids of items, and the video rows that take their places.",
 )
 @click.option("-o", "--output", type=DIR, help="Folder of the new bundle.")
-@click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
+@click.option("--shortlist", type=INTEGER, metavar="L", help="Items that a hybrid score rescores.")
 @click.option(
-    "--shortlist-bits", type=int, metavar="B", help="Bits an item stores of a value: 1 is its sign."
+    "--shortlist-bits",
+    type=INTEGER,
+    metavar="B",
+    help="Bits an item stores of a value: 1 is its sign.",
 )
-@click.option("--query-bits", type=int, metavar="Q", help="Bits of a query of such items.")
+@click.option("--query-bits", type=INTEGER, metavar="Q", help="Bits of a query of such items.")
 @click.option(
     "--shortlist-dimensions",
-    type=int,
+    type=INTEGER,
     metavar="D",
     help="Principal components of mu that an item stores in place of all.",
 )
 @click.option(
     "--recall",
-    type=float,
+    type=NUMBER,
     metavar="X",
     help="Choose the cheapest bits, dimensions and length that hold this share of best items.",
 )
@@ -66,7 +69,7 @@ CHANGES = ("add", "remove", "replace")
     metavar="NAME|FILE",
     help="Content-addressable memory that draws up a hybrid score's shortlist.",
 )
-@click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
+@click.option("--chips", type=INTEGER, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any) -> None:
     """Write a gallery into the arrays for a score in the memory, or change it there.

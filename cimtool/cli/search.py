@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.options import DIR, FILE, NPZ, Files, files_option
+from cimtool.cli.options import DIR, FILE, NPZ, Files, dask_option, files_option
 from cimtool.cli.output import Output
 from cimtool.report.page import render_text
 
@@ -21,7 +21,7 @@ from cimtool.report.page import render_text
     "--top", type=AtLeast(1), metavar="K", default=10, help="Items that are kept of each query."
 )
 @click.option("-o", "--output", type=NPZ, default=Path("best.npz"), help="File of the answers.")
-@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that searches.")
+@dask_option("Scheduler of a Dask cluster that searches.")
 @click.pass_obj
 def command(
     out: Output,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cimtool.bundle.simulate import run_simulation, trial_summary
-from cimtool.cli.group import AtLeast, Command
+from cimtool.cli.group import INTEGER, AtLeast, Command
 from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 from cimtool.reference.modality_names import item_names, way_names
@@ -20,7 +20,7 @@ from cimtool.report.page import render_text
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--inputs", "Embeddings to score")
 @click.option("-o", "--output", type=NPZ, default=Path("scores.npz"), help="File of the scores.")
-@click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
+@click.option("--top", type=INTEGER, metavar="K", help="Keep only the K best videos of each text.")
 @click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
 @noise_options
 @chip_option

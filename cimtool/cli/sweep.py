@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.group import AtLeast, Command, OneOf
+from cimtool.cli.group import NUMBER, AtLeast, Command, OneOf
 from cimtool.cli.options import (
     DIR,
     FILE,
+    dask_option,
     embeddings_option,
     model_options,
     qrels_option,
@@ -44,9 +45,9 @@ from cimtool.sweeps.run import PointsFailed
 @click.option("--corner", "corners", metavar="NAME", multiple=True, help="Corners of the noise.")
 @click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.option("--budget", metavar="METRIC=VALUE", multiple=True, help="Limits of the choice.")
-@click.option("--min-yield", type=float, metavar="X", help="Share of dies within the --budget.")
+@click.option("--min-yield", type=NUMBER, metavar="X", help="Share of dies within the --budget.")
 @click.option("--jobs", type=AtLeast(1), metavar="N", help="Processes on this machine (1).")
-@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster, instead of --jobs.")
+@dask_option("Scheduler of a Dask cluster, instead of --jobs.")
 @click.option(
     "--format",
     "table",

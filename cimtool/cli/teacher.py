@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from cimtool import api
-from cimtool.cli.group import Command, OneOf
+from cimtool.cli.group import INTEGER, NUMBER, Command, OneOf
 from cimtool.cli.options import NPZ, embeddings_option, model_options
 from cimtool.cli.output import Output
 
@@ -23,18 +23,18 @@ from cimtool.cli.output import Output
     type=NPZ,
     help="Instead of --data: text_mu, text_logvar, video_... (or image_...)",
 )
-@click.option("--pairs", type=int, default=300_000, help="Pairs drawn.")
-@click.option("--matched", type=float, default=0.9, help="Share of right pairs.")
+@click.option("--pairs", type=INTEGER, default=300_000, help="Pairs drawn.")
+@click.option("--matched", type=NUMBER, default=0.9, help="Share of right pairs.")
 @click.option("--labels", type=OneOf(["mc", "exact"]), default="exact")
-@click.option("--samples", type=int, metavar="K", help="Monte Carlo samples a side (10).")
+@click.option("--samples", type=INTEGER, metavar="K", help="Monte Carlo samples a side (10).")
 @click.option(
     "--a",
-    type=float,
+    type=NUMBER,
     metavar="X",
     help="a of sigmoid(b - a D) [default: the model's].",
 )
-@click.option("--b", type=float, metavar="X", help="b of sigmoid(b - a D) [default: the model's].")
-@click.option("--seed", type=int, default=0, help="Seed of pairs and samples.")
+@click.option("--b", type=NUMBER, metavar="X", help="b of sigmoid(b - a D) [default: the model's].")
+@click.option("--seed", type=INTEGER, default=0, help="Seed of pairs and samples.")
 @click.option("-o", "--output", type=NPZ, default="teacher.npz", help="File of the teacher.")
 @click.pass_obj
 def command(out: Output, /, output: Path, **options: Any) -> None:

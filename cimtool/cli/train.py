@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.cli.group import Command
+from cimtool.cli.group import INTEGER, NUMBER, Command
 from cimtool.cli.options import (
     DIR,
     FILE,
@@ -96,10 +96,10 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 @modalities_option("Arrays of --data that are taken as text and video, such as text,audio.")
 @click.option("--validation", type=NPZ, help="Pairs that choose the best epoch.")
 @click.option(
-    "--held-out", type=float, metavar="X", help="Share of --data, without --validation (0.1)."
+    "--held-out", type=NUMBER, metavar="X", help="Share of --data, without --validation (0.1)."
 )
 @click.option(
-    "--test", type=float, metavar="X", help="Share of --data that the run sets aside, as test.npz."
+    "--test", type=NUMBER, metavar="X", help="Share of --data that the run sets aside, as test.npz."
 )
 @click.option(
     "--model", metavar="NAME", help="trunk, two-branch, ... [default: --start's, or trunk]."
@@ -109,14 +109,16 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 )
 @click.option("--poly", type=FILE, help="The polynomial to train on.")
 @click.option("--start", type=FILE, help="A checkpoint to start from.")
-@click.option("--epochs", type=int, metavar="N", help="Training epochs [default: the loss's].")
-@click.option("--batch", type=int, metavar="N", help="Pairs of a batch [default: the loss's].")
+@click.option("--epochs", type=INTEGER, metavar="N", help="Training epochs [default: the loss's].")
+@click.option("--batch", type=INTEGER, metavar="N", help="Pairs of a batch [default: the loss's].")
 @click.option(
-    "--learning-rate", type=float, metavar="X", help="Learning rate [default: the loss's]."
+    "--learning-rate", type=NUMBER, metavar="X", help="Learning rate [default: the loss's]."
 )
-@click.option("--weight-decay", type=float, metavar="X", help="Weight decay [default: the loss's].")
+@click.option(
+    "--weight-decay", type=NUMBER, metavar="X", help="Weight decay [default: the loss's]."
+)
 @click.option("--optimizer", metavar="NAME", help="adamw, or sgd (adamw).")
-@click.option("--seed", type=int, default=0, help="Seed of all random draws.")
+@click.option("--seed", type=INTEGER, default=0, help="Seed of all random draws.")
 @click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
 @click.option(
     "--set", "options", metavar="KEY=VALUE", multiple=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from cimtool.base.decimals import number_of
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.grids import Value
 from cimtool.base.toml_files import parse_line
@@ -55,7 +56,7 @@ def parse_limits(argument: str, texts: Iterable[str]) -> dict[str, float]:
 
 def _number(argument: str, metric: str, text: str) -> float:
     try:
-        number = float(text)
+        number = number_of(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.progress import Countdown, Say
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.costs.memory_use import memory_use
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.shortlists import (
@@ -54,7 +54,7 @@ def shortlist_search(
                 bits = ShortlistBits(item, query, dimensions)
                 tried.append(trials.tried(bits))
                 done = (d * len(items) + i) * len(queries) + q
-                countdown.tell(f"tried {bits}: {done} of {total}", done, total)
+                countdown.tell(PartDone(f"tried {bits}: {done} of {total}"), done, total)
                 if tried[-1].length(asked.recall, most) is None:
                     break  # fewer bits of a query reach it less
             found += tried

@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import check_room, keeping_inputs, replace_files, replace_texts, sha256
 from cimtool.base.folders import KindOfWork
-from cimtool.base.progress import Countdown, Say, silent
+from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.bundle.matcher import open_bundle
 from cimtool.galleries.shards import (
     BLOCK,
@@ -90,7 +90,8 @@ def encode(
             made_now += 1
             said = f"{part.stop:,} of {len(rows):,} items encoded"
             rest = len(starts) - index - 1
-            countdown.tell(f"shard {index + 1} of {len(starts)}: {said}", made_now, made_now + rest)
+            told = PartDone(f"shard {index + 1} of {len(starts)}: {said}")
+            countdown.tell(told, made_now, made_now + rest)
         made = GalleryIndex(
             format_version=1,
             bundle=opened.name,

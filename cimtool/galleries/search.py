@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
@@ -136,7 +136,7 @@ def search(
     found, done = BestItems.none(len(rows)), 0
     for best in _answers(wanted, held, dask):
         found, done = found.joined(best, top), done + 1
-        say(f"shard {done} of {len(held.shards)}: searched for {len(rows)} texts")
+        say(PartDone(f"shard {done} of {len(held.shards)}: searched for {len(rows)} texts"))
     answer = {"top_index": found.items, "top_score": found.scores}
     if output is not None:
         write_scores(Path(output), answer)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.base.decimals import integer_of
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import read_bounded
 from cimtool.loading.embeddings import (
@@ -68,14 +69,14 @@ def read_qrels(path: Path, data: Embeddings) -> Judgements:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return read_bounded(path, LARGEST).decode("utf-8").splitlines()
+        return read_bounded(path, LARGEST).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise CimError(f"{path}: is no text in UTF-8; expected lines of {COLUMNS}") from None
 
 
 def _grade(text: str, where: str) -> int:
     try:
-        grade = int(text)
+        grade = integer_of(text)
     except ValueError:
         grade = 2**31
     if abs(grade) >= 2**31:

@@ -11,7 +11,7 @@ from cimtool.base.errors import Argument, ArgumentError, CheckFailed
 from cimtool.base.files import keeping_inputs, replace_files, text_bytes
 from cimtool.base.grids import Grid, GridKey
 from cimtool.base.named import nearest
-from cimtool.base.progress import Countdown, Say, silent
+from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.bundle.dies import check_trials
 from cimtool.deployment.compilation import layer_names
 from cimtool.hardware.keys import ScoreMapping
@@ -210,7 +210,7 @@ def _computed(
     countdown = Countdown(say)
     for count, (digest, outcome) in enumerate(compute(evaluator, left), 1):
         folder.keep(digest, left[digest], outcome)
-        said = f"point {count} of {len(left)}: {outcome.error or 'done'}"
+        said = PartDone(f"point {count} of {len(left)}: {outcome.error or 'done'}")
         countdown.tell(said, count, len(left))
         yield digest, outcome
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
+from cimtool.base.decimals import number_of
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import nearest, unknown
 
@@ -80,15 +81,19 @@ def _reader(read: Callable[[Any], Any], expected: str) -> BeforeValidator:
     return BeforeValidator(value_of)
 
 
+def _as_float(value: Any) -> float:
+    return number_of(value) if isinstance(value, str) else float(value)
+
+
 def _integer(value: Any) -> int:
-    number = float(value)
+    number = _as_float(value)
     if isinstance(value, bool) or not number.is_integer() or abs(number) >= 2**63:
         raise ValueError(value)
     return int(number)
 
 
 def _number(value: Any) -> float:
-    number = float(value)
+    number = _as_float(value)
     if isinstance(value, bool) or not math.isfinite(number):
         raise ValueError(value)
     return number

@@ -50,6 +50,7 @@ from cimtool.training.trainer import (
     Run,
     Trainable,
     Trainer,
+    alone_to_train,
     check_new,
     config,
     read_saved,
@@ -93,12 +94,12 @@ def train_projectors(
 ) -> ProjectorRun:
     """Train projectors into a folder, and say what is remarkable about the run."""
     job = make_job(data, validation, chosen)
-    saved = None
-    if resume:
-        saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
-    else:
-        check_new(folder, resumable=True)
-    with seeded(job.seed, job.device):
+    with alone_to_train(folder), seeded(job.seed, job.device):
+        saved = None
+        if resume:
+            saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
+        else:
+            check_new(folder, resumable=True)
         training = ProjectorTraining(job)
         if training.raw is not None:
             say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")

@@ -19,9 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
-from cimtool.base.files import PARTIAL, check_folder, replace_files, replace_texts, unwritable
+from cimtool.base.files import (
+    check_folder,
+    replace_files,
+    replace_texts,
+    require_kept,
+    require_outside_bundles,
+    unwritable,
+)
+from cimtool.base.folders import alone_in
 from cimtool.base.json_files import parse_json
-from cimtool.base.progress import Countdown, Say
+from cimtool.base.partial import PARTIAL
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.typed_fields import made_of
 from cimtool.loading.checkpoint import BROKEN, load_torch
 from cimtool.report.result import Result
@@ -50,6 +59,18 @@ def earlier_files(folder: Path) -> list[str]:
         raise CimError(f"{folder}: is a file; expected a folder, or none")
     check_folder(folder)
     return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
+
+
+@contextmanager
+def alone_to_train(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of a folder, which is made if it is missing, until the end.
+
+    Raises CimError where another one is at work there, and for a place that cannot be written.
+    """
+    earlier_files(folder)
+    require_outside_bundles(folder)
+    with alone_in(folder, "training"):
+        yield
 
 
 def check_new(folder: Path, resumable: bool) -> None:
@@ -314,8 +335,11 @@ class Trainer(Generic[BatchT, EpochT]):
     def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
 
-        Raises Diverged where the loss stops being finite, with the epochs before it kept.
+        Raises Diverged where the loss stops being finite, with the epochs before it kept, and
+        CimError, before anything runs, where a file that it writes would replace one that it reads.
         """
+        for name in (BEST, LAST, HISTORY, PAGE, *(self.trainable.files if saved is None else ())):
+            require_kept(self.folder / name)
         if saved is None:
             self._finish_epoch(Means())
         else:
@@ -370,7 +394,7 @@ class Trainer(Generic[BatchT, EpochT]):
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
         took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        said = f"{epoch.line(self.optimisation.epochs)}{took}"
+        said = PartDone(f"{epoch.line(self.optimisation.epochs)}{took}")
         if began is None:
             self.say(said)
         else:

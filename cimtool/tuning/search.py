@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cimtool.base.progress import Countdown, Say
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.tuning.widths import LOWEST_BITS, BitAssignment, CostName, LayerCosts, Width
 
@@ -86,7 +86,8 @@ class Search:
             outcome = evaluate(bits)
             kept = within(outcome)
             attempts.append(Attempt(moves, bits, self.costs.cost(bits), outcome, kept))
-            say(f"{len(moves)} moves, {len(attempts)}. check: {'kept' if kept else 'not kept'}")
+            kept_or_not = "kept" if kept else "not kept"
+            say(PartDone(f"{len(moves)} moves, {len(attempts)}. check: {kept_or_not}"))
             if kept:
                 self.bits, stride = bits, min(2 * len(moves), STRIDE)
             elif len(moves) == 1:
@@ -139,7 +140,8 @@ def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, flo
     for count, (width, bits) in enumerate(start.items(), 1):
         low = max(bits - PROBE_BITS, LOWEST_BITS)
         outcome = evaluate({**start, width: low})
-        countdown.tell(f"probe {count} of {len(start)}: {width} = {low}", count, len(start))
+        said = PartDone(f"probe {count} of {len(start)}: {width} = {low}")
+        countdown.tell(said, count, len(start))
         error = outcome.metrics["logit_rmse"] ** 2 - least if outcome.error is None else 0.0
         added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
     floor = max(added.values()) / 2**20

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.base.progress import Say, silent
+from cimtool.base.progress import Say, prefixed, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
 from cimtool.loading.calibration_rows import SeenRows, without_seen
@@ -79,9 +79,7 @@ def compare_bundles(
     if seen_rows == "drop":
         each = without_seen([one.calibration for one in bundles], each, *(b.name for b in bundles))
     reports = tuple(
-        verify_bundle(
-            bundle, rows, references, say=_prefixed(say, bundle.name), seen_rows=seen_rows
-        )
+        verify_bundle(bundle, rows, references, say=prefixed(say, bundle.name), seen_rows=seen_rows)
         for bundle, rows in zip(bundles, each, strict=True)
     )
     return BundleComparison(reports, described([bundle.model.head for bundle in bundles]))
@@ -95,10 +93,6 @@ def described(heads: Sequence[Head]) -> tuple[str, ...]:
         digest = hashlib.sha256(repr(head).encode()).hexdigest()[:8]
         found.append(f"{head.described} ({digest})" if alike else head.described)
     return tuple(found)
-
-
-def _prefixed(say: Say, name: str) -> Say:
-    return lambda text: say(f"{name}: {text}")
 
 
 def _decided(report: Report, score: str) -> dict[str, str]:

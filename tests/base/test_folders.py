@@ -64,7 +64,7 @@ def test_a_lock_for_which_the_disk_has_no_room_is_one_sentence(
         kind.opened(folder, {"grid": "a"}),
     ):
         pass
-    assert not list(folder.iterdir())
+    assert not folder.exists()
 
 
 def test_a_folder_of_work_is_not_made_behind_a_broken_link(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cimtool.base.progress import Countdown, duration
+from cimtool.base.progress import Countdown, PartDone, Sparse, duration, prefixed
 
 
 def test_the_time_left_follows_the_pace_so_far() -> None:
@@ -25,6 +25,26 @@ def test_of_short_work_nothing_is_told() -> None:
     clock = iter([0.0, 0.1])
     Countdown(said.append, lambda: next(clock)).tell("shard 1 of 3", 1, 3)
     assert said == ["shard 1 of 3"]
+
+
+def test_a_log_has_each_part_and_now_and_then_another_line() -> None:
+    now, said = [0.0], list[str]()
+    log = Sparse(said.append, 30, lambda: now[0])
+    lines = {1: "loading", 2: PartDone("epoch 0"), 31: "soon", 32: "pass", 33: "late", 70: "last"}
+    for at, line in lines.items():
+        now[0] = at
+        log(line)
+    assert said == ["epoch 0", "pass", "last"]
+
+
+def test_a_part_stays_one_with_its_time_left_and_behind_a_prefix() -> None:
+    now, said = [0.0], list[str]()
+    countdown = Countdown(prefixed(said.append, "point 1"), lambda: now[0])
+    now[0] = 30.0
+    countdown.tell(PartDone("epoch 1 of 4"), 1, 4)
+    countdown.tell("epoch 1 of 4", 1, 4)
+    assert said == ["point 1: epoch 1 of 4; about 2 min left"] * 2
+    assert [type(one) for one in said] == [PartDone, str]
 
 
 @pytest.mark.parametrize(

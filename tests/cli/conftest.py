@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from cimtool import cli
 from cimtool.training.demo_data import DemoFiles
+
+PARTS = re.compile(r"\A( *[0-9]+\.[0-9] s  (point|start|epoch|probe|shard)[^\n]*\n)+")
+"""Lines of progress at the beginning of a log."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,15 @@ class Ran:
 
     @property
     def sentence(self) -> str:
-        """The one line that a failed command leaves on stderr."""
-        assert self.err.startswith("cimtool: error: ")
-        assert self.err.count("\n") == 1
-        return self.err.removeprefix("cimtool: error: ").rstrip("\n")
+        """The one line that a failed command leaves on stderr, behind those of its progress."""
+        assert self.told.startswith("cimtool: error: ")
+        assert self.told.count("\n") == 1
+        return self.told.removeprefix("cimtool: error: ").rstrip("\n")
+
+    @property
+    def told(self) -> str:
+        """The text on stderr behind the lines of parts that are done."""
+        return PARTS.sub("", self.err)
 
 
 Cimtool = Callable[..., Ran]

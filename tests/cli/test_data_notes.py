@@ -74,7 +74,7 @@ READERS: dict[str, Callable[[Place], list[object]]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_an_array_that_is_not_read_is_named(cimtool: Run, place: Place, reader: str) -> None:
     ran = cimtool(*READERS[reader](place))
-    assert (ran.status, ran.err) == (0, "")
+    assert (ran.status, ran.told) == (0, "")
     said = " ".join(ran.out.split())
     times = 2 if reader == "compare" else 1  # once a bundle
     assert said.count(f"{place.data}: audio is not read") == times
@@ -113,7 +113,7 @@ def test_some_calibration_rows_of_zeros_are_a_warning(
     if reader == "compile":
         arguments[6] = zeros
     ran = cimtool(*arguments)
-    assert (ran.status, ran.err) == (0, "")
+    assert (ran.status, ran.told) == (0, "")
     said = " ".join(ran.out.split())
     sentence = (
         f"warning: {zeros}: 10 of the 96 video rows that calibrate are all zeros, so that the "

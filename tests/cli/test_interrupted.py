@@ -225,3 +225,28 @@ def test_ctrl_c_while_the_command_line_is_imported(
     with pytest.raises(SystemExit) as ended:
         __main__.main()
     assert (ended.value.code, capsys.readouterr().err) == (130, "cimtool: error: interrupted\n")
+
+
+@pytest.mark.filterwarnings("always::cimtool.base.errors.CimWarning")
+def test_what_a_killed_compile_leaves_is_removed_by_the_next_one(
+    cimtool: Run, compiling: Run, light_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place, other = tmp_path / "bundle", tmp_path / "other"
+    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments(compiling, light_trunk, place)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (hidden,) = tmp_path.iterdir()
+        assert hidden.name.startswith(".bundle.partial-")
+        # Two at once: the second takes nothing from the first.
+        assert cimtool(*compiling(light_trunk, place)).status == 0
+        assert hidden.is_dir()
+        process.kill()
+    assert cimtool(*compiling(light_trunk, other)).status == 0
+    assert hidden.is_dir()
+    ran = cimtool(*compiling(light_trunk, place))
+    assert ran.status == 0
+    assert f"warning: {hidden}: was left by a run that was killed, and is removed now" in ran.out
+    assert sorted(os.listdir(tmp_path)) == ["bundle", "bundle.previous", "other"]
+    again = cimtool("simulate", place, "--inputs", light_trunk.eval, "-o", tmp_path / "s.npz")
+    assert "was left" not in again.out

@@ -317,7 +317,7 @@ def test_json_text_is_strict_json() -> None:
         output.json_text({"a": object()})
 
 
-def test_progress_only_on_a_terminal_and_not_with_json(
+def test_each_line_of_progress_on_a_terminal_only_and_not_with_json(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def told(as_json: bool, stderr: int) -> bytes:

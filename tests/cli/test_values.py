@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
+import click
 import pytest
 
 from cimtool.base.errors import CimError
+from cimtool.cli import COMMANDS
 from cimtool.cli.values import parse_grid, parse_limits, parse_options, plain_value
 
 
@@ -52,6 +56,8 @@ def test_limits_are_read() -> None:
         (["logit_rmse"], "budget logit_rmse: expected METRIC=VALUE"),
         (["logit_rmse=low"], '"low" is no finite number'),
         (["logit_rmse=nan"], '"nan" is no finite number'),
+        (["logit_rmse=1_0"], '"1_0" is no finite number'),
+        (["logit_rmse=٣"], '"٣" is no finite number'),
         (["r1_loss=1", "r1_loss=2"], "given twice"),
     ],
 )
@@ -72,3 +78,16 @@ def test_options_of_a_model_and_a_loss_are_texts_by_key() -> None:
 @pytest.mark.parametrize("text", ["[" * 5000, "9" * 5000, "0x" + "f" * 5000, "1\nb = 2"])
 def test_a_value_that_toml_refuses_is_a_text(text: str) -> None:
     assert plain_value(text) == text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_number_of_a_command_is_in_ascii_digits(name: str) -> None:
+    command = importlib.import_module(f"cimtool.cli.{name}").command
+    for option in (one for one in command.params if one.type.name in NUMERIC):
+        for text in ("1_0", "٣"):
+            with pytest.raises(click.BadParameter):
+                option.type.convert(text, option, None)
+
+
+NUMERIC = ("integer", "float", "N,N,...")
+"""The names of the types of numbers, click's own among them."""

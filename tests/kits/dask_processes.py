@@ -19,8 +19,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def processes(*commands: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run commands beside the test, each in a process of its own, and end them after it."""
+def processes(
+    *commands: list[str], first: Path | None = None
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run commands beside the test, each in a process of its own, and end them after it.
+
+    `first` is a folder of Python's path before that of cimtool.
+    """
+    path = [str(one) for one in (first, Path(__file__).parents[2]) if one is not None]
     started: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
@@ -28,7 +34,7 @@ def processes(*commands: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
                 subprocess.Popen(
                     [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
                     stderr=subprocess.DEVNULL,
-                    env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
                 )
             )
         yield started
@@ -39,13 +45,14 @@ def processes(*commands: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait(30)
 
 
-def scheduler(port: int) -> list[str]:
-    return ["dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+def scheduler(port: int, *more: str, scheme: str = "tcp") -> list[str]:
+    place = ["--host", f"{scheme}://127.0.0.1", "--port", str(port), "--no-dashboard"]
+    return ["dask_scheduler", *place, *more]
 
 
-def worker(port: int, folder: Path) -> list[str]:
+def worker(port: int, folder: Path, *more: str, scheme: str = "tcp") -> list[str]:
     place = ["--local-directory", str(folder), "--no-dashboard", "--no-nanny", "--nthreads", "1"]
-    return ["dask_worker", f"tcp://127.0.0.1:{port}", *place]
+    return ["dask_worker", f"{scheme}://127.0.0.1:{port}", *place, *more]
 
 
 def wait_for_two(address: str) -> None:

@@ -39,6 +39,10 @@ def test_rows_are_ids_where_the_data_have_none(tmp_path: Path) -> None:
     assert judged_data(ROWS, None) is ROWS
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_query(tmp_path: Path) -> None:
+    assert pairs(qrels(tmp_path, "\ufeff0 0 3 2\n"), data()) == [(0, 3, 2)]
+
+
 def test_ids_of_the_data_are_those_of_the_file(tmp_path: Path) -> None:
     path = qrels(tmp_path, "b 0 7 2\nc 0 5 1\n")
     ids = {"text_ids": np.array(["a", "b", "c"]), "image_ids": np.array([7, 6, 5, 4])}
@@ -57,6 +61,8 @@ def test_ids_of_the_data_are_those_of_the_file(tmp_path: Path) -> None:
         ("0 0 1 1\n0 0 1 2\n", "line 2 judges the pair of line 1 again; expected it once"),
         ("0 0 1 1.5\n", "line 1: grade 1.5 is not an integer of 32 bits"),
         (f"0 0 1 {2**40}\n", "line 1: grade 1099511627776 is not an integer of 32 bits"),
+        ("0 0 1 1_0\n", "line 1: grade 1_0 is not an integer of 32 bits"),
+        ("0 0 1 ٣\n", "line 1: grade ٣ is not an integer of 32 bits"),
         ("0 0 1 0\n", "judges no pair above 0; expected grades of right pairs"),
         ("", "judges no pair above 0"),
     ],

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL
 from cimtool.base.folders import LOCK, POINTS, SHARED
+from cimtool.base.partial import PARTIAL
 from cimtool.sweeps.folder import SWEEP, opened
 
 WHOSE = {"model": "one", "data": "two"}

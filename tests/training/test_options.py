@@ -40,7 +40,7 @@ def test_a_fraction_of_a_unit() -> None:
         TwoBranchModel(hidden=1.5)
 
 
-@pytest.mark.parametrize("value", [None, [1], "many", True])
+@pytest.mark.parametrize("value", [None, [1], "many", True, "1_0", "٣"])
 def test_a_value_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(CimError, match=r"model\.hidden is .*; expected an integer of 64 bits"):
         TrunkModel(hidden=value)

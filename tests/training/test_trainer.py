@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import cimtool
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL
+from cimtool.base.partial import PARTIAL
 from cimtool.base.progress import silent
 from cimtool.training.history import Epoch, Means, RetrievalEpoch
 from cimtool.training.loss import Terms

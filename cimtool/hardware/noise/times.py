@@ -12,7 +12,7 @@ LONGEST = 100 * UNITS["y"]
 
 def parse_time(text: str, where: str = Argument("time")) -> float:
     """Seconds of a time such as `1h`; CimError naming `where` for anything else."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)([smhdy])", text)
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdy])", text)
     seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
     if not 0 <= seconds <= LONGEST:
         raise ArgumentError(

@@ -25,7 +25,7 @@ from cimtool.training.job import TrainingJob
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
 from cimtool.training.towers import TwoTower, all_cosines
-from cimtool.training.trainer import BEST, Trainer, read_saved, seeded
+from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
 
 KEPT = ("rank", "precision", "cosine_gap")
 """The measurements of each query that are kept."""
@@ -143,8 +143,8 @@ def train_point(job: TrainingJob, folder: Path, say: Say) -> tuple[TrainedPoint,
     These are None where a part was done before. Raises CimError as a training does.
     """
     began = time.perf_counter()
-    saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
-    with seeded(job.seed, job.device):
+    with alone_to_train(folder), seeded(job.seed, job.device):
+        saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
         training = ProjectorTraining(job)
         run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
     took = None if saved is not None else time.perf_counter() - began

@@ -10,7 +10,7 @@ from typing import Any
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.files import replace_files, text_bytes
 from cimtool.base.grids import Grid
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, prefixed
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
 from cimtool.training.grid.folder import (
     GRID_OF_TRAININGS,
@@ -74,7 +74,8 @@ def train_points(
                 results.append(PointResult(point, place, found, None))
                 resumed += 1
                 continue
-            results.append(_trained(rows, held, point, place, _saying(say, number, len(points))))
+            own = prefixed(say, f"point {number} of {len(points)}")
+            results.append(_trained(rows, held, point, place, own))
         by_class = all(one.truth.by_class for one in unseen.values())
         table, best, raw = compared_rows(results, unseen, by_class)
         first = next(iter(unseen.values()))
@@ -99,10 +100,6 @@ def train_points(
             found_grid, f"{folder}: {found_grid.failed} of {len(points)} points failed"
         )
     return found_grid
-
-
-def _saying(say: Say, number: int, count: int) -> Say:
-    return lambda text: say(f"point {number} of {count}: {text}")
 
 
 def _checked(

@@ -43,7 +43,7 @@ from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation, check_seed
 from cimtool.training.page import fine_tuning_page
 from cimtool.training.pairs import HELD_OUT, full_batches, held_texts
-from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, check_new
+from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, alone_to_train, check_new
 
 OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_decay=0.0)
 """The usual one; the learning rate falls as a cosine."""
@@ -97,7 +97,9 @@ def fine_tune_model(
         conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    run = Trainer(training, optimisation, output, say).run()
+    with alone_to_train(output):
+        check_new(output, resumable=False)
+        run = Trainer(training, optimisation, output, say).run()
     return FineTuningRun(**vars(run), remarks=(*model.warnings, *training.remarks))
 
 

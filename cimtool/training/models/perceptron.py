@@ -33,7 +33,7 @@ def parse_widths(text: str) -> tuple[int, ...]:
     if text == "none":
         return ()
     parts = text.split("-")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise refused(f'is "{text}"; expected widths of layers such as 500-200, or none')
     return tuple(map(int, parts))
 

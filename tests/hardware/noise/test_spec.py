@@ -124,7 +124,9 @@ def test_times_are_seconds(text: str, seconds: float) -> None:
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1w", "1 h", "1e3s", "200y", "nan", "infs"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "h", "-1h", "1w", "1 h", "1e3s", "200y", "nan", "infs", "٣s"]
+)
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(CimError, match=r"time is .*; expected a time of at most 100y"):
         parse_time(text)

@@ -27,7 +27,7 @@ def test_widths_are_read() -> None:
     assert parse_widths("none") == ()
 
 
-@pytest.mark.parametrize("text", ["", "500-", "0", "a-b", "5.5", "-5"])
+@pytest.mark.parametrize("text", ["", "500-", "0", "a-b", "5.5", "-5", "٣", "1_0"])
 def test_widths_that_are_none(text: str) -> None:
     with pytest.raises(CimError, match=rf'model\.hidden is "{text}"; expected widths'):
         Autoencoder(hidden=text)

@@ -1,0 +1,76 @@
+"""Folders that files are written in before they get to their place; those of killed runs go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
+from pathlib import Path
+
+from cimtool.base.errors import CimWarning
+from cimtool.base.locks import is_at, lock
+
+PARTIAL = ".partial-"
+"""Beginning of the name of a folder that holds files until all of them are written."""
+
+HOST_LETTERS = 8
+
+
+def partial_of(name: str) -> str:
+    """The same for what is written beside the place that it takes: `.NAME.partial-`."""
+    return f".{name}{PARTIAL}"
+
+
+@contextmanager
+def partial_folder(parent: Path, beginning: str) -> Iterator[Path]:
+    """Give a new folder in `parent`, whose name has this beginning, and remove it in the end.
+
+    The folder's own lock shows that it is in use: the kernel drops it with the process. Folders of
+    the same beginning that no process holds are removed before, each with a CimWarning. Raises
+    OSError.
+    """
+    # Another host may not see the lock, so the name says which host may remove the folder.
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:HOST_LETTERS]
+    _remove_left(parent, f"{beginning}{host}-")
+    folder, handle = _made(parent, f"{beginning}{host}-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _made(parent: Path, beginning: str) -> tuple[Path, int]:
+    """A new folder and its handle, with the lock where the file system has one."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=beginning, dir=parent))
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            held = True
+            with suppress(OSError):
+                held = lock(handle)
+            if held and is_at(handle, folder):
+                return folder, handle
+            os.close(handle)
+        # Another run took it, before it was locked, for one that is left.
+
+
+def _remove_left(parent: Path, beginning: str) -> None:
+    """Remove the folders of this beginning that no process holds."""
+    with suppress(OSError):
+        for left in sorted(parent.glob(f"{escape(beginning)}*")):
+            with suppress(OSError):  # it is gone meanwhile, or cannot be locked
+                handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    if lock(handle):
+                        shutil.rmtree(left)
+                        sentence = f"{left}: was left by a run that was killed, and is removed now"
+                        warnings.warn(sentence, CimWarning, stacklevel=2)
+                finally:
+                    os.close(handle)
