@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -46,18 +47,19 @@ def build(folder: Path) -> Bundle:
     """
     rng = np.random.RandomState(2027)
     with tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary)
+        made, folder = Path(temporary), folder.resolve()
         save_file(projectors(rng), made / "reference-small.safetensors")
         (made / "poly.json").write_text(json.dumps(POLYNOMIAL), "utf-8")
         np.savez(made / "calibration.npz", **rows(rng, CALIBRATION))
-        return api.compile(
-            made / "reference-small.safetensors",
-            made / "poly.json",
-            calibration=made / "calibration.npz",
-            target="isaac-rram-128",
-            output=folder,
-            adc_bits=ADC_BITS,
-        )
+        with chdir(made):  # notes name files as they are given
+            return api.compile(
+                "reference-small.safetensors",
+                "poly.json",
+                calibration="calibration.npz",
+                target="isaac-rram-128",
+                output=folder,
+                adc_bits=ADC_BITS,
+            )
 
 
 def projectors(rng: np.random.RandomState) -> dict[str, Array]:
