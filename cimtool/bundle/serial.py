@@ -16,15 +16,17 @@ from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
 from cimtool.base.threads import map_rows
 from cimtool.base.typed_fields import made_of
-from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir import arithmetic, integer, quantized, source  # noqa: F401
+from cimtool.ir import integer, quantized, source  # noqa: F401  (importing operations registers them)
+from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.op import UNSTORED, Op
-from cimtool.ir.program import Graph, Node, Program, score_inputs
-from cimtool.ir.types import Type
+from cimtool.ir.program import Graph, Node, Program, features_of, score_inputs
+from cimtool.ir.types import Shape, Type, rows_of_item, shape_text
 
 STORED_INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
 
@@ -271,6 +273,7 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     graph = Graph(name, inputs, nodes, outputs)
     for node, line in zip(nodes, values["nodes"], strict=True):
         _require_type(graph, node, line["type"])
+        _require_run(graph, node)
     return graph
 
 
@@ -287,19 +290,72 @@ def _require_type(graph: Graph, node: Node, said: str) -> None:
         raise ValueError(f"{graph.layer(node)} is {type_text(known)}, where its line says {said}")
 
 
+EXAMPLE_ROWS = {"n": 2, "m": 3}
+"""Rows of the values on which an operation is tried."""
+
+MOST_NUMBERS = 1 << 24
+"""Numbers of a value of EXAMPLE_ROWS, beyond which it is not made."""
+
+
+def _require_run(graph: Graph, node: Node) -> None:
+    """Raise ValueError unless an operation's numbers are of the shape and the kind that it infers.
+
+    It is tried on a few rows, as near 0 as their bounds allow. Those of weights are not: they would
+    take long, and infer from the weights all that they give.
+    """
+    if isinstance(node.op, Mvm | CrossbarMvm | CellDistance):
+        return
+    known = graph.types[node.name]
+    with np.errstate(all="ignore"):
+        found = np.asarray(node.op.run(*(_example(graph.types[i]) for i in node.inputs)))
+    if found.shape != _extents(known.shape) or (found.dtype.kind == "i") != known.is_integer:
+        raise ValueError(
+            f"{graph.layer(node)} gives {found.dtype} {list(found.shape)} for {type_text(known)}"
+        )
+
+
+def _example(known: Type) -> Array:
+    """A value [n, ...] of a type."""
+    kind = np.int64 if known.is_integer else np.float64
+    return np.broadcast_to(np.clip(kind(0), known.lo, known.hi), _extents(known.shape)).astype(kind)
+
+
+def _extents(shape: Shape) -> tuple[int, ...]:
+    """A shape with EXAMPLE_ROWS for its symbols; ValueError for more numbers than are made."""
+    found = []
+    for extent in shape:
+        rows, symbol = (extent, "") if isinstance(extent, int) else rows_of_item(extent)
+        found.append(rows * EXAMPLE_ROWS.get(symbol, 1))
+    if math.prod(found) > MOST_NUMBERS:
+        raise ValueError(f"{shape_text(shape)} has more numbers than a value of a program")
+    return tuple(found)
+
+
 def _require_meeting(graphs: Sequence[Graph]) -> None:
     """Raise ValueError unless score and shortlist take what the projectors return, mu at least.
 
-    Both return one value.
+    The score returns its logit [texts, videos] or [texts, items], a shortlist its ed of items.
     """
     text, video, *scores = graphs
     for projector in (text, video):
         if "mu" not in projector.outputs:
             raise ValueError(f"{projector.name} returns {', '.join(projector.outputs)} and no mu")
+        taken = {name: known.shape for name, known in projector.inputs.items()}
+        if list(taken) != ["x"] or len(taken["x"]) != 2 or not isinstance(taken["x"][1], int):
+            raise ValueError(f"{projector.name} takes {', '.join(taken)}; expected rows x")
+        for name, value in {**{"x": "x"}, **projector.outputs}.items():
+            shape = projector.types[value].shape
+            if shape[:1] != ("n",) or "m" in shape:
+                raise ValueError(f"{projector.name}.{name} is {shape_text(shape)}; expected n rows")
     returned = score_inputs(text, video)
     for score in scores:
-        if len(score.outputs) != 1:
-            raise ValueError(f"{score.name} returns {len(score.outputs)} values, not one")
+        if len(score.outputs) != 1 or (score.name == "score" and "logit" not in score.outputs):
+            raise ValueError(f"{score.name} returns {', '.join(score.outputs)}; expected one value")
+        (value,) = score.outputs.values()
+        shape = score.types[value].shape
+        of_pairs = bool(features_of(video, score.inputs))
+        if len(shape) != 2 or shape[0] != "n" or of_pairs != (shape[1] == "m"):
+            raise ValueError(f"{score.name} returns {shape_text(shape)}: of no texts and items")
         for name, known in score.inputs.items():
             if name not in returned or type_text(returned[name]) != type_text(known):
                 raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")

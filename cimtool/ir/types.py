@@ -43,6 +43,27 @@ def with_rows_of_item(rows: int, symbol: str) -> str:
     return f"{rows}{symbol}" if rows > 1 else symbol
 
 
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape of values that meet element by element, as NumPy broadcasts them.
+
+    Raises ValueError where they do not meet: `n` rows and `m`, 3 columns and 4.
+    """
+    axes = max(map(len, shapes))
+    padded = [(1,) * (axes - len(shape)) + tuple(shape) for shape in shapes]
+    found: list[str | int] = []
+    for extents in zip(*padded, strict=True):
+        others = {extent for extent in extents if extent != 1}
+        if len(others) > 1:
+            raise ValueError(f"values of {' and '.join(map(shape_text, shapes))} do not meet")
+        found.append(others.pop() if others else 1)
+    return tuple(found)
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape in words: `[n, 64]`."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
 class RangeError(ValueError):
     """An integer whose proved range does not fit the 62 bits that the contract allows."""
 

@@ -108,7 +108,50 @@ def crossbar(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def retyped(values: dict[str, Any], name: str, graph: str, old: str, new: str) -> None:
+    """Give a node's line a shape in place of the one that it has."""
+    line = node(values, name, graph)
+    assert old in line["type"]
+    line["type"] = line["type"].replace(old, new)
+
+
+def rows_for_columns(p: dict[str, Any]) -> None:
+    """Terms of the videos as rows, which no sum of pairs takes."""
+    node(p, "video.ed_self.rows", "score")["fields"].update(axis=1)
+    retyped(p, "video.ed_self.rows", "score", "[1, m]", "[m, 1]")
+
+
+def score_of(shape: str) -> Change:
+    """A score whose logit is another value, of this shape, in float32."""
+
+    def change(p: dict[str, Any]) -> None:
+        source = {"[n]": "text.ed_self", "[n, 1]": "text.ed_self.rows", "[m]": "video.ed_self"}
+        made = {
+            **{"name": "made", "op": "dequantize", "inputs": [source[shape]]},
+            **{"fields": {"scale": {"number": 1.0}}, "type": f"real {shape}"},
+        }
+        p["score"]["nodes"].append(made)
+        p["score"]["outputs"] = {"logit": "made"}
+
+    return change
+
+
 PROGRAM_CHANGES: dict[str, Change] = {
+    "terms that do not meet": rows_for_columns,
+    "a score a text": score_of("[n]"),
+    "a score a text, in a column": score_of("[n, 1]"),
+    "a score a video": score_of("[m]"),
+    "a score of another name": lambda p: p["score"].update(
+        outputs={"score": p["score"]["outputs"]["logit"]}
+    ),
+    "an input of another name": lambda p: p["text"].update(
+        json.loads(json.dumps(p["text"]).replace('"x"', '"y"'))
+    ),
+    "rows of tokens": lambda p: p["text"].update(
+        json.loads(
+            json.dumps(p["text"]).replace('["n", ', '["8n", ').replace('"int [n', '"int [8n')
+        )
+    ),
     "an unknown operation": lambda p: node(p, "mu").update(op="jump"),
     "another operation": lambda p: node(p, "mu_squared").update(op="matmul"),
     "an unknown input": lambda p: node(p, "mu_stored").update(inputs=["nothing"]),
