@@ -273,6 +273,7 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     graph = Graph(name, inputs, nodes, outputs)
     for node, line in zip(nodes, values["nodes"], strict=True):
         _require_type(graph, node, line["type"])
+        _require_kinds(graph, node)
         _require_run(graph, node)
     return graph
 
@@ -295,6 +296,24 @@ EXAMPLE_ROWS = {"n": 2, "m": 3}
 
 MOST_NUMBERS = 1 << 24
 """Numbers of a value of EXAMPLE_ROWS, beyond which it is not made."""
+
+
+WHOLE, REAL = frozenset({"places"}), frozenset({"scale", "weight_scale"})
+"""Constants of operations that are integers, or real, whatever the operation computes."""
+
+
+def _require_kinds(graph: Graph, node: Node) -> None:
+    """Raise ValueError for constants of integers in an operation on real numbers, or the reverse."""
+    of_integers = graph.types[node.name].is_integer
+    for one in fields(node.op):
+        value = getattr(node.op, one.name)
+        whole = one.name in WHOLE or (of_integers and one.name not in REAL)
+        for array in value if isinstance(value, tuple) else (value,):
+            if isinstance(array, np.ndarray) and array.dtype.kind != ("i" if whole else "f"):
+                kind = "integers" if whole else "real numbers"
+                raise ValueError(
+                    f"{graph.layer(node)}.{one.name} is of {array.dtype}; expected {kind}"
+                )
 
 
 def _require_run(graph: Graph, node: Node) -> None:

@@ -226,6 +226,16 @@ def test_what_is_written_is_read(copied: Path) -> None:
     assert read_bundle(copied).stages
 
 
+def test_a_stage_of_real_numbers_with_integers_in_it_is_refused(copied: Path) -> None:
+    def change(stages: dict[str, Any]) -> None:
+        node(stages["trained"], "ed_self")["fields"]["factors"][1] = {"number": 1}
+
+    changed(copied, STAGES, change, signed=True)
+    said = r"stages\.json: trained: .*text\.ed_self\.factors is of int64; expected real numbers"
+    with pytest.raises(CimError, match=said):
+        _ = read_bundle(copied).stages
+
+
 @pytest.mark.parametrize("name", ["a node left out", "a wider limit", "no nodes"])
 def test_a_forged_stage_is_refused(name: str, copied: Path) -> None:
     changed(copied, STAGES, lambda stages: PROGRAM_CHANGES[name](stages["quantized"]), signed=True)

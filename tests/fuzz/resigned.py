@@ -25,6 +25,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -128,6 +129,9 @@ def in_a_process(work: Callable[[], int], log: Path) -> tuple[int, str | None]:
             resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
             status = work()
             sys.stdout.flush()
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
             os._exit(status)
     until = time.monotonic() + SLOWEST
@@ -144,7 +148,7 @@ def in_a_process(work: Callable[[], int], log: Path) -> tuple[int, str | None]:
     if status < 0:
         return status, f"signal {signal.Signals(-status).name}"
     if used.ru_maxrss > MOST_MEMORY:
-        return status, f"more than {MOST_MEMORY >> 10} MB of memory"
+        return status, f"more memory than {MOST_MEMORY >> 10} MB"
     return status, None
 
 
@@ -223,7 +227,9 @@ def _check(place: Place, before: set[Path]) -> str | None:
         return "code of the bundle ran in `make check`"
     if complaint is None and status:
         said = place.log.read_text("utf-8", "replace")
-        errors = [line for line in said.splitlines() if "error" in line.lower()] or [said[-200:]]
+        errors = [line for line in said.splitlines() if "error:" in line or "Error " in line] or [
+            said[-200:]
+        ]
         complaint = f"`make check` ends with {status}: {_signature(errors[0])}"
     if complaint is None and (outside := sorted(place.files() ^ before)):
         complaint = f"a file outside the output: {outside[0].relative_to(place.folder)}"
