@@ -303,7 +303,7 @@ WHOLE, REAL = frozenset({"places"}), frozenset({"scale", "weight_scale"})
 
 
 def _require_kinds(graph: Graph, node: Node) -> None:
-    """Raise ValueError for constants of integers in an operation on real numbers, or the reverse."""
+    """Raise ValueError for integers among the constants of real numbers, or the reverse."""
     of_integers = graph.types[node.name].is_integer
     for one in fields(node.op):
         value = getattr(node.op, one.name)
