@@ -271,6 +271,8 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     if not known.issuperset(outputs.values()):
         raise ValueError(f"an output of {name} is no value of it")
     graph = Graph(name, inputs, nodes, outputs)
+    if unread := set(nodes).difference(graph.pruned().nodes):
+        raise ValueError(f"nothing reads {graph.layer(min(unread, key=nodes.index))}")
     for node, line in zip(nodes, values["nodes"], strict=True):
         _require_type(graph, node, line["type"])
         _require_kinds(graph, node)

@@ -138,6 +138,9 @@ def score_of(shape: str) -> Change:
 
 PROGRAM_CHANGES: dict[str, Change] = {
     "terms that do not meet": rows_for_columns,
+    "a node that nothing reads": lambda p: p["text"]["nodes"].append(
+        node(p, "mu") | {"name": "again"}
+    ),
     "a score a text": score_of("[n]"),
     "a score a text, in a column": score_of("[n, 1]"),
     "a score a video": score_of("[m]"),

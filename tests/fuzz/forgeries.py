@@ -91,23 +91,25 @@ CODE = (
     "extern int system(const char *); "
     '__attribute__((constructor)) static void go(void) {{ system("touch {0}"); }}'
 )
-PAYLOADS = (
-    f"x */ {CODE} /*",
-    f'x"; {CODE} //',
-    f"x\n{CODE}\n//",
-    'q", 1, 0, 0}}, {{"z',
+RUNNING = (
+    *(f"x */ {CODE} /*", f'x"; {CODE} //', f"x\n{CODE}\n//"),
     *("$(touch {0})", "`touch {0}`", "x; touch {0} #", "'; touch {0}; '", "$(shell touch {0})"),
-    *("x\n\ttouch {0}\n", "x\\\ny", "#include <none.h>", "??/", "%n%s", "-rf", ".hidden"),
-    *("../outside", "../../../outside", "{0}", "a/b", "..", "a\0b", "\ud800", "x" * 300, "é" * 200),
-    *("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&b", "]]>", "]({0})"),
+    *("x\n\ttouch {0}\n", "../outside", "../../../outside", "{0}"),
+)
+"""Names that would run code in C, a shell or make, or leave a folder; {0} is the canary."""
+
+BREAKING = (
+    *('q", 1, 0, 0}}, {{"z', "x\\\ny", "#include <none.h>", "??/", "%n%s", "-rf", ".hidden"),
+    *("a/b", "..", "a\0b", "\ud800", "x" * 300, "é" * 200, "]({0})"),
+    *("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&b", "]]>"),
     *("\x1b[31mred", "\u202ered", "", " ", "|a|b|", "_", "9", "int", "main"),
 )
-"""Names that would run code in C, a shell or make, leave a folder, or break a text; {0}: canary."""
+"""Names that would break a text, or are taken for something else."""
 
 
 def payload(rng: random.Random, canary: Path) -> str:
-    """One of PAYLOADS, with the path of the file that it would make."""
-    return rng.choice(PAYLOADS).format(canary)
+    """A hostile name; code of it makes the canary."""
+    return rng.choice(rng.choice((RUNNING, BREAKING))).format(canary)
 
 
 Forgery = Callable[[random.Random, Path, Path], None]
@@ -145,11 +147,10 @@ def manifest_name(rng: random.Random, folder: Path, canary: Path) -> None:
     """Another text in the manifest: mostly the name of the model, or of its modalities."""
     values = read(folder / MANIFEST)
     model = values["model"]
-    places = [(model, "name"), (model, "name"), (values["target"], "name"), *texts(values)[:200]]
-    if isinstance(model.get("called"), list):
-        places += [(model["called"], 0), (model["called"], 1)]
-    target, key = rng.choice(places[:6] if rng.random() < 0.5 else places)
-    target[key] = payload(rng, canary)
+    likely = [(model, "name"), (values["target"], "name"), (model, "called")]
+    target, key = rng.choice(likely if rng.random() < 0.6 else texts(values))
+    name = payload(rng, canary)
+    target[key] = [name, name + "2"] if key == "called" else name
     write(folder / MANIFEST, values)
 
 

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[int, Sequence[str]]] = {
     "onnx": (10, ("export", "{bundle}", "--format", "onnx", "-o", "{out}")),
     "testvectors": (10, ("export", "{bundle}", "--format", "testvectors", "-o", "{out}")),
     "conductances": (8, ("export", "{bundle}", "--format", "conductances", "-o", "{out}")),
-    "handoff": (6, ("export", "{bundle}", "--format", "handoff", "-o", "{out}")),
+    "handoff": (10, ("export", "{bundle}", "--format", "handoff", "-o", "{out}")),
     "handoff of a gallery": (
         4,
         ("export", "{bundle}", "--format", "handoff", "-o", "{out}", "--gallery", *NOISE),
