@@ -32,9 +32,10 @@ def open_streams() -> None:
     """
     for name, mode in STREAMS.items():
         if getattr(sys, name) is None:
-            null = open(os.devnull, mode, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
-            os.set_inheritable(null.fileno(), True)  # processes that we start have it too
-            setattr(sys, name, null)
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, True)  # processes that we start have it too
+            stream = os.fdopen(null, mode, encoding="utf-8", errors="backslashreplace")
+            setattr(sys, name, stream)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,18 @@ class Type:
         return self.lo * scale, self.hi * scale
 
 
+def type_text(known: Type) -> str:
+    """A value's type in a few words: `int [n, 1024] 8 bits -127..127 unit 0.0156`."""
+    shape = ", ".join(str(extent) for extent in known.shape)
+    if not known.is_integer:
+        return f"real [{shape}]"
+    unit = np.ravel(known.unit)
+    text = f"{unit.min():.6g}" if unit.size == 1 else f"{unit.min():.6g}..{unit.max():.6g}"
+    return (
+        f"int [{shape}] {known.bits} bits {int(known.lo.min())}..{int(known.hi.max())} unit {text}"
+    )
+
+
 def real(shape: Shape, lo: Any = -np.inf, hi: Any = np.inf) -> Type:
     """A real value with float64 bounds."""
     return Type(shape, np.asarray(lo, np.float64), np.asarray(hi, np.float64))

@@ -29,7 +29,7 @@ from cimtool.bundle.bundle import (
     manifest_text,
 )
 from cimtool.ir.program import Graph
-from cimtool.ir.types import Type
+from cimtool.ir.types import Type, type_text
 
 ROWS = "rows.npz"
 WIDTH, HIDDEN, FEATURES, ROWS_OF_EACH = 6, 5, 4, 12
@@ -355,7 +355,7 @@ def _retype(name: str, graph: dict[str, Any], constants: serial.Constants) -> No
     nodes = tuple(serial._node(line, constants, name) for line in graph["nodes"])
     types = Graph(name, inputs, nodes, {}).types
     for line in graph["nodes"]:
-        line["type"] = serial.type_text(types[line["name"]])
+        line["type"] = type_text(types[line["name"]])
 
 
 def sign(folder: Path) -> None:

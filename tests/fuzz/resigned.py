@@ -55,7 +55,7 @@ COMMANDS: dict[str, tuple[int, Sequence[str]]] = {
     ),
     "verify": (8, ("verify", "{bundle}", *DATA, "--report", "{out}", "--junit", "{out}/j.xml")),
 }
-"""How often each command comes, and its words."""
+"""The commands: the weight of each in the draw, and its words."""
 
 CHECK = ("make", "check", "CFLAGS=-std=c99 -O0 -Wall -Wextra -pedantic -Wconversion -Werror")
 MARKUP = {".html", ".svg", ".xml", ".md"}
@@ -89,7 +89,7 @@ class Place:
 
     @property
     def log(self) -> Path:
-        """What the command says."""
+        """The text that the command prints."""
         return self.folder / "log"
 
     def made(self, whole: Path) -> None:
@@ -197,7 +197,7 @@ def _signature(said: str) -> str:
 
 
 def _text_complaint(file: Path) -> str | None:
-    """What is wrong with an exported text, if anything."""
+    """A complaint on an exported text, if there is one."""
     if file.suffix not in TEXTS:
         return None
     text = file.read_bytes().decode("utf-8", "replace")
