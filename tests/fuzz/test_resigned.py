@@ -95,7 +95,7 @@ def test_what_is_wrong_is_found(name: str, tmp_path: Path, monkeypatch: pytest.M
     written(whole / "manifest.json", "{}")
     place.made(whole)
     run, complaint = PLANTED[name]
-    own = int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])
-    monkeypatch.setattr(resigned, "MOST_MEMORY", own + (50 << 10))
+    own = int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0])
+    monkeypatch.setattr(resigned, "MOST_MEMORY", own + (200 << 10))
     found = tried(place, "handoff", tmp_path / "rows.npz", lambda words: run(place))[1]
     assert str(found).startswith(complaint)
