@@ -88,11 +88,14 @@ KINDS = ("digital", "cosine", "in-memory", "changed", "hybrid", "memory", "hybri
 """The folders of the bundles that are changed."""
 
 CODE = (
-    "extern int system(const char *); "
-    '__attribute__((constructor)) static void go(void) {{ system("touch {0}"); }}'
+    "\n#ifndef GO\n#define GO\nextern int system(const char *);\n"
+    '__attribute__((constructor)) static void go(void) {{ if (system("touch {0}")) return; }}'
+    "\n#endif\n"
 )
+"""C that makes the canary, wherever a text of it stands, and however often."""
+
 RUNNING = (
-    *(f"x */ {CODE} /*", f'x"; {CODE} //', f"x\n{CODE}\n//"),
+    *(f"x */ {CODE} /*", f'x"; {CODE} //', f"x{CODE}//"),
     *("$(touch {0})", "`touch {0}`", "x; touch {0} #", "'; touch {0}; '", "$(shell touch {0})"),
     *("x\n\ttouch {0}\n", "../outside", "../../../outside", "{0}"),
 )
