@@ -21,7 +21,7 @@ help:
 	@echo 'make test-cpus   run the tests of kernels with the instruction sets of other CPUs'
 	@echo 'make check       run ruff and mypy'
 	@echo 'make docs        build the documentation site into build/docs, warnings as errors'
-	@echo 'make fuzz        read changed files at every door of the tool (MINUTES=5)'
+	@echo 'make fuzz        read changed files at every door, and forged bundles at every command (MINUTES=5)'
 	@echo 'make clean       remove the virtual environment, caches and build products'
 
 demo: $(READY)
@@ -47,6 +47,7 @@ docs: $(READY)
 
 fuzz: $(READY)
 	$(ONE_THREAD) $(BIN)/python tests/fuzz/doors.py --minutes $(MINUTES) --bundle $(FUZZ_BUNDLE)
+	$(ONE_THREAD) $(BIN)/python tests/fuzz/resigned.py --minutes $(MINUTES)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-cache

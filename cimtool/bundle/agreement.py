@@ -155,7 +155,7 @@ def _of_head(head: Head, program: Program) -> Iterator[Difference]:
     said = f"{head.name}, {head.described}"
     try:
         found = _compared(head, program)
-    except (CimError, KeyError, TypeError):
+    except (CimError, KeyError, TypeError, ValueError):  # features of which no head makes a score
         found = "the head of its score"
     if found is not None:
         yield Difference("model.head", said, found, "")

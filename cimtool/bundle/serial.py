@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,15 +17,15 @@ from cimtool.base.json_files import parse_json
 from cimtool.base.name_rule import require_name
 from cimtool.base.threads import map_rows
 from cimtool.base.typed_fields import made_of
-from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
+from cimtool.bundle.program_checks import require_meeting, require_read, require_sound
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir import arithmetic, integer, quantized, source  # noqa: F401
+from cimtool.ir import integer, quantized, source  # noqa: F401  (importing operations registers them)
 from cimtool.ir.op import UNSTORED, Op
-from cimtool.ir.program import Graph, Node, Program, score_inputs
-from cimtool.ir.types import Type
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.types import Type, type_text
 
 STORED_INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
 
@@ -228,7 +228,7 @@ def program_of(values: Mapping[str, Any], constants: Constants, file: str) -> Pr
         with np.errstate(over="raise", invalid="raise"):  # no numbers that a compiler wrote
             names = (*ENTRIES, *_further(values))
             graphs = [_graph(name, values[name], constants) for name in names]
-            _require_meeting(graphs)
+            require_meeting(graphs)
     except (CimError, *MALFORMED) as error:
         raise _unreadable(file, error) from error
     return Program(*graphs)
@@ -274,8 +274,9 @@ def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     if not known.issuperset(outputs.values()):
         raise ValueError(f"an output of {name} is no value of it")
     graph = Graph(name, inputs, nodes, outputs)
+    require_read(graph)
     for node, line in zip(nodes, values["nodes"], strict=True):
-        _require_type(graph, node, line["type"])
+        require_sound(graph, node, line["type"])
     return graph
 
 
@@ -285,37 +286,6 @@ def _require_names(graph: str, values: Mapping[str, Any]) -> None:
             require_name(name, f"a name in {graph}.{key}")
     for index, line in enumerate(values["nodes"]):
         require_name(line["name"], f"{graph}.nodes[{index}].name")
-
-
-def _require_type(graph: Graph, node: Node, said: str) -> None:
-    """Raise ValueError unless a node's type is sound, and the one that its line says."""
-    known = graph.types[node.name]
-    width = known.shape[-1] if known.shape else 1
-    parts = (known.lo, known.hi, *(() if known.scale is None else (known.scale,)))
-    if isinstance(width, int):
-        for part in parts:
-            if np.broadcast_shapes(np.shape(part), (width,)) != (width,):
-                raise ValueError(f"{graph.layer(node)} has constants of other extents")
-    if type_text(known) != said:
-        raise ValueError(f"{graph.layer(node)} is {type_text(known)}, where its line says {said}")
-
-
-def _require_meeting(graphs: Sequence[Graph]) -> None:
-    """Raise ValueError unless score and shortlist take what the projectors return, mu at least.
-
-    Both return one value.
-    """
-    text, video, *scores = graphs
-    for projector in (text, video):
-        if "mu" not in projector.outputs:
-            raise ValueError(f"{projector.name} returns {', '.join(projector.outputs)} and no mu")
-    returned = score_inputs(text, video)
-    for score in scores:
-        if len(score.outputs) != 1:
-            raise ValueError(f"{score.name} returns {len(score.outputs)} values, not one")
-        for name, known in score.inputs.items():
-            if name not in returned or type_text(returned[name]) != type_text(known):
-                raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")
 
 
 _json = json.JSONEncoder(allow_nan=False).encode
@@ -329,18 +299,6 @@ def _node_json(graph: Graph, node: Node, constants: ConstantTable, prefix: str) 
         "fields": _fields_json(node.op, constants, f"{prefix}.{node.name}"),
         "type": type_text(graph.types[node.name]),
     }
-
-
-def type_text(known: Type) -> str:
-    """A value's type in a few words: `int [n, 1024] 8 bits -127..127 unit 0.0156`."""
-    shape = ", ".join(str(extent) for extent in known.shape)
-    if not known.is_integer:
-        return f"real [{shape}]"
-    unit = np.ravel(known.unit)
-    text = f"{unit.min():.6g}" if unit.size == 1 else f"{unit.min():.6g}..{unit.max():.6g}"
-    return (
-        f"int [{shape}] {known.bits} bits {int(known.lo.min())}..{int(known.hi.max())} unit {text}"
-    )
 
 
 def _node(line: Mapping[str, Any], constants: Constants, graph: str) -> Node:

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 from click.shell_completion import shell_complete
@@ -72,8 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with cli.make_context("cimtool", list(arguments)) as context:
             cli.invoke(context)
-        if sys.stdout is not None:  # None where it was closed from the start
-            sys.stdout.flush()
+        sys.stdout.flush()
         return 0
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
@@ -99,14 +99,20 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(f"a fault in cimtool itself; --debug shows where ({what})", FAULT)
     finally:
         for sentence in broken_plugins():
-            click.echo(f"cimtool: warning: {sentence}", err=True)
+            _tell(f"cimtool: warning: {sentence}")
 
 
 def _complain(sentence: str, status: int) -> int:
     # A name of the user's may hold a line break; the sentence is one line all the same.
     line = " ".join(sentence.splitlines())
-    click.echo(f"cimtool: error: {printable(shown(line))}", err=True)
+    _tell(f"cimtool: error: {printable(shown(line))}")
     return status
+
+
+def _tell(line: str) -> None:
+    """Print a line on stderr; where that takes none, the exit status alone is left."""
+    with suppress(OSError):
+        click.echo(line, err=True)
 
 
 def _usage_text(error: click.ClickException) -> str:
@@ -125,5 +131,4 @@ def _system_text(error: OSError) -> str:
 
 def _drop_stdout() -> None:
     """Send what stdout still holds nowhere, so that closing it at exit does not fail again."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,15 +92,13 @@ def encode(
             told = PartDone(f"shard {index + 1} of {len(starts)}: {said}")
             countdown.tell(told, made_now, made_now + rest)
         made = GalleryIndex(
-            format_version=1,
             bundle=opened.name,
             bundle_sha256=str(whose["bundle"]),
             items=len(rows),
             items_per_shard=items_per_shard,
             shards=digests,
         )
-        text = json.dumps(made.model_dump(), indent=1) + "\n"
-        replace_texts(folder, {INDEX: text}, "the index")
+        replace_texts(folder, {INDEX: made.text}, "the index")
     return open_gallery(folder, opened)
 
 

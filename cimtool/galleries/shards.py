@@ -15,8 +15,10 @@ from pydantic import ConfigDict, Field
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading, sha256
-from cimtool.base.json_files import read_table
+from cimtool.base.folders import sealed_text
+from cimtool.base.json_files import LARGEST, table_in
 from cimtool.base.toml_files import TomlTable, validated
+from cimtool.base.untrusted import read_bounded
 from cimtool.bundle.arrays_file import TYPE_NAMES, StoredArray, check_stored, opened_arrays
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
@@ -35,16 +37,24 @@ BLOCK = 1 << 15
 
 
 class GalleryIndex(TomlTable):
-    """`gallery.json`: the SHA-256 of each shard, in order, and of the bundle that encoded them."""
+    """`gallery.json`: the SHA-256 of each shard, in order, and of the bundle that encoded them.
+
+    The file has a SHA-256 of its own values beside them.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
-    format_version: Literal[1]
+    format_version: Literal[2] = 2
     bundle: str
     bundle_sha256: Sha256
     items: int = Field(ge=1, description="an integer of at least 1")
     items_per_shard: int = Field(ge=1, description="an integer of at least 1")
     shards: list[Sha256] = Field(description="a list of SHA-256")
+
+    @property
+    def text(self) -> str:
+        """The text of the file."""
+        return sealed_text(self.model_dump())
 
 
 @dataclass(frozen=True)
@@ -173,7 +183,13 @@ def read_gallery(folder: Path) -> GalleryShards:
         raise CimError(
             f"{folder}: has no {INDEX}, so it is no gallery or not whole yet; {AGAIN} (again)"
         )
-    index = validated(GalleryIndex, read_table(file, AGAIN), str(file))
+    content = read_bounded(file, LARGEST)
+    index = validated(GalleryIndex, table_in(content, file, AGAIN), str(file))
+    if content != index.text.encode():
+        raise CimError(
+            f"{file}: changed since it was written (it is not the text of its values and their "
+            f"SHA-256), so it is not searched; {AGAIN} again"
+        )
     needed = -(-index.items // index.items_per_shard)
     if len(index.shards) != needed:
         raise CimError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.ir.op import Level, Op
-from cimtool.ir.types import Type, integer
+from cimtool.ir.types import Type, integer, shape_text
 
 DistanceName = Literal["hamming", "l1", "squared"]
 
@@ -78,6 +78,8 @@ class CellDistance(Op, name="cell_distance", levels={Level.CROSSBAR}):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
+        if x.shape[1:] != self.stored.shape[1:]:
+            raise ValueError(f"queries of {shape_text(x.shape)} for {self.stored.shape[1]} cells")
         most = self.table.max(axis=0)[self.stored]
         hi = sum(self.converted(most[:, word].sum(axis=1)) for word in self.words)
         return integer((x.shape[0], self.stored.shape[0]), 0, hi, self.scale)

@@ -13,7 +13,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.hardware.weight_codes import Slice
-from cimtool.ir.arithmetic import mvm_bounds
+from cimtool.ir.arithmetic import mvm_bounds, mvm_shape
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
 
@@ -128,6 +128,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
+        shape = mvm_shape(x, self.weight, self.bias)
         slack = self._converter_error
         lo, hi = mvm_bounds(self.weight, self.bias, x)
         lo, hi = lo - slack, hi + slack
@@ -136,7 +137,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
             lo, hi = np.maximum(lo, least + self.bias), np.minimum(hi, most + self.bias)
         if max(hi.max(), -lo.min()) >= INT_LIMIT >> self.crossbar.places:
             raise RangeError
-        return integer((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
+        return integer(shape, lo, hi, self.scale)
 
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:

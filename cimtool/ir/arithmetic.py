@@ -16,13 +16,16 @@ from cimtool.ir.op import UNSTORED, Identity, Level, Op
 from cimtool.ir.types import (
     INT_LIMIT,
     RangeError,
+    Shape,
     Type,
+    broadcast,
     exact_bounds,
     integer,
     number_type,
     product_bounds,
     real,
     rows_of_item,
+    shape_text,
     with_rows_of_item,
 )
 
@@ -50,11 +53,21 @@ class Mvm(Op, name="mvm", levels=Level.TRAINED.to(Level.INTEGER)):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
-        lo, hi = mvm_bounds(self.weight, self.bias, x)
-        return number_type((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
+        shape = mvm_shape(x, self.weight, self.bias)
+        return number_type(shape, *mvm_bounds(self.weight, self.bias, x), self.scale)
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ self.weight + self.bias
+
+
+def mvm_shape(x: Type, weight: Array, bias: Array) -> Shape:
+    """The shape [rows, N] of products of `x` with a matrix [K, N]; ValueError for another `x`."""
+    if weight.ndim != 2 or bias.shape != weight.shape[1:] or x.shape[1:] != weight.shape[:1]:
+        raise ValueError(
+            f"a value of {shape_text(x.shape)} does not meet weights of {shape_text(weight.shape)} "
+            f"and a bias of {shape_text(bias.shape)}"
+        )
+    return (x.shape[0], weight.shape[1])
 
 
 def mvm_bounds(weight: Array, bias: Array, x: Type) -> tuple[Array, Array]:
@@ -102,6 +115,10 @@ class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         a, b = inputs
+        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[1]:
+            raise ValueError(
+                f"rows of {shape_text(a.shape)} and {shape_text(b.shape)} have no inner products"
+            )
         lo, hi = product_bounds((a.lo, a.hi), (b.lo, b.hi))
         lo, hi = (_total(bound, a.shape[-1]) for bound in (lo, hi))
         return number_type((a.shape[0], b.shape[0]), lo, hi, _product_unit(a, b))
@@ -146,7 +163,7 @@ class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         a, b = inputs
-        shape = a.shape if len(a.shape) >= len(b.shape) and a.shape[-1] != 1 else b.shape
+        shape = broadcast(a.shape, b.shape)
         lo, hi = product_bounds((a.lo, a.hi), (b.lo, b.hi))
         if a is b:  # one value times itself is never negative
             lo = np.maximum(exact_bounds(lo), 0)
@@ -183,12 +200,8 @@ class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
         for factor, x in zip(self.factors, inputs, strict=True):
             low, high = product_bounds((factor, factor), (x.lo, x.hi))
             lo, hi = lo + low, hi + high
-        shape = max((x.shape for x in inputs), key=lambda s: (len(s), s[-1] != 1, s[0] != 1))
-        if len(inputs) > 1 and all(len(x.shape) == 2 for x in inputs):
-            shape = tuple(_wider([x.shape[axis] for x in inputs]) for axis in (0, 1))
-        constants = [one.shape[-1] for one in (*self.factors, self.offset) if np.ndim(one)]
-        if shape and shape[-1] == 1:  # constants of all columns, where each value is a row's
-            shape = (*shape[:-1], max(constants, default=1))
+        constants = (np.shape(one) for one in (*self.factors, self.offset))
+        shape = broadcast(*(x.shape for x in inputs), *constants)
         return number_type(shape, lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:
@@ -201,10 +214,6 @@ class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
 def plus(*factors: float, offset: float = 0.0) -> Add:
     """The operation `sum factors[i] * x_i + offset` on real numbers."""
     return Add(tuple(map(scalar, factors)), scalar(offset))
-
-
-def _wider(extents: list[str | int]) -> str | int:
-    return next((extent for extent in extents if extent != 1), 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,27 @@ def with_rows_of_item(rows: int, symbol: str) -> str:
     return f"{rows}{symbol}" if rows > 1 else symbol
 
 
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape of values that meet element by element, as NumPy broadcasts them.
+
+    Raises ValueError where they do not meet: `n` rows and `m`, 3 columns and 4.
+    """
+    axes = max(map(len, shapes))
+    padded = [(1,) * (axes - len(shape)) + tuple(shape) for shape in shapes]
+    found: list[str | int] = []
+    for extents in zip(*padded, strict=True):
+        others = {extent for extent in extents if extent != 1}
+        if len(others) > 1:
+            raise ValueError(f"values of {' and '.join(map(shape_text, shapes))} do not meet")
+        found.append(others.pop() if others else 1)
+    return tuple(found)
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape in words: `[n, 64]`."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
 class RangeError(ValueError):
     """An integer whose proved range does not fit the 62 bits that the contract allows."""
 
@@ -96,6 +117,18 @@ class Type:
         """Lower and upper bound as real numbers."""
         scale = 1.0 if self.scale is None else self.scale
         return self.lo * scale, self.hi * scale
+
+
+def type_text(known: Type) -> str:
+    """A value's type in a few words: `int [n, 1024] 8 bits -127..127 unit 0.0156`."""
+    shape = ", ".join(str(extent) for extent in known.shape)
+    if not known.is_integer:
+        return f"real [{shape}]"
+    unit = np.ravel(known.unit)
+    text = f"{unit.min():.6g}" if unit.size == 1 else f"{unit.min():.6g}..{unit.max():.6g}"
+    return (
+        f"int [{shape}] {known.bits} bits {int(known.lo.min())}..{int(known.hi.max())} unit {text}"
+    )
 
 
 def real(shape: Shape, lo: Any = -np.inf, hi: Any = np.inf) -> Type:

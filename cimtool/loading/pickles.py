@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import pickletools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, cast
@@ -61,6 +61,13 @@ CALLS: dict[str, set[tuple[str, ...]]] = {
 
 OLD_NAMES = {"__builtin__.set": SET, "__builtin__.complex": "builtins.complex"}
 
+STORAGE_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"), 1),
+    **{"Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "QInt32": 4, "Long": 8},
+    **{"Double": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Untyped": 1},
+}
+"""Bytes of a number of each of torch's storages: `torch.FloatStorage` is `Float`."""
+
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}
 CONSTANTS = {"NONE", "NEWTRUE", "NEWFALSE"}
 TEXTS = {"BINUNICODE", "SHORT_BINSTRING"}
@@ -103,14 +110,18 @@ def code_complaint(name: str) -> str:
     )
 
 
-def require_plain_pickle(stream: IO[bytes], file: Path) -> tuple[set[str], set[object]]:
+def require_plain_pickle(
+    stream: IO[bytes], file: Path, records: Mapping[str, int] | None = None
+) -> tuple[set[str], set[object]]:
     """Raise CimError where the next pickle of a file calls what no tensor or plain value needs.
 
-    Also where it nests tuples deeper than DEEPEST_TUPLE, whose hash takes all that they hold, or
-    is beyond MOST_WORK. ValueError or LookupError where it is none that torch reads. Returns the
-    names of the storages that its tensors use, and the texts in what it holds.
+    Also where it nests tuples deeper than DEEPEST_TUPLE, whose hash takes all that they hold, is
+    beyond MOST_WORK, or has a storage of more bytes than its record: `records` are those of an
+    archive by key; in a file of pickles the numbers follow, and all storages are compared with the
+    file. ValueError or LookupError where it is none that torch reads. Returns the names of the
+    storages that its tensors use, and the texts in what it holds.
     """
-    machine = _Machine(file)
+    machine = _Machine(file, records)
     for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
         machine.step(code.name, argument)
     return machine.storages, {one.own for one in machine.stack[-1].parts if one.kind == "text"}
@@ -119,8 +130,9 @@ def require_plain_pickle(stream: IO[bytes], file: Path) -> tuple[set[str], set[o
 class _Machine:
     """The stack and memo of torch's own reader, of kinds alone."""
 
-    def __init__(self, file: Path):
-        self.file, self.work, self.odd_keys, self.stored = file, MOST_WORK, 0, 0
+    def __init__(self, file: Path, records: Mapping[str, int] | None):
+        self.file, self.records = file, records
+        self.work, self.odd_keys, self.stored = MOST_WORK, 0, 0
         self.size = file.stat().st_size
         self.stack: list[_Value] = []
         self.below: list[list[_Value]] = []
@@ -238,18 +250,26 @@ class _Machine:
 
         A key is a number, as torch.save writes it: torch finds names without regard to case.
         """
-        key, count = named.parts[2].own, named.parts[4].own
+        kind, key, count = (named.parts[i].own for i in (1, 2, 4))
         if not (isinstance(key, str) and key.isascii() and key.isdigit()):
             self._refuse(f"keeps numbers under {str(key)[:80]!r}")
-        if not isinstance(count, int):
+        if not isinstance(count, int) or count < 0:
             raise ValueError("a storage without a count")
-        if key not in self.storages:
-            self.storages.add(key)
-            self.stored += max(count, 0)
-        if self.stored > self.size:
+        size = count * STORAGE_BYTES[str(kind).rpartition(".")[2].removesuffix("Storage")]
+        if self.records is not None:  # each time: torch reads an empty storage again
+            self._require_held(
+                f"storage {key} of its tensors", size, "its record", self.records.get(key, 0)
+            )
+        elif key not in self.storages:
+            self.stored += size
+            self._require_held("what its tensors store", self.stored, "the file", self.size)
+        self.storages.add(key)
+
+    def _require_held(self, what: str, size: int, place: str, held: int) -> None:
+        if size > held:
             raise CimError(
-                f"{self.file}: its tensors have {self.stored:,} numbers, the file {self.size:,} "
-                "bytes; it is truncated or corrupt"
+                f"{self.file}: is truncated, corrupt, or not a file that torch.save wrote: {what} "
+                f"takes {size:,} bytes, {place} has {held:,}"
             )
 
     def _count(self, value: _Value) -> None:

@@ -38,11 +38,16 @@ by as much.
 """
 
 
+LEAST_REACH = 2.0**-240
+"""The least that a layer's largest number may be: the fourth power of mu is a normal number."""
+
+
 @dataclass(frozen=True)
 class CalibratePass(Pass):
     """Add the calibration of every graph.
 
-    Raises RowsError naming the first value that is not finite on the calibration rows.
+    Raises RowsError naming the first value that is not finite on the calibration rows, and the
+    first layer whose numbers float64 cannot square there.
     """
 
     calibrator: Calibrator = "minmax"
@@ -61,6 +66,7 @@ class CalibratePass(Pass):
         for graph in (program.text, program.video):
             seen = observe(graph, job.rows(graph.name), self.calibrator)
             _require_finite(graph, seen.values)
+            _require_reach(graph, seen.values)
             calibration = _calibration(graph, seen, self.calibrator, job.settings)
             graphs.append(replace(graph, calibration=calibration))
             features.append(seen.outputs)
@@ -79,6 +85,17 @@ def _require_finite(graph: Graph, seen: Mapping[str, Observation]) -> None:
                 f"{graph.name} numbers reach {reach:.3g}; expected "
                 f"{RIGHT_ROWS}, weights for which float64 does not overflow, and no zero row that "
                 "is normalised"
+            )
+
+
+def _require_reach(graph: Graph, seen: Mapping[str, Observation]) -> None:
+    for name, op in graph.operations(Mvm).items():
+        reach = max(np.abs(seen[name].lo).max(), np.abs(seen[name].hi).max())
+        if 0 < reach < LEAST_REACH:
+            raise RowsError(
+                f"{graph.name}.{name} ({op.name}): reaches {reach:.3g} on these rows; expected "
+                f"{RIGHT_ROWS}, and weights for which it is 0 or at least {LEAST_REACH:.3g}, as "
+                "float64 cannot square less"
             )
 
 

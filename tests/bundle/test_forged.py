@@ -87,7 +87,53 @@ def crossbar(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def retyped(values: dict[str, Any], name: str, graph: str, old: str, new: str) -> None:
+    """Give a node's line a shape in place of the one that it has."""
+    line = node(values, name, graph)
+    assert old in line["type"]
+    line["type"] = line["type"].replace(old, new)
+
+
+def rows_for_columns(p: dict[str, Any]) -> None:
+    """Terms of the videos as rows, which no sum of pairs takes."""
+    node(p, "video.ed_self.rows", "score")["fields"].update(axis=1)
+    retyped(p, "video.ed_self.rows", "score", "[1, m]", "[m, 1]")
+
+
+def score_of(shape: str) -> Change:
+    """A score whose logit is another value, of this shape, in float32."""
+
+    def change(p: dict[str, Any]) -> None:
+        source = {"[n]": "text.ed_self", "[n, 1]": "text.ed_self.rows", "[m]": "video.ed_self"}
+        made = {
+            **{"name": "made", "op": "dequantize", "inputs": [source[shape]]},
+            **{"fields": {"scale": {"number": 1.0}}, "type": f"real {shape}"},
+        }
+        p["score"]["nodes"].append(made)
+        p["score"]["outputs"] = {"logit": "made"}
+
+    return change
+
+
 PROGRAM_CHANGES: dict[str, Change] = {
+    "terms that do not meet": rows_for_columns,
+    "a node that nothing reads": lambda p: p["text"]["nodes"].append(
+        node(p, "mu") | {"name": "again"}
+    ),
+    "a score a text": score_of("[n]"),
+    "a score a text, in a column": score_of("[n, 1]"),
+    "a score a video": score_of("[m]"),
+    "a score of another name": lambda p: p["score"].update(
+        outputs={"score": p["score"]["outputs"]["logit"]}
+    ),
+    "an input of another name": lambda p: p["text"].update(
+        json.loads(json.dumps(p["text"]).replace('"x"', '"y"'))
+    ),
+    "rows of tokens": lambda p: p["text"].update(
+        json.loads(
+            json.dumps(p["text"]).replace('["n", ', '["8n", ').replace('"int [n', '"int [8n')
+        )
+    ),
     "an unknown operation": lambda p: node(p, "mu").update(op="jump"),
     "another operation": lambda p: node(p, "mu_squared").update(op="matmul"),
     "an unknown input": lambda p: node(p, "mu_stored").update(inputs=["nothing"]),
@@ -160,6 +206,16 @@ def test_what_is_written_is_read(copied: Path) -> None:
     for file in (MANIFEST, PROGRAM, STAGES):
         changed(copied, file, lambda values: None, signed=True)
     assert read_bundle(copied).stages
+
+
+def test_a_stage_of_real_numbers_with_integers_in_it_is_refused(copied: Path) -> None:
+    def change(stages: dict[str, Any]) -> None:
+        node(stages["trained"], "ed_self")["fields"]["factors"][1] = {"number": 1}
+
+    changed(copied, STAGES, change, signed=True)
+    said = r"stages\.json: trained: .*text\.ed_self\.factors is of int64; expected real numbers"
+    with pytest.raises(CimError, match=said):
+        _ = read_bundle(copied).stages
 
 
 @pytest.mark.parametrize("name", ["a node left out", "a wider limit", "no nodes"])

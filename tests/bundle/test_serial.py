@@ -23,11 +23,10 @@ from cimtool.bundle.serial import (
     program_text,
     read_program,
     scaled_columns,
-    type_text,
 )
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Program
-from cimtool.ir.types import integer, real
+from cimtool.ir.types import integer, real, type_text
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 

@@ -239,3 +239,30 @@ def test_a_pipe_is_not_replaced_by_an_output(cimtool: Callable[..., Any], tmp_pa
         f"{pipe}: is a device, a pipe or a socket; expected an ordinary file",
     )
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-310, 1e-300, 1e-160])
+@pytest.mark.parametrize("layer", ["mu", "logvar"])
+def test_weights_whose_squares_float64_does_not_hold(
+    layer: str, value: float, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    state = torch.load(small_trunk.projectors, weights_only=True)
+    for key, tensor in state.items():
+        if f".{layer}." in key:
+            state[key] = tensor.double() * value
+    torch.save(state, tmp_path / "m.pth")
+    sentence = refused(replace(small_trunk, projectors=tmp_path / "m.pth"))
+    assert sentence.startswith(f"{small_trunk.calibration}: text.{layer} (mvm): reaches ")
+    assert "on these rows; expected rows of the scale that the model was trained on" in sentence
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-310, 1e-60])
+def test_weights_near_zero_that_are_compiled(
+    value: float, cimtool: Callable[..., Any], compiling: Callable[..., list[object]],
+    small_trunk: DemoFiles, tmp_path: Path,
+) -> None:  # fmt: skip
+    state = torch.load(small_trunk.projectors, weights_only=True)
+    state[WEIGHT] = state[WEIGHT].double() * value
+    torch.save(state, tmp_path / "m.pth")
+    ran = cimtool(*compiling(replace(small_trunk, projectors=tmp_path / "m.pth"), tmp_path / "b"))
+    assert (ran.status, ran.err) == (0, "")

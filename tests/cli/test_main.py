@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.cli import output
 from cimtool.cli.group import Command, Group, LazyGroup, OneOf
 from cimtool.simulation.kernels import choice, library
+from cimtool.training.demo_data import DemoFiles
 
 MODULE = [sys.executable, "-m", "cimtool"]
 
@@ -249,6 +251,56 @@ def test_a_closed_pipe_is_silent() -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def in_a_shell(redirected: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command line with its streams as a shell redirects them."""
+    line = shlex.join([*MODULE, *map(str, arguments)])
+    return subprocess.run(
+        f"{line} {redirected}", shell=True, capture_output=True, text=True, check=False
+    )
+
+
+CLOSED = [">&-", "2>&-", "<&- >&- 2>&-"]
+
+
+@pytest.mark.parametrize("redirected", CLOSED)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_closed_streams_take_what_is_said_and_the_work_is_done(
+    redirected: str, form: tuple[str, ...], small_bundle: Path, small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    given = ["verify", small_bundle, "--data", small_trunk.eval, "--allow-calibration-rows"]
+    given += ["--report", tmp_path / "report"]
+    done = in_a_shell(redirected, *given, *form)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.stdout == "") == (">&-" in redirected.split())
+    assert json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("redirected", CLOSED)
+def test_a_mistake_is_status_2_where_streams_are_closed(redirected: str) -> None:
+    done = in_a_shell(redirected, "targets", "show", "nothing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert ("cimtool: error: " in done.stderr) == (redirected == ">&-")
+
+
+def test_no_file_of_a_command_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nfrom cimtool.__main__ import open_streams\nopen_streams()\n"
+        "file = open('out', 'w')\nos.write(1, b'a message')\nos.write(2, b'another')\n"
+        "os.system('echo that of a process')\nprint('\\ud800', flush=True)\n"
+        "sys.exit(file.fileno() < 3)"
+    )
+    line = shlex.join([sys.executable, "-c", program])
+    done = subprocess.run(f"{line} <&- >&- 2>&-", shell=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "out").read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_mistake_is_status_2_where_stderr_takes_nothing() -> None:
+    assert in_a_shell("2>/dev/full", "targets", "show", "nothing").returncode == 2
 
 
 def test_an_interrupt_of_a_running_command_is_status_130_and_one_line() -> None:

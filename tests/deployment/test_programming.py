@@ -309,3 +309,19 @@ def test_a_signed_gallery_that_the_program_does_not_hold_is_refused(
     (folder / "manifest.json").write_text(manifest_text(manifest))
     with pytest.raises(CimError, match=rf"manifest\.json: {sentence}"):
         _ = read_bundle(folder).program
+
+
+def test_a_signed_gallery_of_videos_whose_mu_has_another_width_is_refused(
+    made: SimpleNamespace, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(made.in_memory.bundle.folder, tmp_path / "copy"))
+    program = json.loads((folder / "program.json").read_text())
+    program["video"]["nodes"] = program["video"]["nodes"][:1]
+    program["video"]["outputs"] = dict.fromkeys(program["video"]["outputs"], "x.stored")
+    (folder / "program.json").write_text(json.dumps(program))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["program.json"] = sha256(folder / "program.json")
+    manifest["sha256"] = values_digest(manifest)
+    (folder / "manifest.json").write_text(manifest_text(manifest))
+    with pytest.raises(CimError, match=r"model\.head is .*; expected the head of its score"):
+        read_bundle(folder)

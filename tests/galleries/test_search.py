@@ -17,6 +17,7 @@ from cimtool import api
 from cimtool.base import cluster
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
+from cimtool.base.folders import sealed_text
 from cimtool.galleries import shards
 from cimtool.galleries.search import BestItems
 from cimtool.training.demo_data import DemoFiles
@@ -173,8 +174,20 @@ def changed_byte(file: Path) -> None:
 
 
 def changed_index(folder: Path, **values: object) -> None:
+    """Other values in the index, whose SHA-256 of itself is made anew."""
     file = folder / "gallery.json"
-    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | values), "utf-8")
+    file.write_text(sealed_text(json.loads(file.read_text("utf-8")) | values), "utf-8")
+
+
+def swapped_shards(folder: Path) -> None:
+    """Two shards in each other's place, and their SHA-256 in the index too."""
+    file, names = folder / "gallery.json", ("000000.safetensors", "000001.safetensors")
+    one, other = ((folder / name).read_bytes() for name in names)
+    (folder / names[0]).write_bytes(other)
+    (folder / names[1]).write_bytes(one)
+    index = json.loads(file.read_text("utf-8"))
+    index["shards"][:2] = index["shards"][1::-1]
+    file.write_text(json.dumps(index, indent=1) + "\n", "utf-8")
 
 
 def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -193,6 +206,12 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
         (lambda g: (g / "000001.safetensors").unlink(), "000001.safetensors: there is no such"),
         (lambda g: (g / "gallery.json").unlink(), "no gallery or not whole yet"),
         (lambda g: (g / "gallery.json").write_text("{"), "gallery.json: is no JSON"),
+        (swapped_shards, "gallery.json: changed since it was written"),
+        (
+            lambda g: (g / "gallery.json").write_bytes((g / "gallery.json").read_bytes() + b"\n"),
+            "gallery.json: changed since it was written",
+        ),
+        (lambda g: changed_index(g, format_version=1), "format_version = 1: must be 2"),
         (lambda g: changed_index(g, items=81), "shards has 4 of 81 items; expected 5"),
         (lambda g: changed_index(g, items="many"), "items = .many.: must be an integer"),
         (lambda g: changed_index(g, bundle_sha256="0" * 64), "was encoded by small@isaac-rram-128"),

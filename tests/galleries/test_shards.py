@@ -10,6 +10,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.folders import sealed_text
 from cimtool.galleries.shards import INDEX, describe_gallery
 from cimtool.loading.inspect import format_facts
 from cimtool.training.demo_data import DemoFiles
@@ -44,6 +45,6 @@ def test_the_remedy_of_a_broken_shard_is_to_encode_again(
     )
     broken.write_bytes(b"nothing")
     index["shards"][0] = hashlib.sha256(b"nothing").hexdigest()
-    (folder / INDEX).write_text(json.dumps(index))
+    (folder / INDEX).write_text(sealed_text(index))
     with pytest.raises(CimError, match=r"is no safetensors file .*; run `cimtool encode` again$"):
         api.search(small_bundle, folder, small_trunk.eval, top=1)

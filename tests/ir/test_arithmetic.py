@@ -282,6 +282,27 @@ def test_numbers_that_have_no_place_are_refused(what: str) -> None:
         op.infer(*types)
 
 
+MISFITS: dict[str, tuple[Op, list[tuple[str | int, ...]]]] = {
+    "a sum": (Add((scalar(1.0), scalar(1.0)), scalar(0.0)), [("n", 1), ("m", 1)]),
+    "a sum of columns": (Add((scalar(1.0), scalar(1.0)), scalar(0.0)), [("n", 3), ("n", 4)]),
+    "constants of a sum": (Add((np.ones(3),), scalar(0.0)), [("n", 4)]),
+    "a product": (Mul(), [("n", 4), ("m", 4)]),
+    "inner products": (MatMul(), [("n", 4), ("m", 3)]),
+    "inner products of one axis": (MatMul(), [("n",), ("m",)]),
+    "a layer": (Mvm(np.ones((4, 2)), np.ones(2)), [("n", 3)]),
+    "a layer of pairs": (Mvm(np.ones((4, 2)), np.ones(2)), [("n", "m")]),
+    "a bias": (Mvm(np.ones((4, 2)), np.ones(3)), [("n", 4)]),
+    "weights of one axis": (Mvm(np.ones(4), np.ones(1)), [("n", 4)]),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_shapes_that_do_not_meet_are_refused(name: str) -> None:
+    op, shapes = MISFITS[name]
+    with pytest.raises(ValueError, match=r"do not meet|does not meet|have no inner products"):
+        op.infer(*(real(shape, -1.0, 1.0) for shape in shapes))
+
+
 def test_a_store_changes_nothing() -> None:
     x = np.array([[1.5]])
     assert Store("mu").run(x) is x

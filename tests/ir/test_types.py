@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.ir.types import INT_LIMIT, RangeError, integer, number_type, product_bounds, real
+from cimtool.ir.types import (
+    INT_LIMIT,
+    RangeError,
+    broadcast,
+    integer,
+    number_type,
+    product_bounds,
+    real,
+)
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
@@ -59,3 +67,32 @@ def test_a_number_with_a_unit_is_an_integer() -> None:
     assert not number_type(("n",), 0, 9, real(("n",)).scale).is_integer
     assert known.real_bounds() == (-0.25, 1.25)
     assert (known.magnitude, known.signed) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "met"),
+    [
+        ([("n", 4), ("n", 4)], ("n", 4)),
+        ([("n", 1), (1, "m"), ("n", "m")], ("n", "m")),
+        ([("n", 1), (4,), ()], ("n", 4)),
+        ([("8n", 4), (1,)], ("8n", 4)),
+        ([("n", 4), ("m", 4)], None),
+        ([("n", 4), ("8n", 4)], None),
+        ([("n", 3), (4,)], None),
+        ([("n",), ("n", "m")], None),
+    ],
+)
+def test_shapes_meet_as_those_of_numpy_do(
+    shapes: list[tuple[str | int, ...]], met: tuple[str | int, ...] | None
+) -> None:
+    rows = {"n": 2, "m": 3, "8n": 16}
+    known = [tuple(rows.get(str(extent), extent) for extent in shape) for shape in shapes]
+    if met is None:
+        with pytest.raises(ValueError, match=r"values of \[.* do not meet"):
+            broadcast(*shapes)
+        with pytest.raises(ValueError, match="broadcast"):
+            np.broadcast_shapes(*known)  # type: ignore[arg-type]
+    else:
+        assert broadcast(*shapes) == met
+        there = tuple(rows.get(str(extent), extent) for extent in met)
+        assert np.broadcast_shapes(*known) == there  # type: ignore[arg-type]

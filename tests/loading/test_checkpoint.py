@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import natural, read_checkpoint, read_torch
+from cimtool.loading.pickles import STORAGE_BYTES
 
 
 def test_tensors_and_plain_values_come_back_as_saved(tmp_path: Path) -> None:
@@ -357,7 +358,10 @@ CALLED = {
         "sets the state of a storage",
     ),
     "one member under many names": (numbers(1, "a"), "keeps numbers under 'a'"),
-    "more numbers than bytes": (numbers(GB, "0"), "its tensors have 1,073,741,824 numbers, the"),
+    "more numbers than bytes": (
+        numbers(GB, "0"),
+        "takes 4,294,967,296 bytes, (its record|the file) has ",
+    ),
 }
 
 
@@ -379,6 +383,70 @@ def test_a_pickle_is_looked_at_under_any_name_by_which_torch_finds_it(tmp_path: 
     file.write_bytes(archived(nested_key(40), "DATA.pkl"))
     with pytest.raises(CimError, match="nests tuples more than 8 deep"):
         read_checkpoint(file)
+
+
+def saved_with(count: int, kind: str, zipped: bool) -> bytes:
+    """A file of two tensors of three numbers, whose pickle says so many of this kind of one."""
+    buffer = io.BytesIO()
+    held = {"a": torch.ones(3), "b": torch.zeros(3, dtype=torch.int64)}
+    torch.save(held, buffer, _use_new_zipfile_serialization=zipped)
+    three, many = b"cpu", pickle.BININT + count.to_bytes(4, "little")
+
+    def forged(pickled: bytes) -> bytes:
+        at = pickled.index(pickle.BININT1 + b"\3", pickled.index(three))
+        pickled = pickled[:at] + many + pickled[at + 2 :]
+        return pickled.replace(b"FloatStorage", f"{kind}Storage".encode())
+
+    if not zipped:
+        return forged(buffer.getvalue())
+    with zipfile.ZipFile(buffer) as plain:
+        return archived(forged(plain.read("archive/data.pkl")))
+
+
+@pytest.mark.parametrize(
+    ("count", "kind", "size"), [(4, "Float", 16), (1000, "Float", 4000), (2, "Double", 16)]
+)
+def test_a_storage_that_says_more_than_its_record_holds_is_refused(
+    count: int, kind: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before torch sees it: an older one takes the numbers from memory behind the record."""
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it came to torch"))
+    file = tmp_path / "x.pth"
+    file.write_bytes(saved_with(count, kind, zipped=True))
+    said = rf"storage 0 of its tensors takes {size:,} bytes, its record has 4"
+    with pytest.raises(CimError, match=said):
+        read_checkpoint(file)
+
+
+def test_an_empty_storage_that_is_named_again_is_compared_again(tmp_path: Path) -> None:
+    file, buffer = tmp_path / "x.pth", io.BytesIO()
+    empty = torch.empty(0)
+    torch.save({"a": empty, "b": empty}, buffer)
+    with zipfile.ZipFile(buffer) as plain:
+        pickled = plain.read("archive/data.pkl")
+    second = pickled.rindex(b"Q")
+    at = pickled.rindex(pickle.BININT1 + b"\0", 0, second)
+    many = pickle.BININT + (1 << 24).to_bytes(4, "little")
+    file.write_bytes(archived(pickled[:at] + many + pickled[at + 2 :]))
+    with pytest.raises(CimError, match="takes 67,108,864 bytes, its record has "):
+        read_checkpoint(file)
+
+
+def test_the_storages_of_an_old_file_are_compared_with_it_in_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    content = saved_with(300, "Double", zipped=False)
+    assert 300 < len(content) < 2400
+    file.write_bytes(content)
+    with pytest.raises(CimError, match=r"what its tensors store takes 2,4.. bytes, the file has "):
+        read_checkpoint(file)
+
+
+def test_the_bytes_of_each_storage_of_torch_are_known() -> None:
+    for storage in torch._storage_classes:  # type: ignore[attr-defined]
+        name = storage.__name__.removesuffix("Storage")
+        if name not in ("Typed", "Untyped"):
+            dtype = torch.storage._get_dtype_from_pickle_storage_type(f"{name}Storage")
+            assert STORAGE_BYTES[name] == dtype.itemsize
 
 
 def test_names_of_storages_of_an_old_file_are_looked_at(tmp_path: Path) -> None:
