@@ -53,7 +53,7 @@ Planted = Callable[[Place], int]
 PLANTED: dict[str, tuple[Planted, str]] = {
     "a fault": (lambda p: said("cimtool: error: a fault in cimtool (X)", 70), "status 70: cimtool"),
     "a traceback": (lambda p: 1 // 0, "status 99: ZeroDivisionError"),
-    "a signal": (lambda p: os.kill(os.getpid(), signal.SIGSEGV) or 0, "signal SIGSEGV"),
+    "a signal": (lambda p: os.kill(os.getpid(), signal.SIGTERM) or 0, "signal SIGTERM"),
     "a hang": (lambda p: time.sleep(60) or 0, "more than 3 seconds"),
     "memory": (lambda p: (b"x" * (300 << 20)).count(b"y"), "more memory than "),
     "no sentence": (lambda p: said("Error", 2), "status 2 without one sentence"),
