@@ -3,7 +3,8 @@
 Dask unpickles what comes from a peer, whatever it is asked for: whoever can answer at the address
 of a scheduler, or reach a worker, can run code there and here. Over tls:// both sides show a
 certificate of the same authority, which alone keeps others out. What is asked before any work, the
-workers and their versions, is answered by Dask itself in plain msgpack.
+workers and their versions, is answered in plain msgpack, and objects beside it are not opened; but
+Dask opens pickles of one kind, `ToPickle`, even so.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any
     arguments = Security().get_connection_args("client")
 
     async def answer() -> Any:
-        async with rpc(address, timeout=seconds, connection_args=arguments) as scheduler:
+        made = rpc(address, timeout=seconds, connection_args=arguments, deserialize=False)
+        async with made as scheduler:
             return await asyncio.wait_for(question(scheduler), seconds)
 
     with ThreadPoolExecutor(1) as thread:

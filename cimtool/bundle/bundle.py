@@ -32,7 +32,6 @@ from cimtool.base.files import CONSTANTS as CONSTANTS
 from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
-from cimtool.base.locks import in_use
 from cimtool.base.name_rule import require_name
 from cimtool.base.partial import PARTIAL, partial_folder, partial_of
 from cimtool.base.plugins import check_plugins, origins_of
@@ -511,18 +510,20 @@ def previous_of(folder: Path) -> Path:
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside `folder` that takes its place at the end, or leaves no trace.
+    """Yield a new folder that takes the place of `folder` at the end, or leaves no trace.
 
-    What stands at `folder` then is moved aside to `<name>.previous`.
+    What stands at `folder` then is moved aside to `<name>.previous`. The new folder lies in one
+    beside the place, and so does what is removed: the lock of that one shows that both are in use.
     """
     require_outside_bundles(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with partial_folder(folder.parent, partial_of(folder.name)) as partial:
+        with partial_folder(folder.parent, partial_of(folder.name)) as beside:
+            partial = beside / folder.name
+            partial.mkdir()
             yield partial
             partial.chmod(0o755)
-            with in_use(folder):
-                _take_place(partial, folder)
+            _take_place(partial, folder)
     except OSError as error:
         raise unwritable(folder, error) from error
 

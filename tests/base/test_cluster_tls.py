@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,7 +159,7 @@ def test_the_environment_names_the_files_of_a_command(
 
 
 def test_workers_with_another_cimtool_are_refused_before_any_work(tmp_path: Path) -> None:
-    """Dask's own answer says it, which is no pickle of ours."""
+    """Dask's own answer says it, before an object of cimtool's is sent."""
     port, other = free_port(), tmp_path / "other" / "cimtool-0.0.1.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: cimtool\nVersion: 0.0.1\n")
@@ -167,6 +168,46 @@ def test_workers_with_another_cimtool_are_refused_before_any_work(tmp_path: Path
     with processes(scheduler(port), *both, first=other.parent):
         wait_for_two(address)
         assert "a worker has cimtool 0.0.1; expected " in refused(address)
+
+
+LIAR = """
+import asyncio, os, sys
+from distributed.core import Server
+from distributed.protocol import to_serialize
+
+class Opened:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+
+async def identity():
+    return {"workers": {"tcp://127.0.0.1:1": {"last_seen": 1.0}}}
+
+async def broadcast(msg, on_error):
+    return {"tcp://127.0.0.1:1": {"packages": {"cimtool": "9.9"}, "more": to_serialize(Opened())}}
+
+async def main():
+    server = Server({"identity": identity, "broadcast": broadcast})
+    await server.listen(sys.argv[1])
+    print(flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_an_answer_on_versions_is_not_unpickled(tmp_path: Path) -> None:
+    """From a peer that sends an object beside its version."""
+    address, opened = f"tcp://127.0.0.1:{free_port()}", tmp_path / "opened"
+    command, pipe = [sys.executable, "-c", LIAR, address, str(opened)], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, text=True) as liar:
+        assert liar.stdout is not None
+        liar.stdout.readline()
+        try:
+            with pytest.raises(CimError, match=r"a worker has cimtool 9\.9"):
+                cluster._check_versions(address)
+        finally:
+            liar.kill()
+    assert not opened.exists()
 
 
 @pytest.mark.parametrize("command", [search, sweep])

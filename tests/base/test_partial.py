@@ -17,7 +17,7 @@ import pytest
 
 from cimtool.base import partial
 from cimtool.base.errors import CimWarning
-from cimtool.base.locks import in_use, lock
+from cimtool.base.locks import lock
 from cimtool.base.partial import partial_folder
 
 HOLD = """
@@ -89,31 +89,18 @@ def test_folders_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_moves_through_the_place_is_in_use(tmp_path: Path) -> None:
-    earlier = tmp_path / "bundle"
-    earlier.mkdir()
-    with partial_folder(tmp_path, ".bundle.partial-") as folder, in_use(earlier):
-        moved = folder.with_name(f"{folder.name}-moved")
-        earlier.rename(moved)
-        assert begin(tmp_path) == []
-        assert moved.is_dir()
-    with in_use(tmp_path / "none"):
-        pass
-    assert len(begin(tmp_path)) == 1
-
-
 def test_a_folder_that_another_run_takes_before_it_is_locked_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, calls = [], []
 
-    def late(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
+    def late(handle: int) -> bool:
         calls.append(handle)
         if len(calls) == 1:  # the folder is removed as another run does it
             (folder,) = tmp_path.iterdir()
             taken.append(folder)
             folder.rmdir()
-        return lock(handle, kind)
+        return lock(handle)
 
     monkeypatch.setattr(partial, "lock", late)
     with partial_folder(tmp_path, ".bundle.partial-") as folder:

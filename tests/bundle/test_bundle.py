@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -345,7 +346,7 @@ def test_if_the_last_rename_fails_the_earlier_bundle_comes_back(
     before, rename = contents(copied), Path.rename
 
     def failing(self: Path, target: Path) -> Path:
-        if ".partial-" in self.name:
+        if ".partial-" in self.parent.name:
             raise OSError(13, "denied")
         return rename(self, target)
 
@@ -377,7 +378,7 @@ def test_a_parent_that_is_a_file_is_refused(compilation: Compilation, tmp_path: 
 def test_others_may_read_what_is_written(tmp_path: Path) -> None:
     with replaced_folder(tmp_path / "new") as partial:
         (partial / "a").write_text("1")
-        assert partial.parent == tmp_path
+        assert partial.parent.parent == tmp_path
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o755
     assert bundle_module.previous_of(tmp_path / "new").name == "new.previous"
 
@@ -449,3 +450,29 @@ def test_a_name_that_has_partial_in_it_is_a_users(tmp_path: Path) -> None:
     (tmp_path / "my.partial-notes").write_text("mine")
     with pytest.raises(CimError, match=r"my\.partial-notes: is no file of the bundle there"):
         check_place(tmp_path)
+
+
+def test_what_a_run_is_removing_is_not_taken_for_what_a_killed_one_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third content at a place removes the first one; another run begins meanwhile."""
+    place, begun = tmp_path / "place", []
+    remove = shutil.rmtree
+
+    def slow(folder: Path, **options: object) -> None:
+        monkeypatch.setattr(shutil, "rmtree", remove)
+        with bundle_module.replaced_folder(place) as other:
+            (other / "text").write_text("of another run")
+        begun.append(folder)
+        remove(folder, **options)
+
+    with warnings.catch_warnings(action="error"):
+        for text in ("first", "second", "third"):
+            if text == "third":
+                monkeypatch.setattr(shutil, "rmtree", slow)
+            with bundle_module.replaced_folder(place) as partial:
+                (partial / "text").write_text(text)
+    assert len(begun) == 1
+    assert (place / "text").read_text() == "of another run"
+    assert (tmp_path / "place.previous/text").read_text() == "third"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["place", "place.previous"]

@@ -16,10 +16,15 @@ from cimtool.ir.types import Type
 TAKEN = re.compile(
     "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|"
     "inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|"
-    "union|unsigned|void|volatile|while|weights|item|items|text|video|x|"
-    "i|j|n|at|end|first|in|out|total|cim_.*"
+    "union|unsigned|void|volatile|while|asm|bool|true|false|typeof|linux|unix|errno|assert|main|"
+    "stdin|stdout|stderr|memcpy|weights|item|items|text|video|x|i|j|n|at|end|first|in|out|total|"
+    "cim_.*|.*_t|[^a-z].*"
 )
-"""Names that no value may have: C's own, those of arguments and those of cim.h."""
+"""Names that no value may have: C's own, those of arguments and those of cim.h.
+
+Macros, and what a compiler keeps for itself, begin with a capital or an underscore; types that a
+library keeps for itself end with _t.
+"""
 
 
 class Identifiers:
@@ -31,7 +36,7 @@ class Identifiers:
     def new(self, name: str) -> str:
         """A name that stands for `name` and that no other has."""
         base = re.sub(r"\W", "_", name, flags=re.ASCII)
-        if TAKEN.fullmatch(base) or not base or base[0].isdigit():
+        if TAKEN.fullmatch(base) or not base:
             base = f"v_{base}"
         unique, count = base, 1
         while unique in self._taken:
