@@ -57,7 +57,7 @@ def test_the_labels_of_a_teacher_are_no_probabilities(
 ) -> None:
     """As `fit_poly` reads them, nearly all have one label; as the page says, they are right."""
     file = tmp_path / "teacher.npz"
-    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=200, output=file)
+    api.teacher(small_trunk.projectors, small_trunk.eval, a=0.1, b=0, pairs=200, output=file)
     with np.load(file) as held:
         y, of_log_p = (
             logit(np.clip(p, 1e-6, 1 - 1e-6)) for p in (held["y"], np.exp(held["log_p"]))
@@ -69,8 +69,19 @@ def test_the_labels_of_a_teacher_are_no_probabilities(
 
 
 def test_the_binary_loss_is_minus_the_log_likelihood() -> None:
-    right, wrong = np.log(0.9), np.log(0.1)
-    assert right > wrong  # the sum of the document is the larger the better
+    """The sum of the document is larger for the better model; the loss is smaller."""
+    import torch
+
+    from cimtool.training.losses.pairwise_bce import pairwise_of_logits
+
+    losses = []
+    for logits in (4 * np.eye(3) - 2, 2 - 4 * np.eye(3)):  # right pairs likely, and unlikely
+        p = 1 / (1 + np.exp(-logits))
+        total = np.log(np.where(np.eye(3) > 0, p, 1 - p)).sum()
+        loss = float(pairwise_of_logits(torch.tensor(logits)))
+        assert loss == pytest.approx(-total / 3)
+        losses.append(loss)
+    assert losses[0] < losses[1]
     assert "| minus this sum (`pairwise-bce`) |" in PAGE
 
 

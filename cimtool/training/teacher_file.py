@@ -147,10 +147,12 @@ def sigmoid_of(
     """
     kept = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     known = kept | dict(given)
-    if not {"a", "b"} <= known.keys():
+    missing = [name for name in ("a", "b") if name not in known]
+    if missing:
+        options = " and ".join(f"{{{name}}}" for name in missing)
         raise ArgumentError(
-            "{}: does not say a and b of the probability E[sigmoid(b - a D)] that pairs are "
-            "labelled with; give them with {a} and {b}",
+            f"{{}}: does not say {' and '.join(missing)} of the probability E[sigmoid(b - a D)] "
+            f"that pairs are labelled with; expected {options}",
             file,
         )
     origin = {name: "as given" if name in given else f"of {file}" for name in ("a", "b")}

@@ -12,7 +12,7 @@ import pytest
 from cimtool import cli
 from cimtool.training.demo_data import DemoFiles
 
-PARTS = re.compile(r"\A( *[0-9]+\.[0-9] s  (point|start|epoch|probe|shard)[^\n]*\n)+")
+PARTS = re.compile(r"\A( *[0-9]+\.[0-9] s  (point|start|epoch|probe|shard|tried)[^\n]*\n)+")
 """Lines of progress at the beginning of a log."""
 
 

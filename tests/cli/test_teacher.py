@@ -60,8 +60,9 @@ def test_a_and_b_are_asked_for_where_nothing_says_them(
     ran = teaching(**dict.fromkeys(missing))
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence == (
-        f"{small_trunk.projectors}: does not say a and b of the probability E[sigmoid(b - a D)] "
-        "that pairs are labelled with; give them with --a and --b"
+        f"{small_trunk.projectors}: does not say {' and '.join(missing)} of the probability "
+        "E[sigmoid(b - a D)] that pairs are labelled with; expected "
+        + " and ".join(f"--{name}" for name in missing)
     )
     assert not (tmp_path / "t.npz").exists()
 

@@ -86,7 +86,8 @@ def test_a_sigmoid_that_nobody_says_is_asked_for_before_rows_are_encoded(
     small_trunk: DemoFiles, given: dict[str, float]
 ) -> None:
     said: list[str] = []
-    sentence = "does not say a and b of the probability .* with; give them with a and b$"
+    missing = " and ".join(name for name in ("a", "b") if name not in given)
+    sentence = f"does not say {missing} of the probability .* with; expected {missing}$"
     with pytest.raises(CimError, match=f"^{small_trunk.projectors}: {sentence}"):
         teacher(small_trunk.projectors, small_trunk.train, pairs=8, say=said.append, **given)
     assert said == []
