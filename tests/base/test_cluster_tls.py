@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dask
+import distributed  # noqa: F401  (dask.config.set puts back what was there: its defaults too)
 import pytest
 from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 

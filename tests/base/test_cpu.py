@@ -43,7 +43,7 @@ def started(words: str, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("before", ["", HOST.flatten() + ","], ids=["alone", "behind all"])
 def test_a_set_that_is_switched_off_takes_those_along_that_need_it(off: str, before: str) -> None:
     """LLVM ends a process that asks for an instruction of a set that is off."""
-    done = started(f"{before}-{off}", "-c", PRODUCT)
+    done = started(f"{before}-{off},-amx-tile", "-c", PRODUCT)
     narrow = 256 if HOST["avxvnni"] else 0
     vectors = {"avx512vnni": narrow or 512, "avx512f": 256, "fma": 256, "sse4.2": 0}
     vnni = {"avx512vnni": narrow, "avx512f": narrow, "fma": narrow, "sse4.2": 0}
