@@ -49,7 +49,7 @@ def write_qrels(folder: Path, data: Embeddings, truth: Truth) -> None:
 
 def write_run(folder: Path, tag: str, data: Embeddings, truth: Truth, scores: FloatArray) -> None:
     """Write TAG.WAY.run of scores [n, m], and TAG.WAY.classes.run as with the qrels."""
-    tag = re.sub(r"[^\w@.+-]+", "-", tag).strip("-")
+    tag = re.sub(r"[^A-Za-z0-9_@.+-]+", "-", tag).strip("-.")
     for ending, by_class in _relations(truth):
         for way, (one, other) in SIDES.items():
             names, items = data.ids(one), data.ids(other)
