@@ -136,7 +136,7 @@ def _throughput(rates: Rates, figure: Figure) -> Computed:
         return None, "there is no latency or clock at this point", ()
     many = f"{arrays:,} arrays of " if arrays > 1 else ""
     why = f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns"
-    used = ("mvm_latency",)
+    used: tuple[str, ...] = ("mvm_latency",)
     if rates.value("mvm_latency") is None:
         read = "clock" if rates.value("read_latency") is None else "read_latency"
         used = (read, "adc_rate", "adc_count") if rates.conversion_time(layer) else (read,)
