@@ -65,7 +65,9 @@ class Builds:
             seed=5, options=options,
         )  # fmt: skip
         self.model = run.folder / "model.pth"
-        labels = cimtool.teacher(self.model, self.train, labels="exact", pairs=4000, matched=0.5)
+        labels = cimtool.teacher(
+            self.model, self.train, labels="exact", pairs=4000, matched=0.5, a=0.1, b=0.0
+        )
         cimtool.fit(labels, output=folder / "poly.json")
         self.truth = truth_of(np.arange(UNSEEN), None, UNSEEN)
         self.exact: ReferenceScores | None = None

@@ -48,7 +48,9 @@ def recalls(rows: Any, held: Any, seed: int, options: argparse.Namespace) -> dic
         place = Path(folder)
         plain = cimtool.train(rows, place / "plain", options={**shape, "loss.tau": TAU}, **both)
         last = plain.folder / "last.pth"
-        teacher = cimtool.teacher(last, rows, labels="exact", pairs=100_000, matched=0.5)
+        teacher = cimtool.teacher(
+            last, rows, labels="exact", pairs=100_000, matched=0.5, a=0.1, b=0.0
+        )
         poly = place / "poly.json"
         cimtool.fit(teacher, output=poly)
         fresh = cimtool.train(

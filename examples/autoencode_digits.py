@@ -9,7 +9,9 @@ the form of data of one modality.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -17,6 +19,7 @@ from sklearn.datasets import load_digits
 import cimtool
 
 TARGET = "isaac-rram-128"
+SIGMOID: Mapping[str, Any] = {"a": 0.1, "b": 0.0}
 
 
 def write_digits(folder: Path) -> tuple[Path, Path]:
@@ -45,13 +48,14 @@ def main(folder: Path) -> None:
     )
     projectors = run.folder / "model.pth"
 
-    # 2. Compile. The score is -a ed of the Gaussians that the encoder gives (head csd).
+    # 2. Compile. The score is b - a ed of the Gaussians that the encoder gives (head csd). Triplets
+    # say neither a nor b; any rank alike.
     bundle = cimtool.compile(
-        projectors, calibration=train, target=TARGET, output=folder / f"digits@{TARGET}"
+        projectors, calibration=train, target=TARGET, output=folder / f"digits@{TARGET}", **SIGMOID
     )
 
     # 3. Evaluate: is the nearest other digit of the same class? In float, and on the simulator.
-    found = cimtool.evaluate(test, projectors, bundle.folder)
+    found = cimtool.evaluate(test, projectors, bundle.folder, **SIGMOID)
     for score in found.scores:
         print(f"{score.kind}: R@1 {score.metrics['r1_text_to_video']:.1%}")
         assert score.metrics["r1_text_to_video"] > 0.95

@@ -173,7 +173,7 @@ def test_train_on_a_polynomial(
     monkeypatch.setattr(kind, "optimisation", quick)
     sizes: dict[str, Any] = {"options": {"model.hidden": 32, "model.width": 8}}
     sizes |= {"epochs": 2, "batch": quick.batch, "learning_rate": quick.learning_rate}
-    api.train(demo.train, demo.teacher.parent, loss="info-nce", **sizes)
+    api.train(demo.train, demo.teacher.parent, loss="soft-contrastive", **sizes)
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out

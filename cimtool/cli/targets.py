@@ -87,8 +87,9 @@ def check(out: Output, files: tuple[str, ...]) -> None:
     One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
     point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
-    What was solved from the figure that it gives is said to be consistent by construction.
-    Retrievals are recomputed too. Figures of different conditions are refused.
+    What was solved from the figure that it gives is said to be consistent by construction; a
+    derived figure of which the file does not say from what confirms nothing. Retrievals are
+    recomputed too. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
     every = target_origins() | cam_origins()

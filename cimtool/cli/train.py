@@ -176,6 +176,8 @@ def command(
     next_ = "compile --projectors {} --calibration NPZ --target NAME"
     if run.lacks_polynomial or run.outgrew_polynomial:
         next_ = "teacher --projectors {} --data NPZ"
+    if run.lacks_sigmoid:
+        next_ += " --a A --b B"
     values = {
         "warnings": list(run.warnings),
         "best_epoch": run.best.number,
@@ -188,6 +190,7 @@ def command(
     if (aside := run.folder / TEST) in run.files:
         projectors, rows = (shlex.quote(str(file)) for file in (run.folder / BEST, aside))
         head = " --head csd" if run.lacks_polynomial else ""
+        head = " --head euclidean" if run.lacks_sigmoid else head
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
         said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
     out.result(values, _text(run, said, next_))

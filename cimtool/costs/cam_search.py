@@ -14,7 +14,7 @@ from cimtool.costs.published import AGREE, construction_text
 from cimtool.costs.totals import Cost, PartShare, Quantity, given
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.hardware.figures import holding, origins
+from cimtool.hardware.figures import holding, origins, unsaid
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,21 @@ def search_cost(use: CamUse) -> Cost:
 class RecomputedSearch:
     """A published energy of a search in pJ beside that of all its cells.
 
-    `by_construction` is as a RecomputedFigure has it.
+    `by_construction` and `unsaid` are as a RecomputedFigure has them.
     """
 
     published: float
     computed: float
     why: str
     by_construction: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         """The comparison for a reader."""
         difference = self.computed / self.published - 1
         return (
             f"search_energy {self.published:g} pJ: {self.computed:.4g} from {self.why} "
-            f"({difference:+.1%})" + construction_text(self.by_construction)
+            f"({difference:+.1%})" + construction_text(self.by_construction, self.unsaid)
         )
 
 
@@ -133,9 +134,12 @@ def check_search(cam: Cam, where: str) -> tuple[RecomputedSearch, ...]:
     if whole is None or cell is None:
         return ()
     why = f"{cam.array.words} x {cam.array.cells} cells of {cell.text()}"
-    solved = whole.quantity in origins(cell.quantity, holding(cam.figures, None))
+    known = holding(cam.figures, None)
+    solved = whole.quantity in origins(cell.quantity, known)
     derived = (cell.quantity,) if solved else ()
-    found = RecomputedSearch(whole.value, cam.cells_energy(cell), why, derived)
+    found = RecomputedSearch(
+        whole.value, cam.cells_energy(cell), why, derived, unsaid(cell.quantity, known)
+    )
     if abs(found.computed / found.published - 1) > AGREE:
         raise CimError(
             f"{where}: search_energy = {whole.text()}: recomputed from {why} it is "

@@ -155,6 +155,7 @@ class Estimate(Result):
             scored=self.gallery if before is None else self.shortlist or self.gallery,
             before=before or Cost(),
             beside=None if self.program.gallery_items is None else tuple(others),
+            loaded=bool(self.floorplan.rounds.get(self.program.score.name)),
         )
 
     @cached_property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.hardware.figures import Figure, OperatingPoint, holding, origins
+from cimtool.hardware.figures import Figure, OperatingPoint, holding, origins, unsaid
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
@@ -23,6 +23,7 @@ class RecomputedFigure:
 
     `computed` is None, with the reason in `why`, where they do not suffice. `by_construction` are
     the figures among them that were derived from the published one: they confirm nothing.
+    Neither do those `unsaid`: derived, and the file does not say from what.
     """
 
     point: str
@@ -32,6 +33,7 @@ class RecomputedFigure:
     computed: float | None
     why: str
     by_construction: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -45,15 +47,23 @@ class RecomputedFigure:
             return f"{published}: not recomputed, {self.why}"
         difference = self.computed / self.published - 1
         found = f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
-        return found + construction_text(self.by_construction)
+        return found + construction_text(self.by_construction, self.unsaid)
 
 
-def construction_text(derived: Sequence[str]) -> str:
-    """The clause of a comparison with what was derived from the published figure; else empty."""
-    if not derived:
-        return ""
-    were = "was" if len(derived) == 1 else "were"
-    return f", consistent by construction: {' and '.join(derived)} {were} derived from it"
+def construction_text(derived: Sequence[str], unsaid: Sequence[str]) -> str:
+    """The clause of a comparison with what was derived from the published figure, or may have been.
+
+    Empty without either.
+    """
+    text = ""
+    if derived:
+        were = "was" if len(derived) == 1 else "were"
+        text = f", consistent by construction: {' and '.join(derived)} {were} derived from it"
+    if unsaid:
+        are = "is" if len(unsaid) == 1 else "are"
+        text += f", not confirmed: {' and '.join(unsaid)} {are} derived; the file does not say "
+        text += "from what"
+    return text
 
 
 def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
@@ -66,7 +76,9 @@ def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
                 value, why, used = RECOMPUTED[figure.quantity](rates, figure)
                 published = point.name, figure.quantity, figure.unit, figure.value
                 derived = _derived(target, point, figure.quantity, used)
-                found.append(RecomputedFigure(*published, value, why, derived))
+                known = holding(target.figures, point.name)
+                unknown = dict.fromkeys(name for one in used for name in unsaid(one, known))
+                found.append(RecomputedFigure(*published, value, why, derived, tuple(unknown)))
     return tuple(found)
 
 
@@ -124,8 +136,10 @@ def _throughput(rates: Rates, figure: Figure) -> Computed:
         return None, "there is no latency or clock at this point", ()
     many = f"{arrays:,} arrays of " if arrays > 1 else ""
     why = f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns"
-    parts = ("read_latency", "clock", "adc_rate", "adc_count")
-    used = parts if rates.value("mvm_latency") is None else ("mvm_latency",)
+    used: tuple[str, ...] = ("mvm_latency",)
+    if rates.value("mvm_latency") is None:
+        read = "clock" if rates.value("read_latency") is None else "read_latency"
+        used = (read, "adc_rate", "adc_count") if rates.conversion_time(layer) else (read,)
     return 2 * layer.macs * arrays / latency / 1000, why, used
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cimtool.base.errors import CimError
-from cimtool.costs.published import AGREE
-from cimtool.hardware.figures import Retrieval
+from cimtool.costs.published import AGREE, construction_text
+from cimtool.hardware.figures import Retrieval, unsaid
 from cimtool.hardware.target import Target
 
 LATENCY_AGREE = 0.15
@@ -18,7 +18,10 @@ MEGABYTE_BITS = 8 << 20
 
 @dataclass(frozen=True)
 class RecomputedRetrieval:
-    """A figure of a published retrieval beside what follows from others, within `agree` of it."""
+    """A figure of a published retrieval beside what follows from others, within `agree` of it.
+
+    `unsaid` is as a RecomputedFigure has it.
+    """
 
     retrieval: str
     quantity: str
@@ -27,6 +30,7 @@ class RecomputedRetrieval:
     computed: float
     agree: float
     why: str
+    unsaid: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -38,7 +42,7 @@ class RecomputedRetrieval:
         return (
             f"{self.quantity} {self.published:g} {self.unit} of retrieval {self.retrieval}: "
             f"{self.computed:.4g} from {self.why} ({self.difference:+.1%}, within {self.agree:.0%})"
-        )
+        ) + construction_text((), self.unsaid)
 
 
 def check_retrievals(target: Target, where: str) -> tuple[RecomputedRetrieval, ...]:
@@ -60,14 +64,16 @@ def check_retrievals(target: Target, where: str) -> tuple[RecomputedRetrieval, .
 
 
 def _recomputed(target: Target) -> Iterator[RecomputedRetrieval]:
+    known = {one.quantity: one for one in reversed(target.figures)}  # the first of each
     for one in target.retrievals:
         cycles, clock = _cycles(target, one), _clock(target)
         if cycles is not None and clock is not None:
             why = f"{cycles:.0f} cycles of {1000 / clock:g} ns"
             latency = cycles / clock
             yield RecomputedRetrieval(
-                one.name, "latency", "us", one.latency, latency, LATENCY_AGREE, why
-            )
+                one.name, "latency", "us", one.latency, latency, LATENCY_AGREE, why,
+                unsaid("clock", known),
+            )  # fmt: skip
     for one in target.retrievals[1:]:
         first = target.retrievals[0]
         energy = first.energy * one.megabytes / first.megabytes

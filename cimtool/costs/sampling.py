@@ -2,8 +2,9 @@
 
 Its samples of the gallery are drawn once and stored, or drawn again for each query. They take the
 place of the score: the same items are scored, behind the same shortlist; in the digital unit, or in
-arrays if these hold the gallery, from which it is loaded if the gallery is. Random numbers and
-sigmoids are priced as circuits of the digital unit, which no target here has.
+arrays if these hold the gallery. Where the gallery is loaded from DRAM, stored samples, and the
+means and deviations that others are drawn from, come from there too. Random numbers and sigmoids
+are priced as circuits of the digital unit, which no target here has.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from cimtool.base.errors import CimError
 from cimtool.costs.digital import digital_cost
 from cimtool.costs.layers import layer_cost
 from cimtool.costs.operations import Operations
-from cimtool.costs.prices import Prices
 from cimtool.costs.rates import Rates
 from cimtool.costs.totals import Cost, PartShare, Quantity
 from cimtool.costs.writing import loading, programming
@@ -35,8 +35,9 @@ MEAN_BITS = 16
 class SamplingWay:
     """One query scored by samples: `stored` ones of the gallery, or `redrawn` ones.
 
-    `gallery_bytes` holds all items, `cells_written` are those that this query writes, loads
-    included; of redrawn samples in the digital unit those that it would write in arrays.
+    `gallery_bytes` holds all items, `cells_written` are those that this query writes, loads and
+    those of a shortlist before included; of redrawn samples in the digital unit also those that
+    they would take in arrays.
     `multiplications`, `latency_ns` and `energy_pj` are of a shortlist before, if there is one, and
     of the products of samples, the random numbers, the sigmoids and their mean.
     """
@@ -81,6 +82,7 @@ def sampling_cost(
     scored: int,
     before: Cost,
     beside: Sequence[Placement] | None,
+    loaded: bool,
 ) -> SamplingCost:
     """The cost of sampling K times a side, for one query against M items of width d.
 
@@ -88,7 +90,8 @@ def sampling_cost(
     `before`. A query takes K d normal numbers, each scaled by a standard deviation; redrawn samples
     take as many for every scored item. Each pair takes K^2 distances of d multiplications and K^2
     sigmoids. In arrays, beside the layers `beside`, the items' samples are M K columns of d
-    weights, driven by the query's, one after the other; None is the digital unit.
+    weights, driven by the query's, one after the other; None is the digital unit. `loaded` says
+    that the gallery, whose place they take, is loaded from DRAM for each query.
     """
     own, all_drawn = samples * dimension, (1 + scored) * samples * dimension
     pairs, bits = scored * samples**2, settings.feature_bits
@@ -96,18 +99,20 @@ def sampling_cost(
     ways = []
     for stored in (True, False):
         drawn, kept = (own, own) if stored else (all_drawn, 2 * dimension)
-        cells: int | None = 0
+        cells: int | None = before.cells_written
         work = _around(drawn, pairs, bits)
         if beside is None:
             work += _digital_products(pairs * dimension, bits)
             found = before
             if not stored:  # what it would be in arrays
-                cells = None if place is None else place.cells * scored // gallery
+                drawn_cells = None if place is None else place.cells * scored // gallery
+                cells = None if drawn_cells is None else before.cells_written + drawn_cells
         else:
             found = before + _in_arrays(place, beside, rates, settings, samples, stored)
             cells = None if place is None else found.cells_written
         if beside is None or not stored:
-            work += _reads(kept, scored, gallery, bits, rates.prices)
+            in_buffer = not loaded and gallery * kept * bits <= rates.prices.buffer_bits
+            work += Operations.of("sram" if in_buffer else "dram", scored * kept, bits)
         cost = found + digital_cost(work, rates.prices)
         way = SamplingWay(
             drawn,
@@ -136,12 +141,6 @@ def _digital_products(products: int, bits: int) -> Operations:
     """Products in the digital unit."""
     work = Operations.of("multiplications", products, bits, bits)
     return work + Operations.of("additions", products, 2 * bits)
-
-
-def _reads(kept: int, scored: int, gallery: int, bits: int, prices: Prices) -> Operations:
-    """Reads of the `kept` values of each scored item, from what holds those of the gallery."""
-    memory = "sram" if gallery * kept * bits <= prices.buffer_bits else "dram"
-    return Operations.of(memory, scored * kept, bits)
 
 
 def _stored_samples(columns: int, dimension: int, settings: Settings) -> Placement | None:

@@ -320,6 +320,16 @@ def origins(quantity: str, known: Mapping[str, Figure]) -> set[str]:
     return found
 
 
+def unsaid(quantity: str, known: Mapping[str, Figure]) -> tuple[str, ...]:
+    """The derived figures among one and its origins of which nothing says from what."""
+    behind = (known.get(one) for one in (quantity, *sorted(origins(quantity, known))))
+    return tuple(
+        figure.quantity
+        for figure in behind
+        if figure is not None and figure.status == "derived" and not figure.derived_from
+    )
+
+
 def _check_pairs(figures: Sequence[Figure]) -> None:
     """Refuse two figures of one point that are the same quantity, or of different conditions."""
     for (one, a), (two, b) in combinations(enumerate(figures), 2):

@@ -141,7 +141,7 @@ class Loss(Options, Named):
         return int(getattr(self, "per_class", 0))
 
     def deployed(self) -> Mapping[str, Any]:
-        """Plain values that the score needs beside the weights: `a` and `b`, or another `head`."""
+        """Plain values beside the weights: `a` and `b` of its own sigmoid, or another `head`."""
         return {} if self.head is None else {"head": self.head}
 
     def question(self, scores: Tensor, videos: Tensor) -> Tensor | None:

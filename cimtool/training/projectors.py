@@ -70,7 +70,8 @@ class ProjectorRun(Run[RetrievalEpoch]):
 
     `lacks_polynomial` says that the model's score is a polynomial, and that it has none yet;
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band, and it
-    was not fitted to this very model. `raw` are the figures of the held-out rows by their cosine,
+    was not fitted to this very model; `lacks_sigmoid` that the score stands for one whose a and b
+    neither loss nor polynomial says. `raw` are the figures of the held-out rows by their cosine,
     None where widths differ; `called` are the names of both modalities; `warnings` say where a
     figure means less than it seems, `remarks` are on the course, the data, that polynomial, and the
     model's own on its last epoch.
@@ -78,6 +79,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
 
     lacks_polynomial: bool
     outgrew_polynomial: bool
+    lacks_sigmoid: bool
     raw: Mapping[str, float] | None
     called: Modalities
     warnings: tuple[str, ...]
@@ -127,6 +129,7 @@ def train_projectors(
         **vars(run),
         lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
         outgrew_polynomial=outgrown,
+        lacks_sigmoid=job.head.is_sampled and not {"a", "b"} <= training.sigmoid.keys(),
         raw=training.raw,
         called=job.called,
         warnings=tuple(filter(None, warnings)),
@@ -262,6 +265,12 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             gap = cosine_gap(all_cosines(text, video[held.right]), held.right.to(text.device))
             found["cosine gap"] = gap.item()
         return {name: value for name, value in found.items() if np.isfinite(value)}
+
+    @property
+    def sigmoid(self) -> Mapping[str, Any]:
+        """Plain values with the a and b of the sigmoid that the score stands for, where known."""
+        job = self.job
+        return job.loss.deployed() if job.surrogate is None else job.surrogate.values()
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""

@@ -25,7 +25,8 @@ run = cimtool.train(
 
 # %%
 sweep = cimtool.sweep(
-    "run/model.pth", head="csd", calibration=seen, data=unseen, target="isaac-rram-128",
+    "run/model.pth", head="csd", a=0.1, b=0.0, calibration=seen, data=unseen,
+    target="isaac-rram-128",
     grid={"weight_bits": [4, 6, 8], "adc_bits": [5, 6, 8]}, budget={"r1_loss": 0.1},
     output="sweep", say=print,
 )  # fmt: skip

@@ -34,11 +34,13 @@ run
 # %% [markdown]
 # ## Compile
 #
-# The score is `csd`: the distance of the means. Ranges are set by rows that training has seen.
+# The score is `csd`, b - a ed, of the mean squared distance. InfoNCE says neither a nor b. Ranges are set by rows that training has seen.
 
 # %%
-model = cimtool.ModelSource("run/model.pth", head="csd")
-bundle = cimtool.compile("run/model.pth", head="csd", calibration=seen, target="isaac-rram-128")
+model = cimtool.ModelSource("run/model.pth", head="csd", a=0.1, b=0.0)
+bundle = cimtool.compile(
+    "run/model.pth", head="csd", a=0.1, b=0.0, calibration=seen, target="isaac-rram-128"
+)
 bundle
 
 # %% [markdown]

@@ -103,7 +103,8 @@ def test_sweeps(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
 
 def test_a_fit(images: DemoFiles, cimtool: Run, trained: Path, seen: Path, tmp_path: Path) -> None:
     teacher, model = tmp_path / "t.npz", ("--projectors", trained, "--data", seen)
-    said = require_images(cimtool("teacher", *model, "--pairs", 400, "-o", teacher).out)
+    sigmoid = ("--a", 0.1, "--b", 0)
+    said = require_images(cimtool("teacher", *model, *sigmoid, "--pairs", 400, "-o", teacher).out)
     assert "trained on 70.6% of the text rows and 70.6% of the image rows" in said
     ran = cimtool("fit", teacher, *model, "--degree", "1,2", "-o", tmp_path / "p.json")
     said = require_images(ran.out)
@@ -170,7 +171,7 @@ def test_calibration_rows(
 
 
 def test_rows_that_were_trained_on(cimtool: Run, trained: Path, seen: Path) -> None:
-    ran = cimtool("evaluate", trained, "--head", "csd", "--data", seen, "--resamples", 9)
+    ran = cimtool("evaluate", trained, "--head", "euclidean", "--data", seen, "--resamples", 9)
     said = require_images(ran.out)
     assert "on 96 of the 136 text rows and 96 of the 136 image rows, so its figures" in said
 

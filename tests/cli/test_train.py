@@ -35,7 +35,8 @@ def test_it_trains_and_says_what_comes_next(
     assert train(small_trunk.calibration, folder, "--validation", str(small_trunk.eval)) == 0
     printed = capsys.readouterr().out
     assert "Best of 2 epochs is " in printed
-    assert f"next: cimtool teacher --projectors {folder / 'model.pth'}" in printed
+    next_ = f"next: cimtool teacher --projectors {folder / 'model.pth'} --data NPZ --a A --b B\n"
+    assert next_ in printed
     on = ["--start", str(small_trunk.projectors), "--poly", str(small_trunk.poly), "--json"]
     assert run(["train", "--data", str(small_trunk.calibration), "-o", str(tmp_path / "on"),
                 "--batch", "16", "--epochs", "1", *on]) == 0  # fmt: skip
@@ -52,7 +53,9 @@ def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     printed = capsys.readouterr().out
     (line,) = (line for line in printed.splitlines() if "no part of this run saw" in line)
     command = line.partition(": cimtool ")[2]
-    assert command == f"evaluate {folder / 'model.pth'} --head csd --data {folder / 'test.npz'}"
+    assert (
+        command == f"evaluate {folder / 'model.pth'} --head euclidean --data {folder / 'test.npz'}"
+    )
     assert run([*command.split(), "--resamples", "2"]) == 0
     table = capsys.readouterr().out
     assert "embeddings (embeddings, cosine)" in table

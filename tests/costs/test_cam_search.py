@@ -48,6 +48,12 @@ def test_an_energy_that_disagrees_is_refused() -> None:
         "search_energy 1.5 pJ: 1.516 from 64 x 64 cells of 0.37 fJ (+1.0%), consistent by "
         "construction: search_cell_energy was derived from it"
     )
+    cam = load_cam("fefet2-tcam-45nm")
+    figures = tuple(one.model_copy(update={"derived_from": None}) for one in cam.figures)
+    (found,) = check_search(cam.model_copy(update={"figures": figures}), "here")
+    assert found.sentence().endswith(
+        "(+1.0%), not confirmed: search_cell_energy is derived; the file does not say from what"
+    )
     with pytest.raises(
         CimError, match=r"here: search_energy = 1.6 pJ: recomputed from .* within 2%"
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cimtool import api
@@ -366,7 +367,32 @@ def test_samples_in_arrays_are_loaded_as_the_gallery_is(on_sram: OnSram) -> None
     products = 10 * (40 * 10 * 16) * 2 / 36.5
     around, loads = by_hand(found, 40, ""), write.value * cells + dram.of(cells).value
     assert sampled.stored.energy_pj.value == pytest.approx(products + around + loads)
-    assert score.parts["memory"].energy.value > 0
+    # The compiled score loads the matrices of its items from DRAM.
+    places = [one for one in found.placements if one.graph == found.program.score.name]
+    bits = sum(one.macs * one.weight_bits for one in places if one.shares is None)
+    assert bits > 0
+    assert score.parts["memory"].energy.value == pytest.approx(dram.of(bits).value)
+
+
+def test_what_samples_are_drawn_from_is_read_from_where_the_gallery_is(on_sram: OnSram) -> None:
+    found = api.cost(on_sram("in-memory", chips=1000))
+    assert found.montecarlo is not None
+    # A mean and a deviation of 8 bits for each of 40 x 16 values: 1,280 bytes, of a buffer's 1 MiB.
+    kept, columns = 40 * 16 * 2 * 8, 40 * 10
+    prices, drawn = found.rates.prices, (1 + 40) * 10 * 16
+    sizes = {
+        "normals": drawn,
+        "sigmoids": 40 * 100,
+        "multiplications": drawn * 8 * 8,
+        "additions": drawn * 8 + 40 * 100 * 16,
+        "dram": kept,
+    }
+    around = sum(prices.unit(kind).of(size).value for kind, size in sizes.items())
+    write = prices.write_pj(None).value * columns * 16 * 8
+    products = 10 * columns * 16 * 2 / 36.5
+    redrawn = found.montecarlo.redrawn
+    assert redrawn.energy_pj.value == pytest.approx(products + around + write, rel=1e-6)
+    assert prices.unit("dram").of(kept).value > 0.05 * redrawn.energy_pj.value
 
 
 def test_samples_of_a_shortlist_are_those_of_its_items(on_sram: OnSram) -> None:
@@ -381,3 +407,25 @@ def test_samples_of_a_shortlist_are_those_of_its_items(on_sram: OnSram) -> None:
     assert sampled.stored.sigmoids == 4 * 100
     assert sampled.stored.gallery_bytes == 40 * 10 * 16
     assert sampled.redrawn.random_normals == (1 + 4) * 10 * 16
+    assert (before.cells_written, sampled.stored.cells_written) == (0, 0)
+
+
+def test_cells_of_a_shortlist_are_written_before_samples_too(
+    on_sram: OnSram, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    rows = np.load(small_trunk.eval)
+    np.savez(tmp_path / "many.npz", **{name: np.tile(rows[name], (10, 1)) for name in rows})
+    held = tmp_path / "held"
+    api.program(on_sram("hybrid"), tmp_path / "many.npz", output=held, shortlist=4, chips=1000)
+    found = api.cost(held)
+    assert found.montecarlo is not None
+    assert found.score is not None
+    assert found.program.shortlist is not None
+    # mu of 400 items, 6 an array: more than the 64 arrays hold.
+    (place,) = (one for one in found.placements if one.graph == found.program.shortlist.name)
+    loads, samples = place.rows * 400 * 8, 4 * 10 * 16 * 8
+    assert place.rows >= 16
+    assert found.score.cells_written == loads
+    assert found.montecarlo.stored.cells_written == loads
+    # Redrawn samples of the 4 items would be written besides.
+    assert found.montecarlo.redrawn.cells_written == loads + samples

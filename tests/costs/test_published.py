@@ -230,3 +230,25 @@ def test_a_figure_may_be_derived_by_way_of_another(tmp_path: Path, through: bool
         "density": ("throughput",),
         "throughput": ("mvm_latency",) if through else (),
     }
+
+
+def test_a_derived_figure_that_does_not_say_from_what_confirms_nothing(tmp_path: Path) -> None:
+    derived, file = 'status = "derived"', tmp_path / "mine.toml"
+    file.write_text(
+        CHAIN
+        + figure("density", 4, "TOPS/mm2")
+        + figure("area", 0.124, "mm2", derived)
+        + figure("efficiency", 16, "TOPS/W")
+        + figure("mvm_energy", 0.128, "nJ", derived + '\nderived_from = ["area"]')
+        + figure("throughput", 0.496, "TOPS")
+        + figure("mvm_latency", 4.13, "ns")
+    )
+    found = {one.quantity: one for one in compare_published(load_target(file))}
+    said = {name: one.unsaid for name, one in found.items()}
+    assert said == {"density": ("area",), "efficiency": ("area",), "throughput": ()}
+    assert (
+        found["density"]
+        .sentence()
+        .endswith("(+0.0%), not confirmed: area is derived; the file does not say from what")
+    )
+    assert "derived" not in found["throughput"].sentence()

@@ -59,3 +59,15 @@ def test_a_retrieval_that_disagrees_is_refused(
 def test_a_target_without_a_clock_has_no_latency() -> None:
     target = load_target("dirc-rag-40nm").model_copy(update={"figures": ()})
     assert [one.quantity for one in check_retrievals(target, "here")] == ["energy"]
+
+
+def test_a_clock_that_is_derived_from_nothing_said_confirms_nothing() -> None:
+    target = load_target("dirc-rag-40nm")
+    figures = tuple(
+        one.model_copy(update={"status": "derived"} if one.quantity == "clock" else {})
+        for one in target.figures
+    )
+    first, *_ = check_retrievals(target.model_copy(update={"figures": figures}), "here")
+    said = "not confirmed: clock is derived; the file does not say from what"
+    assert first.sentence().endswith(said)
+    assert said not in check_retrievals(target, "here")[0].sentence()

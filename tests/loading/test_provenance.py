@@ -21,6 +21,7 @@ from cimtool.loading.provenance import Provenance, TrainedRows, provenance_of, t
 from cimtool.loading.source import ModelSource
 from cimtool.training.teacher_file import read_teacher
 
+SIGMOID = ("--a", "0.1", "--b", "0")
 SMALL: Any = {
     "batch": 16, "learning_rate": 3e-3, "epochs": 1,
     "options": {"model.hidden": 16, "model.width": 8},
@@ -124,7 +125,8 @@ def test_pairs_that_an_ancestor_was_trained_on_do_not_validate(
 
 
 def test_evaluate_says_it_first(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["evaluate", str(files["second"]), "--head", "csd", "--resamples", "10", "--data"]
+    arguments = ["evaluate", str(files["second"]), "--head", "csd", *SIGMOID]
+    arguments += ["--resamples", "10", "--data"]
     assert cli.run([*arguments, str(files["one"])]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("second: second was trained on 96 of the 120 text rows and 96 of the")
@@ -139,7 +141,12 @@ def test_evaluate_says_it_first(files: dict[str, Path], capsys: pytest.CaptureFi
 
 def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Path) -> None:
     made = cimtool.compile(
-        files["first"], head="csd", calibration=files["unseen"], output=tmp_path / "b"
+        files["first"],
+        head="csd",
+        a=0.1,
+        b=0.0,
+        calibration=files["unseen"],
+        output=tmp_path / "b",
     )
     bundle = read_bundle(made.folder)
     assert bundle.training is not None
@@ -157,7 +164,7 @@ def test_a_polynomial_knows_the_model_that_it_was_fitted_to(
 ) -> None:
     teacher, poly = tmp_path / "teacher.npz", tmp_path / "poly.json"
     arguments = ["--projectors", str(files["first"]), "--data", str(files["one"])]
-    assert cli.run(["teacher", *arguments, "--pairs", "400", "-o", str(teacher)]) == 0
+    assert cli.run(["teacher", *arguments, *SIGMOID, "--pairs", "400", "-o", str(teacher)]) == 0
     said = "the model was trained on 80.0% of the text rows and 80.0% of the video rows"
     assert said in capsys.readouterr().out
     assert cli.run(["fit", str(teacher), "--degree", "1", "-o", str(poly)]) == 0
@@ -189,7 +196,8 @@ def test_fine_tuning_says_how_many_of_its_judges_were_trained_on(
     files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [
-        *("train", "--hardware", "ideal", "--start", str(files["first"]), "--head", "csd"),
+        *("train", "--hardware", "ideal", "--start", str(files["first"])),
+        *("--head", "csd", *SIGMOID),
         *("--data", str(files["one"]), "--calibration", str(files["unseen"])),
         *("--batch", "16", "--epochs", "1", "--json", "-o"),
     ]

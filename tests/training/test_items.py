@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,7 +98,8 @@ def test_a_teacher_of_a_model_of_one_modality(tmp_path: Path) -> None:
         data, tmp_path / "run", model="variational-autoencoder", loss="triplet", epochs=1,
         batch=30, options=options,
     ).folder / "model.pth"  # fmt: skip
-    made = cimtool.teacher(model, data, labels="exact", pairs=200, matched=1.0)
+    sigmoid: dict[str, Any] = {"a": 0.1, "b": 0.0}
+    made = cimtool.teacher(model, data, labels="exact", pairs=200, matched=1.0, **sigmoid)
     assert made.text is not None
     assert made.video is not None
     assert made.matched is not None
@@ -105,7 +107,9 @@ def test_a_teacher_of_a_model_of_one_modality(tmp_path: Path) -> None:
     assert (made.text != made.video).all()
     np.testing.assert_array_equal(made.text % 3, made.video % 3)
     with pytest.raises(CimError, match=r"embeddings: labels is missing, .* or matched 0"):
-        cimtool.teacher(model, {"rows": rows}, labels="exact", pairs=200)
+        cimtool.teacher(model, {"rows": rows}, labels="exact", pairs=200, **sigmoid)
+    with pytest.raises(CimError, match=r"model\.pth: does not say a and b of the probability"):
+        cimtool.teacher(model, data, labels="exact", pairs=200)
 
 
 def test_without_labels_right_pairs_of_one_modality_are_not_known() -> None:

@@ -6,8 +6,7 @@ Of -a ed, which is what the polynomial's logit is to first order, or of the poly
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -90,17 +89,16 @@ class InfoNceLoss(Loss):
 
 
 class InfoNce(InfoNceLoss, name="info-nce"):
-    """Symmetric InfoNCE of -a ed at temperature `tau`, and `variance` times the KL to N(0, 1)."""
+    """Symmetric InfoNCE of -a ed at temperature `tau`, and `variance` times the KL to N(0, 1).
+
+    A softmax with the slope a / tau: it says neither a nor b of a sigmoid.
+    """
 
     module: ClassVar[type[Objective]] = _InfoNceObjective
 
     a: Positive = 0.1
     tau: Positive = 0.7
     variance: NotNegative = 0.001
-
-    def deployed(self) -> Mapping[str, Any]:
-        """The slope and offset of -a ed, for head `csd` and for a teacher."""
-        return {"a": self.a, "b": 0.0}
 
 
 class InfoNcePoly(InfoNceLoss, name="info-nce-poly"):

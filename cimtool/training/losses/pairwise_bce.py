@@ -71,7 +71,7 @@ class PairwiseLoss(Loss):
     variance: NotNegative = 0.001
 
     def deployed(self) -> Mapping[str, Any]:
-        """The slope and offset, for head `csd` and for a teacher."""
+        """The slope and offset of its sigmoid, for head `csd` and for a teacher."""
         return {"a": self.a, "b": self.b}
 
 

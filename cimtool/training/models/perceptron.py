@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
 from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
-from cimtool.training.options import Count, Positive, Text, refused
+from cimtool.training.options import Count, Text, refused
 from cimtool.training.towers import Encoded, TwoTower
 
 LOGVAR_START = -3.0
@@ -150,23 +150,14 @@ class GaussianEncoder(nn.Module):
 
 
 class VariationalAutoencoder(Autoencoder, name="variational-autoencoder"):
-    """An autoencoder whose code is a Gaussian of `width` dimensions; the decoder takes points.
-
-    `a` is the slope of the score -a ed, and of the sigmoid that a teacher takes the mean of.
-    """
+    """An autoencoder whose code is a Gaussian of `width` dimensions; the decoder takes points."""
 
     head: ClassVar[str] = "csd"
     has_variance: ClassVar[bool] = True
 
-    a: Positive = 0.1
-
     def encoder(self, widths: Sequence[int]) -> nn.Module:
         """Return the layers and both heads."""
         return GaussianEncoder(widths, self.activation)
-
-    def deployed(self) -> Mapping[str, Any]:
-        """The activation, and the slope and offset of the score."""
-        return {**super().deployed(), "a": self.a, "b": 0.0}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

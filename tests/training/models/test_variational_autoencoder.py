@@ -18,7 +18,7 @@ from cimtool.training.models.perceptron import VariationalAutoencoder
 @pytest.mark.parametrize("hidden", ["9-8", "9", "none"])
 def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str) -> None:
     torch.manual_seed(0)
-    model = VariationalAutoencoder(hidden=hidden, width=5, activation="tanh", a=0.5)
+    model = VariationalAutoencoder(hidden=hidden, width=5, activation="tanh")
     towers = model.build(6, 6)
     saved = {name: getattr(towers, name).state_dict() for name in ("text_proj", "video_proj")}
     torch.save({**saved, "head": model.head, **model.deployed()}, tmp_path / "m.pth")
@@ -34,9 +34,10 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     options = VariationalAutoencoder.options_of(text.arrays, text.arrays)
     assert options == {"hidden": hidden, "width": 5}
     assert VariationalAutoencoder.options_of({}, {}) == {}
-    loaded = ModelSource(tmp_path / "m.pth").load()
+    loaded = ModelSource(tmp_path / "m.pth", a=0.5, b=1.0).load()
     assert loaded.head.name == "csd"
-    assert (loaded.a, loaded.b) == (0.5, 0.0)
+    with pytest.raises(CimError, match=r'm\.pth: does not say a and b, which head "csd" needs'):
+        ModelSource(tmp_path / "m.pth").load()
 
 
 def test_variances_begin_small_and_the_decoder_takes_points() -> None:
@@ -48,7 +49,5 @@ def test_variances_begin_small_and_the_decoder_takes_points() -> None:
 
 
 def test_options_out_of_range() -> None:
-    with pytest.raises(CimError, match=r"model\.a is 0; expected more than 0"):
-        VariationalAutoencoder(a=0.0)
     with pytest.raises(CimError, match=r"model\.width is 0; expected more than 0"):
         VariationalAutoencoder(width=0)
