@@ -47,7 +47,9 @@ def test_the_features_of_the_file_are_said(
 ) -> None:
     """Scales of a .json, none of a .pt, which has unscaled ed and vd; a layout's divisors first."""
     own = tmp_path / "own.npz"
-    api.teacher(small_two_branch.projectors, small_two_branch.eval, pairs=600, output=own)
+    api.teacher(
+        small_two_branch.projectors, small_two_branch.eval, pairs=600, a=0.1, b=0.0, output=own
+    )
     for file, by in ((teacher, ("", "")), (own, (" / 16", " / 256"))):
         for suffix in (".json", ".pt"):
             poly = tmp_path / f"p{suffix}"
