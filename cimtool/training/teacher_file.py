@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import check_output, keeping_inputs, replace_files
 from cimtool.base.named import require_one, unknown
 from cimtool.base.progress import Say, silent
@@ -148,12 +148,17 @@ def sigmoid_of(
     kept = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     known = kept | dict(given)
     missing = [name for name in ("a", "b") if name not in known]
-    if missing:
-        options = " and ".join(f"{{{name}}}" for name in missing)
+    if len(missing) == 2:
         raise ArgumentError(
-            f"{{}}: does not say {' and '.join(missing)} of the probability E[sigmoid(b - a D)] "
-            f"that pairs are labelled with; expected {options}",
+            "{}: does not say a and b of the probability E[sigmoid(b - a D)] that pairs are "
+            "labelled with; expected {a} and {b}",
             file,
+        )
+    if missing:
+        raise ArgumentError(
+            "{}: does not say {} of the probability E[sigmoid(b - a D)] that pairs are labelled "
+            "with; expected {}",
+            *(file, missing[0], Argument(missing[0])),
         )
     origin = {name: "as given" if name in given else f"of {file}" for name in ("a", "b")}
     if origin["a"] == origin["b"]:
