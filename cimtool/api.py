@@ -305,8 +305,8 @@ def fine_tune(
 
     It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
     `options` too, is as in `compile`. Of each epoch's weights those are kept whose compiled model
-    has the least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its
-    time. The same inputs and number of threads give the same weights. Raises Diverged (a
+    has the least centred logit RMSE on held-out rows of `data`; with `noise`, on dies of its model
+    at its time. The same inputs and number of threads give the same weights. Raises Diverged (a
     CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
     mistake.
     """

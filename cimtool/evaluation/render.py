@@ -12,8 +12,8 @@ from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
-ERROR = "logit_rmse"
-"""The metric of a score's distance from the exact one, of subjects that have such a one."""
+ERRORS = {"centred_rmse": "centred logit RMSE", "logit_rmse": "logit RMSE"}
+"""The metrics of a score's distance from the exact one, of subjects that have such a one."""
 
 SIDE_BY_SIDE = 3
 """Subjects that have columns of their own; more are rows, with the metric that leads."""
@@ -36,8 +36,8 @@ def _rows(found: Evaluation) -> Table:
         heading, less = f"{said}\n{label}", "less the\nfirst"
         columns += [Column(heading, str, unit="%"), Column(less, str, essential=False)]
         columns.append(Column(other, str, unit="%", essential=False))
-    known = any(ERROR in one.metrics for one in found.scores)
-    columns += [Column("logit RMSE", str, essential=False)] * known
+    known = [name for name in ERRORS if any(name in one.metrics for one in found.scores)]
+    columns += [Column(ERRORS[name], str, essential=False) for name in known]
     rows: list[list[Content]] = []
     for one in found.scores:
         row: list[Content] = [_heading(found, one)]
@@ -46,7 +46,7 @@ def _rows(found: Evaluation) -> Table:
             row.append(_measured(one, leading))
             row.append(_cell(one.differences[leading], leading, "+") if one.differences else None)
             row.append(_number(one.metrics[other], other, ""))
-        row += [_measured(one, ERROR)] * known
+        row += [_measured(one, name) for name in known]
         rows.append(row)
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
@@ -62,7 +62,7 @@ def _columns(found: Evaluation) -> Table:
         for metric in led(found.by_class)
         if (key := metric.keys.get(way)) is not None
     }
-    labels[ERROR] = "logit RMSE"
+    labels |= ERRORS
     known = {name for one in found.scores for name in one.metrics}
     rows = [(label, *_cells(found, name)) for name, label in labels.items() if name in known]
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
@@ -110,7 +110,7 @@ def _cell(value: Change, name: str, sign: str) -> Cell:
 
 
 def _number(value: float, name: str, sign: str) -> str:
-    if name == ERROR:
+    if name in ERRORS:
         return number(value)
     metric = RANKINGS_BY_KEY[name]
     digits, scale = 4 if metric.of_means else 1, 100 if metric.share else 1

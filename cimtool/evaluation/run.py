@@ -23,7 +23,7 @@ from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.exact import OutOfReach, exact
-from cimtool.reference.metrics import common_mean, on_grid, settle
+from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import check_samples, monte_carlo
 from cimtool.reference.queries import (
@@ -84,6 +84,7 @@ class Score:
     `modalities` are the names of the arrays that were its text and video. `differences` are its
     metrics less those of the first subject of the same two, on the same resamples; empty for that
     one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`, and
+    `centred_rmse` and
     `logit_rmse` against the exact score of the trained model, where it has one. `queries` counts
     items of these two with a right item, by way.
     """
@@ -309,7 +310,8 @@ def _add_error(
     known: TrainedValues,
     say: Say,
 ) -> list[str]:
-    """Add each text's mean squared distance of `scores` [n, m] from the exact ones.
+    """Add each query's mean squared distance of `scores` [n, m] from the exact ones, and its part
+    that can change a rank.
 
     Those are kept in `known`: samples of a model share them with its own score. Returns the
     sentence on why there is none instead.
@@ -324,6 +326,8 @@ def _add_error(
         return [f"no logit RMSE: {error}"]
     off = scores - known.exact[place]
     ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
+    text, video = centred_squares(scores, known.exact[place])
+    ranked.text["centred_squares"], ranked.video["centred_squares"] = text, video
     return []
 
 

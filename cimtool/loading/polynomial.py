@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,9 @@ def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:
     `coeff` (`coef_`, `c`) in scikit-learn's order without the constant, `bias` (`intercept_`; `b`
     beside `c` where there is neither), `degree` (else the one that has as many coefficients),
     `scale_ed`, `scale_vd`, `fit_logit`, and the teacher's `a`, `b`, `K`, also in `teacher_meta`.
-    `domain` has `ed` and `vd`, two numbers each, where the file says on what it was fitted. Raises
-    CimError starting with `where` that names the key.
+    `domain` has `ed` and `vd`, two numbers each, and the band's `vd_line` and `vd_beside_line`,
+    where the file says on what it was fitted. Raises CimError starting with `where` that names the
+    key.
     """
     with naming(where):
         return _polynomial({key: value for key, value in values.items() if value is not None})
@@ -85,10 +87,15 @@ def _polynomial(values: dict[str, Any]) -> Polynomial:
 
 
 def _domain(value: Any) -> FittedRange | None:
-    """The range of the fit; None where the file says nothing of one of both statistics."""
-    if not isinstance(value, Mapping) or not {"ed", "vd"} <= value.keys():
+    """The range of the fit; None where the file says nothing of it."""
+    if value is None:
         return None
-    ends = {name: _vector(value[name], f"domain.{name}") for name in ("ed", "vd")}
+    if not isinstance(value, Mapping):
+        raise CimError(f"domain is {_text(value)}; expected a table of ed and vd")
+    if "ed" not in value:
+        raise CimError(f"domain has no ed but {_text(sorted(value))}; expected ed and vd")
+    names = [field.name for field in fields(FittedRange) if field.name in value]
+    ends = {name: _vector(value[name], f"domain.{name}") for name in names}
     for name, found in ends.items():
         if len(found) != 2:
             raise CimError(f"domain.{name} has {len(found)} numbers; expected two")

@@ -33,12 +33,15 @@ def other_scale(
 ) -> list[str]:
     """A sentence where rows [n, width] are more than MOST_TIMES larger or smaller than calibration.
 
-    It has the user's `name` of the modality. Of a model that is not calibrated there is none.
+    It has the user's `name` of the modality. Of a model that is not calibrated, and of
+    rows that are zeros alone, there is none.
     """
     found = median_norm(rows)
-    if model.row_norms is None or not found:
+    if model.row_norms is None:
         return []
     calibrated = model.row_norms[TEXT_VIDEO.index(modality)]
+    if not (found and calibrated):
+        return []
     times = found / calibrated
     if 1 / MOST_TIMES <= times <= MOST_TIMES:
         return []

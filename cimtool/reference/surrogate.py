@@ -20,6 +20,9 @@ CONSTANT_SHARE = 1e-6
 
 Extent = tuple[float, float]
 
+BESIDE_LINE = "vd less its line"
+"""The name in reports of how far vd is from the line of a fitted band."""
+
 
 def exponents(degree: int) -> list[tuple[int, int]]:
     """Return (i, j) of each term ed^i vd^j in scikit-learn's order, the constant left out.
@@ -39,27 +42,58 @@ def terms(degree: int) -> list[str]:
 class FittedRange:
     """The least and the largest ed and vd of the pairs that a polynomial was fitted to.
 
-    In the units of the polynomial's file, before its scales. Raises CimError for ends that are not
-    finite or not in order.
+    `vd_line` is the start and the slope of a line of vd over ed, and `vd_beside_line` the range of
+    vd less this line: the pairs lie in a narrow band of the rectangle of ed and vd. In the units of
+    the polynomial's file, before its scales. Raises CimError for numbers that are not finite, ends
+    that are not in order, and where neither vd nor both of the band are known.
     """
 
     ed: Extent
-    vd: Extent
+    vd: Extent | None = None
+    vd_line: Extent | None = None
+    vd_beside_line: Extent | None = None
 
     def __post_init__(self) -> None:
-        for name in ("ed", "vd"):
-            low, high = getattr(self, name)
-            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        known = {name: ends for name, ends in vars(self).items() if ends is not None}
+        for name, (low, high) in known.items():
+            finite = math.isfinite(low) and math.isfinite(high)
+            if not finite or (low > high and name != "vd_line"):
                 raise CimError(
-                    f"domain.{name} is {low:g} to {high:g}; expected two finite numbers, the lower "
-                    "first"
+                    f"domain.{name} is {low:g} to {high:g}; expected two finite numbers"
+                    + ", the lower first" * (name != "vd_line")
                 )
+        if (self.vd_line is None) != (self.vd_beside_line is None) or len(known) == 1:
+            raise CimError(
+                f"domain has {', '.join(known)} alone; expected vd beside ed, or vd_line and "
+                "vd_beside_line, or all of them"
+            )
+
+    @property
+    def ranges(self) -> dict[str, Extent]:
+        """The ranges that a pair of the fit is within, by the names of `places`."""
+        ranges = {"ed": self.ed, "vd": self.vd, BESIDE_LINE: self.vd_beside_line}
+        return {name: ends for name, ends in ranges.items() if ends is not None}
+
+    def places(self, ed: FloatArray, vd: FloatArray) -> dict[str, FloatArray]:
+        """The values of pairs that `ranges` bounds."""
+        found = {"ed": ed, "vd": vd}
+        if self.vd_line is not None:
+            start, slope = self.vd_line
+            found[BESIDE_LINE] = vd - (start + slope * ed)
+        return found
 
     def times(self, ed: float, vd: float) -> FittedRange:
         """The range of statistics that are these factors larger."""
-        low, high = self.ed
-        least, most = self.vd
-        return FittedRange((low * ed, high * ed), (least * vd, most * vd))
+
+        def scaled(ends: Extent | None, low: float, high: float) -> Extent | None:
+            return None if ends is None else (ends[0] * low, ends[1] * high)
+
+        return FittedRange(
+            (self.ed[0] * ed, self.ed[1] * ed),
+            scaled(self.vd, vd, vd),
+            scaled(self.vd_line, vd, vd / ed),
+            scaled(self.vd_beside_line, vd, vd),
+        )
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ SHORT_COSTS = {
 }
 """The same in a cell of a table."""
 
-DRIFT = "logit_rmse"
-"""The drift that is held against costs."""
+DRIFT = "centred_rmse"
+"""The drift that is held against costs: the error that can change a rank."""
 
 
 def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:

@@ -89,9 +89,9 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
         )
         for index in shown
     ]
-    label = f"logit RMSE against {name} of {len(shown)} points"
+    label = f"centred logit RMSE against {name} of {len(shown)} points"
     logs = (_is_wide([one.x for one in candidates]), _is_wide([one.y for one in candidates]))
-    return pareto(candidates, title, "logit RMSE", label, *logs)
+    return pareto(candidates, title, "centred logit RMSE", label, *logs)
 
 
 def _is_wide(values: list[float]) -> bool:

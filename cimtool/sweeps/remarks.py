@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
+from cimtool.deployment.matched_pairs import matched_warnings
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.loading.provenance import trained_on
+from cimtool.loading.row_norms import median_norm, other_scale
+from cimtool.reference.modality_names import name_of
 from cimtool.sweeps.references import SweepReferences, head_digest
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
@@ -30,10 +33,17 @@ class Remarks:
     checked: bool = True
 
     @classmethod
-    def of(cls, models: Mapping[str, Model], data: Embeddings, known: SweepReferences) -> Self:
+    def of(
+        cls,
+        models: Mapping[str, Model],
+        calibration: Embeddings,
+        data: Embeddings,
+        known: SweepReferences,
+    ) -> Self:
         """The remarks on models that share their projectors, under the name of each score.
 
-        Warnings are of training on these rows, of scores that are not checked, and the models' own.
+        Warnings are of rows that are not such as the model knows, of training on these rows, of
+        scores that are not checked, and the models' own.
         """
         faults, warnings = list[str](), list[str]()
         checked = all(known.name == EXACT or not one.head.is_surrogate for one in models.values())
@@ -43,6 +53,8 @@ class Remarks:
             faults += [f"The surrogate{of} is BROKEN: {fault}." for fault in own]
             rows = data.text, data.video, data.called
             warnings += trained_on(model.provenance, model.name, *rows)
+        first, *_ = models.values()
+        warnings += _strange_rows(first, calibration, data)
         warnings += [NOT_CHECKED] * (not checked)
         warnings += [text for model in models.values() for text in model.warnings]
         notes = data_notes(data, known.truth, known.own)
@@ -56,6 +68,16 @@ class Remarks:
     def first(self, raw: Sequence[str]) -> list[str]:
         """All sentences before the figures, those on `raw` embeddings among them."""
         return [*self.faults, *raw, *self.warnings]
+
+
+def _strange_rows(model: Model, calibration: Embeddings, data: Embeddings) -> list[str]:
+    """Sentences where sides or signs are mixed up in one of both, or their scales differ."""
+    norms = median_norm(calibration.text), median_norm(calibration.video)
+    card = replace(model.card, row_norms=norms)
+    found = [text for rows in (calibration, data) for text in matched_warnings(model.program, rows)]
+    for modality, rows in (("text", data.text), ("video", data.video)):
+        found += other_scale(rows, modality, card, data.file, name_of(modality, data.called))
+    return found
 
 
 def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:

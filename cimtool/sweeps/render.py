@@ -242,6 +242,12 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
         ),
         Column("front", help=front),  # in sight where the table is wider than the screen
         *(Column(key.name, None if any(map(_is_word, key.values)) else str) for key in found.grid),
+        Column(
+            "centred RMSE",
+            four_digits,
+            f"of the logit from {against}, without each query's mean difference, which changes no "
+            "rank; the worse of both directions",
+        ),
         Column("RMSE", four_digits, f"root mean square difference of the logit from {against}"),
         Column("top-1 loss", share, top1),
         *(
@@ -337,7 +343,8 @@ def _limits_of_dies(found: Sweep) -> list[str]:
 def _limit_name(name: str) -> str:
     """A metric of LIMITS as a heading has it."""
     labels = {one.loss: f"{one.label} loss" for one in RANKINGS}
-    return labels.get(name, {"logit_rmse": "RMSE"}.get(name, "top-1 loss"))
+    labels |= {"centred_rmse": "centred RMSE", "logit_rmse": "RMSE"}
+    return labels.get(name, "top-1 loss")
 
 
 def _limit_form(name: str) -> NumberFormat:
@@ -356,7 +363,7 @@ def _retrieval(
 ) -> Iterator[Content]:
     """Drift, the metric that leads in both ways with its interval, and losses."""
     metric, *_ = shown = _led(found)
-    yield from (metrics.get(name) for name in (DRIFT, "top1_agreement_loss"))
+    yield from (metrics.get(name) for name in (DRIFT, "logit_rmse", "top1_agreement_loss"))
     for key in metric.keys.values():
         known = key in metrics and key in intervals
         change = Change(metrics[key], *intervals[key]) if known else None

@@ -140,7 +140,7 @@ def sweep(
             reference=name,
             baselines={name: scores.metrics(one) for name, one in beside.items()},
             baseline_intervals=dict(zip(beside, scores.intervals(*beside.values()), strict=True)),
-            remarks=Remarks.of(known.compiled, evaluated, scores),
+            remarks=Remarks.of(known.compiled, rows, evaluated, scores),
             grid=keys,
             dies=dies,
             points=made,

@@ -144,7 +144,8 @@ def fit_teacher(
     polynomial = found[form]
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]
-    domain = FittedRange(ed=extent(fitted.ed), vd=extent(fitted.vd))
+    band = Band.of(fitted.ed, fitted.vd).domain()
+    domain = FittedRange(**band, vd=extent(fitted.vd))
     return Fit(
         teacher=teacher,
         polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K, domain=domain),
@@ -154,7 +155,7 @@ def fit_teacher(
         alpha=alpha,
         scale_ed=scales[0],
         scale_vd=scales[1],
-        domain={"vd": domain.vd, **Band.of(fitted.ed, fitted.vd).domain()},
+        domain={"vd": extent(fitted.vd), **band},
         condition=number,
         fitted=len(seen),
         held=held,

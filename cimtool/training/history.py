@@ -129,19 +129,23 @@ class RetrievalEpoch(Epoch):
 
 @dataclass(frozen=True)
 class CompiledEpoch(Epoch):
-    """An epoch, and the compiled model's logit RMSE on held-out rows after it."""
+    """An epoch, and the compiled model's error of the logit on held-out rows after it.
 
+    `centred_rmse` is without the mean difference of each query, which changes no rank.
+    """
+
+    centred_rmse: float
     rmse: float
 
     @property
     def merit(self) -> tuple[float]:
-        """Smaller errors are better."""
-        return (-self.rmse,)
+        """Smaller errors that can change a rank are better."""
+        return (-self.centred_rmse,)
 
     @property
     def measured(self) -> str:
-        """The error."""
-        return f"compiled logit RMSE {self.rmse:.4g}"
+        """The errors."""
+        return f"compiled logit error, centred RMSE {self.centred_rmse:.4g} (RMSE {self.rmse:.4g})"
 
 
 def means_of(recalls: Mapping[str, float]) -> dict[str, float]:

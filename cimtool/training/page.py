@@ -88,15 +88,15 @@ def retrieval_page(
 
 def compiled_headline(history: Sequence[CompiledEpoch]) -> str:
     """One sentence: the best epoch, and what it gained."""
-    best, start = best_epoch(history), history[0].rmse
+    best, start = best_epoch(history), history[0].centred_rmse
     if not best.number:
         return (
-            f"None of {history[-1].number} epochs is better than the start, whose compiled logit "
-            f"RMSE is {start:.4g} on held-out rows; it was kept."
+            f"None of {history[-1].number} epochs is better than the start, whose compiled "
+            f"centred logit RMSE is {start:.4g} on held-out rows; it was kept."
         )
     return (
-        f"Best of {history[-1].number} epochs is epoch {best.number}: compiled logit RMSE "
-        f"{best.rmse:.4g} on held-out rows, {start:.4g} before."
+        f"Best of {history[-1].number} epochs is epoch {best.number}: compiled centred logit "
+        f"RMSE {best.centred_rmse:.4g} on held-out rows, {start:.4g} before."
     )
 
 
@@ -104,13 +104,16 @@ def fine_tuning_page(
     settings: Mapping[str, Any], history: Sequence[CompiledEpoch], stopped: str | None
 ) -> str:
     """The error by epoch as one HTML document."""
-    measure = "compiled logit RMSE"
-    errors = Points("RMSE", [(epoch.number, epoch.rmse) for epoch in history])
+    measure = "compiled centred logit RMSE"
+    errors = Points("centred RMSE", [(epoch.number, epoch.centred_rmse) for epoch in history])
     return run_page(
         settings,
         history,
         stopped,
-        [(Column(measure, four_digits), [epoch.rmse for epoch in history])],
+        [
+            (Column(measure, four_digits), [epoch.centred_rmse for epoch in history]),
+            (Column("RMSE", four_digits), [epoch.rmse for epoch in history]),
+        ],
         title=f"{settings['start']} fine-tuned for {settings['hardware']}",
         headline=compiled_headline(history),
         held="rows",

@@ -31,6 +31,9 @@ def polynomial_text(
         values["domain"] = dict(domain)
     elif polynomial.domain is None:
         del values["domain"]
+    else:
+        ends = values["domain"].items()
+        values["domain"] = {name: one for name, one in ends if one is not None}
     if model is not None:
         values[FITTED_TO] = model
     return json.dumps(values, indent=2) + "\n"

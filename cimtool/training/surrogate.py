@@ -30,8 +30,10 @@ class Surrogate:
         known = {k: v for k, v in asdict(self.polynomial).items() if v is not None}
         known["coeff"] = torch.tensor(self.polynomial.coeff, dtype=torch.float64)
         if self.band is not None:
-            domain = {**known.get("domain", {}), **self.band.domain()}
-            known["domain"] = {name: list(ends) for name, ends in domain.items()}
+            known["domain"] = {**known.get("domain", {}), **self.band.domain()}
+        if "domain" in known:
+            ends = known["domain"].items()
+            known["domain"] = {name: list(one) for name, one in ends if one is not None}
         return known
 
 

@@ -61,7 +61,9 @@ def step_table(found: Tuned) -> Table:
 
     Below them, on all queries, scores that no hardware has touched.
     """
-    metrics = list(dict.fromkeys((*found.budget, "logit_rmse", "top1_agreement_loss")))
+    metrics = list(
+        dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
+    )
     lead, ways = led(found.by_class)[0], way_names(found.modalities)
     columns = (
         Column("tried"),

@@ -183,7 +183,7 @@ def tune(
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
     known = references([model], evaluated, say, reference_name(model))
-    remarks = Remarks.of({model.head.surrogate: model}, evaluated, known)
+    remarks = Remarks.of({model.head.surrogate: model}, rows, evaluated, known)
     _require_reference(budget, remarks)
     evaluator = PointEvaluator.of({COMPILED: model}, rows, evaluated, known, None)
     say("the highest bits")

@@ -133,16 +133,18 @@ class Search:
 def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, float]:
     """The mean squared error of the logit that each width adds, times 4 to its bits.
 
+    Without the mean difference of each query, which changes no rank.
+
     Never below a share of the largest, so that a width that seems free is not lowered without end.
     """
-    least = evaluate(start).metrics["logit_rmse"] ** 2
+    least = evaluate(start).metrics["centred_rmse"] ** 2
     added, countdown = {}, Countdown(say)
     for count, (width, bits) in enumerate(start.items(), 1):
         low = max(bits - PROBE_BITS, LOWEST_BITS)
         outcome = evaluate({**start, width: low})
         said = PartDone(f"probe {count} of {len(start)}: {width} = {low}")
         countdown.tell(said, count, len(start))
-        error = outcome.metrics["logit_rmse"] ** 2 - least if outcome.error is None else 0.0
+        error = outcome.metrics["centred_rmse"] ** 2 - least if outcome.error is None else 0.0
         added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
     floor = max(added.values()) / 2**20
     return {width: max(value, floor) for width, value in added.items()}

@@ -42,7 +42,7 @@ class BundleComparison(Result):
 
     @property
     def differing(self) -> dict[str, tuple[str, ...]]:
-        """Model, score, target and settings that are not the same in all bundles, by name."""
+        """Model, score, reference, target and settings that are not the same in all, by name."""
         values = [_decided(*one) for one in zip(self.reports, self.scores, strict=True)]
         keys = dict.fromkeys(key for one in values for key in one)
         rows = {key: tuple(one.get(key, "-") for one in values) for key in keys}
@@ -97,7 +97,8 @@ def described(heads: Sequence[Head]) -> tuple[str, ...]:
 
 def _decided(report: Report, score: str) -> dict[str, str]:
     subject = report.subject
-    values = {"model": subject.model, "score": score, "target": subject.target}
+    values = {"model": subject.model, "score": score, "errors from": report.drift.reference}
+    values["target"] = subject.target
     return {name: setting_text(value) for name, value in {**values, **subject.settings}.items()}
 
 

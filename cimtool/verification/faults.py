@@ -114,8 +114,7 @@ def offset_of(surrogate: StageRow, scatter: Scatter | None) -> float | None:
     bias = surrogate.get("bias")
     if scatter is None or bias is None:
         return None
-    own = scatter.standard_error if scatter.rmse is None else scatter.rmse
-    return bias if abs(bias) > FAR_SURROGATE * _usual(own, scatter) else None
+    return bias if abs(bias) > FAR_SURROGATE * _usual(scatter.whole_error, scatter) else None
 
 
 def _usual(error: float, scatter: Scatter) -> float:

@@ -149,7 +149,7 @@ def _equal_samples(compiled: StageRow, scatter: Scatter | None, centred: bool) -
         own, name = scatter.centred_error, "centred_rmse"
         error = compiled.get(name if scatter.is_exact else f"float_{name}") or 0.0
     else:
-        own = scatter.standard_error if scatter.rmse is None else scatter.rmse
+        own = scatter.whole_error
         error = compiled.get("logit_rmse" if scatter.is_exact else "float_rmse") or 0.0
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
@@ -179,7 +179,9 @@ def _sentences(
     exact = scatter is not None and scatter.is_exact and "logit_rmse" in compiled.metrics
     centred, rmse, top1 = found.float_centred_rmse, found.float_rmse, found.float_top1
     share = found.float_relative_centred_rmse
+    bias = found.bias - (trained.get("bias") or 0.0)  # from the float score, as the rest
     if exact:
+        bias = found.bias
         centred, rmse, top1 = found.centred_rmse, found.logit_rmse, found.top1_agreement
         share = compiled.metrics["relative_centred_rmse"]
     text = render_text(
@@ -193,6 +195,7 @@ def _sentences(
         exact=exact,
         centred=centred,
         rmse=rmse,
+        bias=bias,
         share=share if share is not None and math.isfinite(share) else None,
         top1=top1,
         spread=_own_spread(trained),

@@ -74,6 +74,11 @@ class Scatter:
         """True where the errors are from the exact score."""
         return self.rmse is not None
 
+    @property
+    def whole_error(self) -> float:
+        """Its RMSE from the exact score; where that is not known, its standard error."""
+        return self.standard_error if self.rmse is None else self.rmse
+
 
 @dataclass(frozen=True, eq=False)
 class TeacherScores:

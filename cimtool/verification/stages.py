@@ -342,8 +342,9 @@ def _score_with_statistics(
         if ranges:
             pairs = truth.right_pairs(rows)
             right += int(np.count_nonzero(pairs))
+            bounded = head.fitted_values(values)
             for name, range_ in ranges.items():
-                beyond[name].append(outside_counts(values[name], range_, pairs))
+                beyond[name].append(outside_counts(bounded[name], range_, pairs))
     scores = np.concatenate(parts)
     return ScoredStatistics(
         scores,

@@ -174,7 +174,7 @@ def test_fine_tuning_writes_a_folder_that_compiles(
     history = json.loads((folder / "history.json").read_text())
     assert history["epochs"] == values["epochs"]
     assert history["settings"]["weight_bits"] == 3
-    assert "compiled logit RMSE" in (folder / "training.html").read_text()
+    assert "compiled centred logit RMSE" in (folder / "training.html").read_text()
     assert run(["compile", "--projectors", str(folder / "model.pth"), "--target", "isaac-rram-128",
                 "--poly", str(small_trunk.poly), "--calibration", str(small_trunk.calibration),
                 "-o", str(bundle)]) == 0  # fmt: skip

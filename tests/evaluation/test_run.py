@@ -57,10 +57,10 @@ def same_as(row: Any, score: Score) -> None:
     for way in WAYS:
         for metric in RANKINGS[:-1]:
             assert score.metrics[f"{metric.name}_{way}"] == row.get(f"{metric.name}_{way}")
-    for name in ("cosine_gap", "logit_rmse"):
+    for name in ("cosine_gap", "centred_rmse", "logit_rmse"):
         assert score.metrics[name] == row.get(name)
     shared = set(row.intervals) & set(score.intervals)
-    assert len(shared) == 20
+    assert len(shared) == 21
     assert {name: row.intervals[name] for name in shared} == {
         name: score.intervals[name] for name in shared
     }

@@ -131,9 +131,30 @@ def test_the_range_of_a_fit_is_read_where_a_file_says_it() -> None:
     values: dict[str, Any] = {"degree": 1, "coeff": [-0.1, 0.0], "bias": 0.5}
     assert parse_polynomial(values, "p.json").domain is None
     band = {"ed": [1, 2.5], "vd_line": [0.0, 1.0], "vd_beside_line": [0.0, 0.1]}
-    assert parse_polynomial({**values, "domain": band}, "p.json").domain is None
+    found = parse_polynomial({**values, "domain": band}, "p.json")
+    lines = (0.0, 1.0), (0.0, 0.1)
+    assert found.domain == FittedRange((1.0, 2.5), None, *lines)
     found = parse_polynomial({**values, "domain": {**band, "vd": [3.0, 4.0]}}, "p.json")
-    assert found.domain == FittedRange((1.0, 2.5), (3.0, 4.0))
+    assert found.domain == FittedRange((1.0, 2.5), (3.0, 4.0), *lines)
+
+
+@pytest.mark.parametrize(
+    ("domain", "said"),
+    [
+        ("wide", r"^p\.json: domain is 'wide'; expected a table of ed and vd"),
+        ({}, r"^p\.json: domain has no ed but \[\]; expected ed and vd"),
+        ({"vd": [1.0, 2.0]}, r"^p\.json: domain has no ed but \['vd'\]; expected ed and vd"),
+        ({"ed": [1.0, 2.0]}, r"^p\.json: domain has ed alone; expected vd beside ed, or vd_line"),
+        (
+            {"ed": [1.0, 2.0], "vd": [1.0, 2.0], "vd_line": [2.0, -1.0]},
+            r"^p\.json: domain has ed, vd, vd_line alone; expected .* vd_beside_line, or all",
+        ),
+    ],
+)
+def test_a_domain_that_says_too_little_is_refused(domain: Any, said: str) -> None:
+    values = {"coeff": [-0.1, 0.0], "bias": 0.5, "domain": domain}
+    with pytest.raises(CimError, match=said):
+        parse_polynomial(values, "p.json")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from cimtool.sweeps.choice import Choice, cheapest, comparable, front
 from cimtool.sweeps.evaluator import Outcome
+from cimtool.sweeps.page import pareto_page
+from cimtool.sweeps.render import points_table, sweep_text
+from cimtool.sweeps.results import Sweep
+from cimtool.training.demo_data import DemoFiles
 
 Made = Callable[..., Outcome]
 SAME = ["ideal, 128x128"] * 9
@@ -102,3 +108,22 @@ def test_of_equal_costs_the_least_drift_is_taken(made: Made) -> None:
     outcomes = [made(0.2), made(0.1), made(0.1)]
     found = cheapest(outcomes, {"logit_rmse": 1.0}, SAME)
     assert found.index == 1
+
+
+def test_an_offset_of_the_polynomial_chooses_no_point(
+    sweep_small: Callable[..., Sweep], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    poly = json.loads(small_trunk.poly.read_text())
+    poly["bias"] += 5.0  # 4 bits lower all scores, and so come nearest with the offset
+    file = tmp_path / "offset.json"
+    file.write_text(json.dumps(poly))
+    found = sweep_small(tmp_path / "s", {"weight_bits": [4, 8]}, poly=file)
+    four, eight = (one.metrics for one in found.outcomes)
+    assert four["logit_rmse"] < eight["logit_rmse"]
+    assert 2 * eight["centred_rmse"] < four["centred_rmse"]
+    assert found.outcomes[0].cost["arrays"] == found.outcomes[1].cost["arrays"]
+    assert found.fronts["arrays"] == [1]
+    assert "no other point beats it in noise-free centred logit RMSE" in sweep_text(found)
+    assert "centred logit RMSE against arrays" in pareto_page(found)
+    titles = [column.title for column in points_table(found).columns]
+    assert titles[3:5] == ["centred RMSE", "RMSE"]

@@ -109,8 +109,8 @@ def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
 def test_the_table_marks_the_fronts(swept: Sweep) -> None:
     table = points_table(swept)
     titles = [column.title for column in table.columns]
-    assert titles[:4] == ["point", "front", "weight_bits", "RMSE"]
-    assert titles[5:8] == ["R@1, % text to video", "R@1, % video to text", "R@1 loss"]
+    assert titles[:5] == ["point", "front", "weight_bits", "centred RMSE", "RMSE"]
+    assert titles[6:9] == ["R@1, % text to video", "R@1, % video to text", "R@1 loss"]
     assert [row.style for row in table.rows] == ["result", "result", "", ""]
     assert texts(table, "front") == ["energy, arrays", "conversions, arrays", "", ""]
 
@@ -151,7 +151,7 @@ def test_the_page_says_what_was_swept(swept: Sweep) -> None:
 
 def test_figures_that_are_not_there_sort_last(swept: Sweep) -> None:
     *_, failed = points_table(swept).rows
-    assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 9
+    assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 10
 
 
 def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:

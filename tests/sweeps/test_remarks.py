@@ -118,6 +118,27 @@ def test_raw_embeddings_are_a_row_and_the_first_line_where_they_are_better(
     assert tuned.baselines["raw embeddings"]["r1_text_to_video"] == 1
 
 
+def test_rows_that_are_not_such_as_the_model_knows_are_told(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.calibration) as held:
+        rows = dict(held)
+    swapped = {"text": rows["video"], "video": rows["text"]}
+    larger = {name: 5 * rows[name] for name in ("text", "video")}
+    swap = "the two arrays of the data, are probably swapped"
+    scale = "times smaller than those that calibrated"
+    budget = {"logit_rmse": 1e6}
+    for name, told, given in (("swapped", swap, swapped), ("larger", scale, larger)):
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, **given)
+        found = sweep_small(tmp_path / name, GRID, calibration=file)
+        tuned = tune(small_trunk, small_trunk.poly, tmp_path, calibration=file, budget=budget)
+        for said in (found.first, tuned.first):
+            assert any(told in text for text in said), name
+    plain = sweep_small(tmp_path / "plain", GRID)
+    assert not any(swap in text or scale in text for text in plain.first)
+
+
 def test_few_queries_are_told(sweep_small: RunSweep, tmp_path: Path) -> None:
     few = "only 40 texts are queries: below 200, R@1 means little"
     found = sweep_small(tmp_path / "s", GRID)

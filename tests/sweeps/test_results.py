@@ -81,7 +81,7 @@ def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
     assert lines[:start] == [*swept.first, ""]
-    assert lines[start + 3].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]
+    assert lines[start + 3].split()[:5] == ["point", "front", "adc_bits", "encoding", "centred"]
     assert "4 points: 3 done (0 by an earlier run), 1 failed" in lines
     assert any(line.startswith("point 1 failed: ") and "adds digitally" in line for line in lines)
     chosen = next(line for line in lines if line.startswith("cheapest of 3 points within"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -71,6 +71,7 @@ def test_the_domain_is_that_of_the_fitted_pairs() -> None:
     seen = ~np.isin(made.labels.ed, found.held.ed)
     for name, values in (("ed", made.labels.ed[seen]), ("vd", made.labels.vd[seen])):
         assert found.domain[name] == (values.min(), values.max())
+    assert asdict(found.polynomial.domain) == found.domain
 
 
 def test_divisors_are_the_teachers_or_those_given() -> None:

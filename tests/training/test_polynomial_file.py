@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from cimtool.loading.polynomial import parse_polynomial
-from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.polynomial_file import PT_KEYS, polynomial_pt, polynomial_text, without_scales
 
 POLYNOMIAL = Polynomial(
@@ -39,13 +40,15 @@ def test_scales_go_into_the_coefficients_without_rounding() -> None:
 
 
 def test_a_pt_is_the_same_bytes_and_the_same_polynomial_under_both_names() -> None:
-    domain = {"ed": (240.0, 360.0)}
+    domain = {"ed": (240.0, 360.0), "vd": (40.0, 80.0)}
     found = {}
     for keys in PT_KEYS:
         written = polynomial_pt(POLYNOMIAL, domain, keys)
         assert written == polynomial_pt(POLYNOMIAL, domain, keys)
         values = torch.load(io.BytesIO(written), weights_only=True)
-        assert values["domain"] == {"ed": [240.0, 360.0]}
+        assert values["domain"] == {"ed": [240.0, 360.0], "vd": [40.0, 80.0]}
         found[keys] = parse_polynomial(values, "p.pt")
-    assert found["coeff"] == found["c"] == without_scales(POLYNOMIAL)
+    assert found["coeff"] == found["c"]
+    fitted = FittedRange((240.0, 360.0), (40.0, 80.0))
+    assert found["c"] == replace(without_scales(POLYNOMIAL), domain=fitted)
     assert (found["c"].a, found["c"].b, found["c"].K) == (0.2, 1.0, 6)

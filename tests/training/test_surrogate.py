@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.polynomial_file import polynomial_text
@@ -18,12 +19,13 @@ from cimtool.training.surrogate import Band, SafePolynomial, Surrogate, read_sur
 
 POLY = Polynomial(1, (-0.1, 0.005), 0.5, 32.0, 4.0, True, 0.1, 0.0, 10)
 BAND = Band((1.0, 2.0), 3.0, 4.0, (-5.0, 6.0))
+BANDED = replace(POLY, domain=FittedRange(**BAND.domain()))
 
 
 def test_a_file_gives_the_polynomial_and_its_band(tmp_path: Path) -> None:
     path = tmp_path / "poly.json"
     path.write_text(polynomial_text(POLY, BAND.domain()))
-    assert read_surrogate(path) == Surrogate(POLY, BAND, str(path))
+    assert read_surrogate(path) == Surrogate(BANDED, BAND, str(path))
     path.write_text(polynomial_text(POLY))
     assert read_surrogate(path).band is None
 
@@ -31,8 +33,8 @@ def test_a_file_gives_the_polynomial_and_its_band(tmp_path: Path) -> None:
 def test_a_checkpoint_gives_back_what_it_was_given(tmp_path: Path) -> None:
     torch.save(Surrogate(POLY, BAND, "p.json").values(), tmp_path / "p.pth")
     values = torch.load(tmp_path / "p.pth", weights_only=True)
-    assert surrogate_of(values, "p.pth") == Surrogate(POLY, BAND, "p.pth")
-    assert parse_polynomial(values, "p.pth") == POLY
+    assert surrogate_of(values, "p.pth") == Surrogate(BANDED, BAND, "p.pth")
+    assert parse_polynomial(values, "p.pth") == BANDED
 
 
 def test_a_measured_band_holds_all_pairs_of_a_model() -> None:

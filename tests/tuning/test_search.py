@@ -18,7 +18,7 @@ START = dict.fromkeys(GAINS, 8)
 
 def measure(bits: BitAssignment) -> Outcome:
     square = sum(gain * 4.0 ** -bits[width] for width, gain in GAINS.items())
-    return Outcome(metrics={"logit_rmse": square**0.5})
+    return Outcome(metrics=dict.fromkeys(("centred_rmse", "logit_rmse"), square**0.5))
 
 
 class MadeUpCosts(LayerCosts):
@@ -41,6 +41,15 @@ def silent(line: str) -> None:
 def test_a_probe_finds_what_each_width_adds() -> None:
     found = probe(START, measure, silent)
     assert found == pytest.approx(GAINS, rel=1e-9)
+
+
+def test_an_offset_of_all_scores_adds_nothing_to_a_probe() -> None:
+    def offset(bits: BitAssignment) -> Outcome:
+        metrics = dict(measure(bits).metrics)
+        metrics["logit_rmse"] += bits[Width("a", "weight_bits")]  # less of it at fewer bits
+        return Outcome(metrics=metrics)
+
+    assert probe(START, offset, silent) == pytest.approx(GAINS, rel=1e-9)
 
 
 def walked(holds: Callable[[Outcome], bool], *products: str) -> tuple[Search, Any]:

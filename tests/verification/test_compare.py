@@ -66,7 +66,10 @@ def test_two_heads_stand_side_by_side(
 ) -> None:
     point = make_bundle("point", None, head="cosine")
     found = compare_bundles([bundle, point], data)
-    assert found.differing == {"score": ("polynomial of degree 2", "cosine")}
+    assert found.differing == {
+        "score": ("polynomial of degree 2", "cosine"),
+        "errors from": ("exact", "cosine"),
+    }
     text = comparison_text(found)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     first, second = (report.drift.compiled_rows for report in found.reports)

@@ -68,6 +68,20 @@ def test_against_samples_the_cause_is_the_largest_step_after_the_polynomial() ->
     assert "within the scatter" in found.sentences[1]
 
 
+def test_against_samples_both_k_and_the_bias_are_said() -> None:
+    table = rows(0.3, 0.05, 0.14)
+    table[0] = replace(table[0], metrics={**table[0].metrics, "bias": 0.25})
+    known = {**table[-1].metrics, "bias": 1.25, "float_rmse": 1.1}
+    table[-1] = replace(table[-1], metrics=known)
+    found = against_samples(table, replace(SAMPLED, standard_error=0.4))
+    assert found.sentences[1:3] == (
+        "That is within the scatter of the Monte Carlo score itself, which is 0.2 at K=10; it "
+        "would err as much at about K=18.",
+        "With the mean difference of each query, which changes no rank, the logit RMSE is 1.1 "
+        "(bias +1); Monte Carlo's is 0.4, and it would err as much at about K=1.",
+    )
+
+
 LOST = {"r1_loss": Change(0.05, 0.02, 0.08)}
 """A loss of ranks that other queries could not explain."""
 

@@ -99,6 +99,32 @@ def test_the_domain_that_is_reported_is_that_of_the_fit_as_well(
     )
 
 
+def test_pairs_beside_the_band_of_the_fit_are_outside_of_it(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
+) -> None:
+    """The rectangle of ed and vd holds all pairs; the band around a line, on which it was fitted,
+    does not."""
+    simulator = Simulator(bundle.stages[0].program)
+    features = encode(simulator, data)
+    parts = [(v["ed"], v["vd"]) for _, v in simulator.iter_score(*features.values(), ["ed", "vd"])]
+    eds, vds = (np.concatenate(values) for values in zip(*parts, strict=True))
+    beside = vds - (1.0 + 0.5 * eds)
+    low, high = np.quantile(beside, [0.25, 1.0])
+    wide = (-1e6, 1e6)
+    fitted = FittedRange(wide, wide, (1.0, 0.5), (low, high + 1.0))
+    made = make_bundle("banded", replace(POLYNOMIAL, domain=fitted))
+    head = read_bundle(made.folder).model.head
+    assert isinstance(head, PcmePoly)
+    assert head.polynomial.domain == fitted
+    report = verify_bundle(made, data)
+    ed, vd, band = (one for one in report.saturation.domains if one.fitted)
+    assert (ed.outside, vd.outside) == (0, 0)
+    assert band.statistic == "vd less its line"
+    assert band.outside == np.mean(beside < low)
+    assert 0.2 < band.outside < 0.3
+    assert "polynomial: vd less its line in [" in domain_sentences(report)[0]
+
+
 def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
     warning = Domain("polynomial", "ed", 0, 1, -1, 2, 0.5, 3, 10, fitted=True).warning()
     assert warning is not None
@@ -109,12 +135,18 @@ def test_a_right_pair_outside_the_fit_is_a_warning() -> None:
 def test_a_layout_that_divides_the_statistics_divides_the_range_of_the_fit(
     make_bundle: MakeBundle,
 ) -> None:
-    own = FittedRange((1.0, 2.0), (3.0, 4.0))
+    own = FittedRange((1.0, 2.0), (3.0, 4.0), (5.0, -6.0), (-7.0, 8.0))
     rows = {name: unit_rows(x) for name, x in pairs(64, D).items()}
     made = make_bundle("divided", replace(POLYNOMIAL, domain=own), two_branch, calibration=rows)
     head = made.model.head
     assert isinstance(head, PcmePoly)
-    assert head.polynomial.domain == FittedRange((D, 2.0 * D), (3.0 * D**2, 4.0 * D**2))
+    square = D**2
+    assert head.polynomial.domain == FittedRange(
+        (D, 2.0 * D),
+        (3.0 * square, 4.0 * square),
+        (5.0 * square, -6.0 * D),
+        (-7.0 * square, 8.0 * square),
+    )
     assert read_bundle(made.folder).model.head == head
 
 

@@ -81,7 +81,13 @@ class PcmePoly(Head, name="pcme-poly"):
         domain = self.polynomial.domain
         if domain is None:
             return None
-        return {"ed": domain.ed} | ({"vd": domain.vd} if self.polynomial.reads_vd else {})
+        return domain.ranges if self.polynomial.reads_vd else {"ed": domain.ed}
+
+    def fitted_values(self, statistics: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
+        domain = self.polynomial.domain
+        if domain is None or not self.polynomial.reads_vd:
+            return statistics
+        return domain.places(statistics["ed"], statistics["vd"])
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
@@ -149,6 +155,10 @@ class PcmePoly(Head, name="pcme-poly"):
         coeff, domain = list_of(own["coeff"], "polynomial.coeff"), own.get("domain")
         if domain is not None:
             ends = table_of(domain, "polynomial.domain").items()
-            pairs = {name: list_of(one, f"polynomial.domain.{name}") for name, one in ends}
+            pairs = {
+                name: list_of(one, f"polynomial.domain.{name}")
+                for name, one in ends
+                if one is not None
+            }
             domain = made_of(FittedRange, pairs)
         return cls(made_of(Polynomial, {**own, "coeff": coeff, "domain": domain}))

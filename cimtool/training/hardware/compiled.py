@@ -23,6 +23,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.quantize import QuantizePass
+from cimtool.reference.metrics import centred_rmse
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.straight_through import (
@@ -133,8 +134,10 @@ class Compiler:
         }
         return Compiled(stages[-1].program, plans)
 
-    def rmse(self, compiled: Compiled, text: Array, video: Array, wanted: Array) -> float:
-        """Root mean square difference of the logits [n, m] of all pairs of rows from those wanted.
+    def errors(
+        self, compiled: Compiled, text: Array, video: Array, wanted: Array
+    ) -> tuple[float, float]:
+        """Centred RMSE and RMSE of the logits [n, m] of all pairs of rows from those wanted.
 
         They are those of the compiled program, or of all trial dies.
         """
@@ -143,8 +146,10 @@ class Compiler:
             settings, conditions = self.job.settings, self.conditions
             dies = (on_die(compiled.program, settings, conditions, i) for i in range(TRIAL_DIES))
             programs = [die.program for die in dies]
-        logits = (Simulator(program).scores(text, video) for program in programs)
-        return float(np.sqrt(np.mean([np.square(one - wanted).mean() for one in logits])))
+        logits = [Simulator(program).scores(text, video) for program in programs]
+        centred = np.mean([centred_rmse(one, wanted) ** 2 for one in logits])
+        whole = np.mean([np.square(one - wanted).mean() for one in logits])
+        return float(np.sqrt(centred)), float(np.sqrt(whole))
 
 
 def with_parameters(graph: Graph, parameters: LayerParameters) -> Graph:

@@ -207,8 +207,8 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
             raise Diverged(f"{error}; a lower learning rate may help") from None
         videos = np.unique(self.right[self.held])
         rows = self.rows["text"][self.held], self.rows["video"][videos]
-        rmse = self.compiler.rmse(self.compiled, *rows, self._wanted(self.held, videos))
-        return CompiledEpoch(number, means.loss, rmse)
+        errors = self.compiler.errors(self.compiled, *rows, self._wanted(self.held, videos))
+        return CompiledEpoch(number, means.loss, *errors)
 
     def checkpoint(self, epoch: CompiledEpoch) -> dict[str, Any]:
         """The checkpoint that it started from, with new weights and biases of layers and rows."""

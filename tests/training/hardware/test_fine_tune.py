@@ -76,7 +76,8 @@ def test_the_compiled_model_comes_nearer_to_the_float_one_on_unseen_rows(
     before, after = (compiled_rmse(files, p) for p in (files.projectors, tmp_path / "model.pth"))
     assert after < 0.85 * before
     assert [epoch.number for epoch in found.history] == [0, 1, 2, 3, 4]
-    assert found.best.rmse < found.history[0].rmse
+    assert found.best.centred_rmse < found.history[0].centred_rmse
+    assert all(0 < epoch.centred_rmse < epoch.rmse for epoch in found.history)
 
 
 def test_it_repeats_and_changes_layers_alone(small_trunk: DemoFiles, tmp_path: Path) -> None:
