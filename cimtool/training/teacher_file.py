@@ -158,7 +158,9 @@ def sigmoid_of(
         raise ArgumentError(
             "{}: does not say {} of the probability E[sigmoid(b - a D)] that pairs are labelled "
             "with; expected {}",
-            *(file, missing[0], Argument(missing[0])),
+            file,
+            missing[0],
+            Argument(missing[0]),
         )
     origin = {name: "as given" if name in given else f"of {file}" for name in ("a", "b")}
     if origin["a"] == origin["b"]:
