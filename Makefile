@@ -21,7 +21,7 @@ help:
 	@echo 'make test-cpus   run the tests of kernels with the instruction sets of other CPUs'
 	@echo 'make check       run ruff and mypy'
 	@echo 'make docs        build the documentation site into build/docs, warnings as errors'
-	@echo 'make fuzz        read changed files at every door, and forged bundles at every command (MINUTES=5)'
+	@echo 'make fuzz        read changed files at every door, and forged bundles at five commands (MINUTES=5)'
 	@echo 'make clean       remove the virtual environment, caches and build products'
 
 demo: $(READY)

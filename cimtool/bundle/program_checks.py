@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.base.plugins import OWN, origin_of_module
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
@@ -57,7 +58,12 @@ WHOLE, REAL = frozenset({"places"}), frozenset({"scale", "weight_scale"})
 
 
 def _require_kinds(graph: Graph, node: Node) -> None:
-    """Raise ValueError for integers among the constants of real numbers, or the reverse."""
+    """Raise ValueError for integers among the constants of real numbers, or the reverse.
+
+    Constants of a plug-in's operation are of the kinds that it wants.
+    """
+    if origin_of_module(type(node.op).__module__) != OWN:
+        return
     of_integers = graph.types[node.name].is_integer
     kept: Any = node.op  # a dataclass, as all operations are
     for one in fields(kept):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -31,6 +31,7 @@ from cimtool.report.table import Column, Table, make_table
 INDEX = "gallery.json"
 """The file that makes a folder of shards a gallery, written when all of them are there."""
 
+GALLERY_VERSION = 2
 AGAIN = "run `cimtool encode`"
 BLOCK = 1 << 15
 """Items that are encoded, or scored, at a time."""
@@ -44,7 +45,7 @@ class GalleryIndex(TomlTable):
 
     model_config = ConfigDict(extra="ignore")
 
-    format_version: Literal[2] = 2
+    format_version: int = GALLERY_VERSION
     bundle: str
     bundle_sha256: Sha256
     items: int = Field(ge=1, description="an integer of at least 1")
@@ -184,7 +185,13 @@ def read_gallery(folder: Path) -> GalleryShards:
             f"{folder}: has no {INDEX}, so it is no gallery or not whole yet; {AGAIN} (again)"
         )
     content = read_bounded(file, LARGEST)
-    index = validated(GalleryIndex, table_in(content, file, AGAIN), str(file))
+    table = table_in(content, file, AGAIN)
+    if table.get("format_version") != GALLERY_VERSION:
+        raise CimError(
+            f"{file}: format_version is {table.get('format_version')}; expected {GALLERY_VERSION}; "
+            f"{AGAIN} again"
+        )
+    index = validated(GalleryIndex, table, str(file))
     if content != index.text.encode():
         raise CimError(
             f"{file}: changed since it was written (it is not the text of its values and their "

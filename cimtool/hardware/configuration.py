@@ -41,8 +41,14 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
         return [f'references = "{kind}" change nothing: {target.name} has no converter that rounds']
     said = {one.reference: one for one in target.adc.settable} if target.adc else {}
     offset, levels = said.get("offset"), said.get("levels" if scope.levels else "step")
-    if levels is None or offset is None or not offset.serves(scope):
+    if offset is None or not offset.serves(scope):
         return [f'references = "{kind}" is an assumption: no source says so of {target.name}']
+    if levels is None:
+        part = "levels" if scope.levels else "steps"
+        return [
+            f'references = "{kind}" is an assumption: a source says of {target.name} that offsets '
+            f"can be set, and none says so of {part}"
+        ]
     for one in (offset, levels) if scope.levels else (offset,):
         if one.status not in ("confirmed", "derived"):
             return [f'references = "{kind}" is {one.status} for {target.name}: {one.source}']

@@ -47,7 +47,7 @@ class CalibratePass(Pass):
     """Add the calibration of every graph.
 
     Raises RowsError naming the first value that is not finite on the calibration rows, and the
-    first layer whose numbers float64 cannot square there.
+    first layer whose numbers have no fourth power in float64 there.
     """
 
     calibrator: Calibrator = "minmax"
@@ -95,7 +95,7 @@ def _require_reach(graph: Graph, seen: Mapping[str, Observation]) -> None:
             raise RowsError(
                 f"{graph.name}.{name} ({op.name}): reaches {reach:.3g} on these rows; expected "
                 f"{RIGHT_ROWS}, and weights for which it is 0 or at least {LEAST_REACH:.3g}, as "
-                "float64 cannot square less"
+                "float64 does not hold the fourth power of less"
             )
 
 

@@ -45,7 +45,7 @@ class FittedRange:
     `vd_line` is the start and the slope of a line of vd over ed, and `vd_beside_line` the range of
     vd less this line: the pairs lie in a narrow band of the rectangle of ed and vd. In the units of
     the polynomial's file, before its scales. Raises CimError for numbers that are not finite, ends
-    that are not in order, and where neither vd nor both of the band are known.
+    that are not in order, and for half of the band.
     """
 
     ed: Extent
@@ -62,10 +62,10 @@ class FittedRange:
                     f"domain.{name} is {low:g} to {high:g}; expected two finite numbers"
                     + ", the lower first" * (name != "vd_line")
                 )
-        if (self.vd_line is None) != (self.vd_beside_line is None) or len(known) == 1:
+        if (self.vd_line is None) != (self.vd_beside_line is None):
             raise CimError(
-                f"domain has {', '.join(known)} alone; expected vd beside ed, or vd_line and "
-                "vd_beside_line, or all of them"
+                f"domain has only {', '.join(known)}; expected both of vd_line and vd_beside_line, "
+                "or neither"
             )
 
     @property
@@ -136,6 +136,11 @@ class Polynomial:
         for name in ("scale_ed", "scale_vd", "a"):
             if numbers.get(name, 1.0) <= 0:
                 raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
+        if self.domain is not None and self.reads_vd and list(self.domain.ranges) == ["ed"]:
+            raise CimError(
+                "polynomial: domain has only ed, and the polynomial reads vd; expected vd beside "
+                "ed, or vd_line and vd_beside_line, or all of them"
+            )
 
     @property
     def reads_vd(self) -> bool:

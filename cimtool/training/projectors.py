@@ -270,7 +270,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def sigmoid(self) -> Mapping[str, Any]:
         """Plain values with the a and b of the sigmoid that the score stands for, where known."""
         job = self.job
-        return job.loss.deployed() if job.surrogate is None else job.surrogate.values()
+        surrogate = {} if job.surrogate is None else job.surrogate.values()
+        return {**job.model.deployed(), **job.loss.deployed(), **surrogate}
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""

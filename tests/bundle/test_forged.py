@@ -24,6 +24,7 @@ from cimtool.bundle.bundle import (
     STAGES,
     read_bundle,
 )
+from cimtool.ir.arithmetic import Clip
 from cimtool.training.demo_data import DemoFiles
 
 
@@ -109,7 +110,14 @@ def score_of(shape: str) -> Change:
             **{"name": "made", "op": "dequantize", "inputs": [source[shape]]},
             **{"fields": {"scale": {"number": 1.0}}, "type": f"real {shape}"},
         }
-        p["score"]["nodes"].append(made)
+        nodes = {one["name"]: one for one in (*p["score"]["nodes"], made)}
+        read, left = set(), ["made"]
+        while left:
+            name = left.pop()
+            if name in nodes and name not in read:
+                read.add(name)
+                left += nodes[name]["inputs"]
+        p["score"]["nodes"] = [one for name, one in nodes.items() if name in read]
         p["score"]["outputs"] = {"logit": "made"}
 
     return change
@@ -200,6 +208,23 @@ def test_whatever_changes_in_a_program_is_refused(name: str, signed: bool, copie
     said = str(caught.value)
     assert "is no program that this version" in said if signed else "changed since it was" in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("shape", ["[n]", "[n, 1]", "[m]"])
+def test_a_score_is_a_number_a_pair(shape: str, copied: Path) -> None:
+    changed(copied, PROGRAM, score_of(shape), signed=True)
+    said = f"score returns {shape}: of no texts and items"
+    with pytest.raises(CimError, match=re.escape(said)):
+        _ = read_bundle(copied).program
+
+
+def test_an_operation_gives_what_it_infers(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its `infer` leaves out: it is tried on a few rows."""
+    run = Clip.run
+    monkeypatch.setattr(Clip, "run", lambda self, x: run(self, x)[:, :1])
+    said = r"is no program that this version .*gives int64 \[2, 1\] for int \[n, 16\]"
+    with pytest.raises(CimError, match=said):
+        _ = read_bundle(copied).program
 
 
 def test_what_is_written_is_read(copied: Path) -> None:

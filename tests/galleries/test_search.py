@@ -211,7 +211,10 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
             lambda g: (g / "gallery.json").write_bytes((g / "gallery.json").read_bytes() + b"\n"),
             "gallery.json: changed since it was written",
         ),
-        (lambda g: changed_index(g, format_version=1), "format_version = 1: must be 2"),
+        (
+            lambda g: changed_index(g, format_version=1),
+            "format_version is 1; expected 2; run `cimtool encode` again",
+        ),
         (lambda g: changed_index(g, items=81), "shards has 4 of 81 items; expected 5"),
         (lambda g: changed_index(g, items="many"), "items = .many.: must be an integer"),
         (lambda g: changed_index(g, bundle_sha256="0" * 64), "was encoded by small@isaac-rram-128"),

@@ -50,7 +50,10 @@ def test_references_without_a_source_or_by_an_unconfirmed_one_are_noted() -> Non
     # Its gains are trimmed converter by converter, which is no step of a slice.
     assert [one.reference for one in load_target("hermes-pcm-14nm").settable] == ["offset"]
     (said,) = noted("hermes-pcm-14nm", "column")
-    assert said == 'references = "column" is an assumption: no source says so of hermes-pcm-14nm'
+    assert said == (
+        'references = "column" is an assumption: a source says of hermes-pcm-14nm that offsets can '
+        "be set, and none says so of steps"
+    )
 
 
 @pytest.mark.parametrize("name", ["ideal", "dcim-28nm-isscc23", "colonnade-65nm"])

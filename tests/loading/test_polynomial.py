@@ -144,17 +144,25 @@ def test_the_range_of_a_fit_is_read_where_a_file_says_it() -> None:
         ("wide", r"^p\.json: domain is 'wide'; expected a table of ed and vd"),
         ({}, r"^p\.json: domain has no ed but \[\]; expected ed and vd"),
         ({"vd": [1.0, 2.0]}, r"^p\.json: domain has no ed but \['vd'\]; expected ed and vd"),
-        ({"ed": [1.0, 2.0]}, r"^p\.json: domain has ed alone; expected vd beside ed, or vd_line"),
+        (
+            {"ed": [1.0, 2.0]},
+            r"^p\.json: polynomial: domain has only ed, and the",
+        ),
         (
             {"ed": [1.0, 2.0], "vd": [1.0, 2.0], "vd_line": [2.0, -1.0]},
-            r"^p\.json: domain has ed, vd, vd_line alone; expected .* vd_beside_line, or all",
+            r"^p\.json: domain has only ed, vd, vd_line; expected both of vd_line and vd",
         ),
     ],
 )
 def test_a_domain_that_says_too_little_is_refused(domain: Any, said: str) -> None:
-    values = {"coeff": [-0.1, 0.0], "bias": 0.5, "domain": domain}
+    values = {"coeff": [-0.1, 0.2], "bias": 0.5, "domain": domain}
     with pytest.raises(CimError, match=said):
         parse_polynomial(values, "p.json")
+
+
+def test_a_polynomial_in_ed_alone_needs_no_range_of_vd() -> None:
+    values = {"coeff": [-0.1, 0.0], "bias": 0.5, "domain": {"ed": [1.0, 2.0]}}
+    assert parse_polynomial(values, "p.json").domain == FittedRange((1.0, 2.0))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from cimtool.ir.types import Type
 TAKEN = re.compile(
     "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|"
     "inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|"
-    "union|unsigned|void|volatile|while|asm|bool|true|false|typeof|linux|unix|errno|assert|main|"
-    "stdin|stdout|stderr|memcpy|weights|item|items|text|video|x|i|j|n|at|end|first|in|out|total|"
+    "union|unsigned|void|volatile|while|asm|bool|true|false|typeof|typeof_unqual|linux|unix|errno|assert|main|"
+    "alignas|alignof|constexpr|nullptr|static_assert|thread_local|stdin|stdout|stderr|memcpy|weights|item|items|text|video|x|i|j|n|at|end|first|in|out|total|"
     "cim_.*|.*_t|[^a-z].*"
 )
 """Names that no value may have: C's own, those of arguments and those of cim.h.

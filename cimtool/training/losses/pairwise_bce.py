@@ -90,6 +90,10 @@ class PairwiseBce(PairwiseLoss, name="pairwise-bce"):
 
     tau: Positive = 1.0
 
+    def deployed(self) -> Mapping[str, Any]:
+        """The slope and offset of its sigmoid, both over tau."""
+        return {"a": self.a / self.tau, "b": self.b / self.tau}
+
     def question(self, scores: Tensor, videos: Tensor) -> Tensor:
         """L of scores / tau, a sum over the wrong videos that grows with their number."""
         return pairwise_of_logits(scores / self.tau, videos)

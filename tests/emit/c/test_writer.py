@@ -13,7 +13,8 @@ from cimtool.emit.c.writer import Identifiers
 NAMES = (
     *("NULL", "_Bool", "_Complex", "__attribute__", "__func__", "__LINE__", "__int128", "EOF"),
     *("INT64_MAX", "CIM_ITEMS", "int32_t", "size_t", "asm", "typeof", "bool", "linux", "errno"),
-    *("stdout", "assert", "memcpy", "main", "while", "item", "cim_requant", "3d", "", "fc1"),
+    *("stdout", "assert", "static_assert", "alignas", "nullptr", "memcpy", "main", "while"),
+    *("item", "cim_requant", "3d", "", "fc1"),
 )
 
 

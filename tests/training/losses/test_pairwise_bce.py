@@ -36,7 +36,7 @@ def test_it_is_torchs_binary_cross_entropy_of_all_pairs() -> None:
     )
     torch.testing.assert_close(found["pairs"], expected / 5)
     torch.testing.assert_close(found["variance"], variance_regulariser(text, video, 0.001))
-    assert loss.deployed() == {"a": 0.3, "b": 2.0}
+    assert loss.deployed() == {"a": 0.3 / 0.5, "b": 2.0 / 0.5}  # of the sigmoid, tau included
 
 
 def test_far_logits_keep_their_digits() -> None:
