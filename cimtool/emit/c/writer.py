@@ -130,7 +130,7 @@ class ConstantTables:
         stored = np.ascontiguousarray(values, KINDS[kind].newbyteorder("<"))
         key = kind, hashlib.sha256(stored.data).digest()
         if key not in self._names:
-            self._names[key] = self._places.new(name.upper())
+            self._names[key] = self._places.new(name.lower()).upper()
             self._arrays[self._names[key]] = kind, stored
         return self._names[key]
 
