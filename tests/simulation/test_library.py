@@ -15,7 +15,7 @@ from cimtool.simulation.kernels.tiles import VNNI_BITS
 
 K, N = 300, 257
 
-pytestmark = pytest.mark.skipif(not VNNI_BITS, reason="no dot product of bytes: never taken")
+pytestmark = pytest.mark.skipif(not VNNI_BITS, reason="this CPU has no VNNI: never taken")
 
 
 @pytest.fixture(autouse=True)
