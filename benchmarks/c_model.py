@@ -23,7 +23,7 @@ import numpy as np
 from harness import peak_bytes
 
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.exporters import export_bundle
+from cimtool.bundle.exporters import export_bundle
 from cimtool.ir.integer import Quantize
 from cimtool.simulation.simulator import Simulator
 

@@ -23,9 +23,9 @@ from peers import torch_loops
 from projector import AIMED, Contest, crosssim_entry, rates, times
 
 import cimtool
+from cimtool.gpu.torch_device import TorchBackend
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.types import integer
-from cimtool.simulation.torch_device import TorchBackend
 from cimtool.training.demo_data import DemoFiles
 
 BATCHES = BATCH, 4096

@@ -24,8 +24,8 @@ from harness import parser, report, use_threads
 
 from cimtool.api import fine_tune, prepare
 from cimtool.base.arrays import Array
+from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, metrics, uncertainties
 from cimtool.reference.truth import retrieval, retrieved, truth_of

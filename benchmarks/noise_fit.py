@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 
-from cimtool.hardware.noise.fit import fit_noise
+from cimtool.noise_fitting.fit import fit_noise
 
 G_MAX, T0, LEVELS, TIMES = 20.0, 20.0, 8, 5
 CASES = {

@@ -17,7 +17,7 @@ from harness import parser, report, use_threads
 
 from cimtool.base.arrays import Array
 from cimtool.base.progress import silent
-from cimtool.deployment.compilation import calibration_rows
+from cimtool.bundle.compilation import calibration_rows
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program

@@ -37,7 +37,7 @@ from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.estimate import estimate
 from cimtool.costs.totals import Cost
-from cimtool.deployment.gallery_job import GalleryJob
+from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.binomial import counted_share
 from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change

@@ -19,20 +19,25 @@ from cimtool.base.files import (
     require_kept,
 )
 from cimtool.base.progress import Say, silent
-from cimtool.bundle import render as _bundle_render  # noqa: F401  (views of results)
+from cimtool.bundle import placement_view as _placement_view  # noqa: F401  (views of results)
+from cimtool.bundle import render as _bundle_render  # noqa: F401
+from cimtool.bundle.compilation import Compilation as Compilation
+from cimtool.bundle.compilation import compile as compile
+from cimtool.bundle.compilation import prepare as prepare
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
 from cimtool.costs import render as _costs_render  # noqa: F401
-from cimtool.deployment import render as _deployment_render  # noqa: F401
-from cimtool.deployment.cams import program_cam as program_cam
-from cimtool.deployment.compilation import Compilation as Compilation
-from cimtool.deployment.compilation import compile as compile
-from cimtool.deployment.compilation import prepare as prepare
-from cimtool.deployment.gallery_changes import change_gallery as change_gallery
-from cimtool.deployment.programming import program as program
+from cimtool.costs.estimate import cost as cost
+from cimtool.experiments.sweeps.run import sweep as sweep
+from cimtool.experiments.tuning import render as _tuning_render  # noqa: F401
+from cimtool.experiments.tuning.run import tune as tune
+from cimtool.galleries import render as _galleries_render  # noqa: F401
+from cimtool.galleries.cams import program_cam as program_cam
 from cimtool.galleries.encoding import encode as encode
+from cimtool.galleries.gallery_changes import change_gallery as change_gallery
+from cimtool.galleries.programming import program as program
 from cimtool.galleries.search import search as search
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.calibration_rows import seen_rows
@@ -41,21 +46,17 @@ from cimtool.loading.qrels import judged_data, judged_rows
 from cimtool.loading.source import ModelOptions
 from cimtool.loading.source import ModelSource as ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.sweeps.run import sweep as sweep
 from cimtool.training.fit_page import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
-from cimtool.tuning import render as _tuning_render  # noqa: F401
-from cimtool.tuning.run import tune as tune
 
 if TYPE_CHECKING:
     from cimtool.base.grids import Grid
     from cimtool.bundle.dies import NoiseOptions
-    from cimtool.costs.estimate import Estimate
-    from cimtool.evaluation.run import Evaluation
+    from cimtool.experiments.evaluation.run import Evaluation
+    from cimtool.experiments.training_grid.results import TrainingGrid
     from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
-    from cimtool.training.grid.results import TrainingGrid
     from cimtool.training.hardware.fine_tune import FineTuningRun
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
@@ -153,25 +154,6 @@ def compare(
     return compare_bundles(opened, rows, references, say, seen)
 
 
-def cost(
-    bundle: File,
-    *,
-    gallery: int | None = None,
-    samples: int = DEFAULT_SAMPLES,
-    operating_point: str | None = None,
-    digital: File | None = None,
-) -> Estimate:
-    """Place a bundle on its target, and estimate operations, latency, energy and area.
-
-    With `gallery` also of a query scored against so many items, beside Monte Carlo with `samples` a
-    side (default: 10). Figures are the target's at `operating_point` (default: its
-    first), then reference prices; the tables of a TOML file `digital` replace the target's
-    `process` and `digital`. CimError for a point that the target does not have.
-    """
-    file = None if digital is None else Path(digital)
-    return open_bundle(bundle).estimate(samples, gallery, operating_point, file)
-
-
 @keeping_inputs
 def evaluate(
     data: EmbeddingsLike,
@@ -200,10 +182,10 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
-    from cimtool.evaluation import render as _render  # noqa: F401  (the view of its result)
-    from cimtool.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
-    from cimtool.evaluation.subjects import sources_of, subjects_of
-    from cimtool.evaluation.trec import QRELS
+    from cimtool.experiments.evaluation import render as _render  # noqa: F401  (the view of its result)
+    from cimtool.experiments.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
+    from cimtool.experiments.evaluation.subjects import sources_of, subjects_of
+    from cimtool.experiments.evaluation.trec import QRELS
 
     check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
@@ -277,7 +259,7 @@ def train_grid(
     points failed.
     """
     with needing("training"):
-        from cimtool.training.grid.run import train_points
+        from cimtool.experiments.training_grid.run import train_points
 
     _refuse_strange("train_grid", chosen)
     return train_points(data, Path(output), validation, grid, chosen, say)

@@ -20,7 +20,7 @@ from cimtool.base.folders import LOCK, alone_in
 from cimtool.base.partial import partial_folder
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
-from cimtool.evaluation.run import Evaluation
+from cimtool.experiments.evaluation.run import Evaluation
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES

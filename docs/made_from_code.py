@@ -20,9 +20,12 @@ from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
 from cimtool.cli.group import Command
 from cimtool.costs.estimate import Estimate
-from cimtool.deployment.cams import ProgrammedCam
-from cimtool.deployment.programming import ProgrammedBundle
-from cimtool.evaluation.run import Evaluation
+from cimtool.experiments.evaluation.run import Evaluation
+from cimtool.experiments.sweeps.results import Sweep
+from cimtool.experiments.training_grid.results import TrainingGrid
+from cimtool.experiments.tuning.run import Tuned
+from cimtool.galleries.cams import ProgrammedCam
+from cimtool.galleries.programming import ProgrammedBundle
 from cimtool.galleries.shards import GalleryShards
 from cimtool.hardware.cam import cam_origins, load_cam
 from cimtool.hardware.describe import describe, describe_cam
@@ -30,13 +33,10 @@ from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.hardware.target import load_target, target_names
 from cimtool.report.result import Result
-from cimtool.sweeps.results import Sweep
 from cimtool.training.fit import Fit
-from cimtool.training.grid.results import TrainingGrid
 from cimtool.training.hardware.fine_tune import FineTuningRun
 from cimtool.training.projectors import ProjectorRun
 from cimtool.training.teacher_file import Teacher
-from cimtool.tuning.run import Tuned
 from cimtool.verification.compare import BundleComparison
 from cimtool.verification.report import Report, report_schema
 

@@ -64,7 +64,7 @@ FILES = {
         "from cimtool.hardware.noise.mechanisms.devices import Programming as Base"
     ),
     "cimtool/loading/layouts/": "from cimtool.loading.layouts.trunk import Trunk as Base",
-    "cimtool/emit/exporters/": "from cimtool.emit.exporters.onnx import Onnx as Base",
+    "cimtool/bundle/exporters/": "from cimtool.bundle.exporters.onnx import Onnx as Base",
     "cimtool/training/models/": "from cimtool.training.models.trunk import TrunkModel as Base",
     "cimtool/training/losses/": "from cimtool.training.losses.clip import ClipLoss as Base",
 }

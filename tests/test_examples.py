@@ -18,7 +18,7 @@ from c_tools import STRICT, c_compiler
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.exporters import export_bundle
+from cimtool.bundle.exporters import export_bundle
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.losses import Loss
 

@@ -19,7 +19,7 @@ from cimtool import api, cli
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
-from cimtool.emit.exporters import export_bundle
+from cimtool.bundle.exporters import export_bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import plus
 from cimtool.ir.heads import Head

@@ -25,27 +25,30 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.
 
 # From the ground up: a room imports those before it.
 ROOMS = (
-    *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "costs", "passes"),
-    *("bundle", "galleries", "emit", "deployment", "training", "verification", "evaluation"),
-    *("sweeps", "tuning"),
+    *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "passes", "emit"),
+    *("bundle", "costs", "noise_fitting", "gpu", "galleries", "verification", "handoff"),
+    *("training", "experiments"),
     *("api", "demo", "cli"),
 )
 # What may import by a name that is not written out: the lazy doors, and folders of classes.
-LAZY = {"cimtool/__init__.py", "cimtool/cli/group.py", "cimtool/base/named.py"}
+LAZY = {
+    *("cimtool/__init__.py", "cimtool/cli/group.py"),
+    *("cimtool/base/named.py", "cimtool/base/plugins.py"),
+}
 
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
 LIBRARIES = {
     "torch": (
         "cimtool/loading/*",
         "cimtool/training/*",
-        "cimtool/simulation/torch_device.py",
-        "cimtool/simulation/triton_layers.py",
+        "cimtool/experiments/training_grid/*",
+        "cimtool/gpu/*",
     ),
-    "triton": ("cimtool/simulation/triton_layers.py",),
-    "onnx": ("cimtool/emit/*", "cimtool/loading/onnx*", "cimtool/simulation/kernels/library.py"),
+    "triton": ("cimtool/gpu/triton_layers.py",),
+    "onnx": ("cimtool/emit/*", "cimtool/loading/onnx/*", "cimtool/simulation/kernels/library.py"),
     "onnxruntime": (
         "cimtool/emit/*",
-        "cimtool/loading/onnx*",
+        "cimtool/loading/onnx/*",
         "cimtool/simulation/kernels/library.py",
     ),
     "sklearn": ("cimtool/training/demo_data.py",),
@@ -59,13 +62,13 @@ LIBRARIES = {
         "cimtool/reference/exact_kernels.py",
     ),
     "click": ("cimtool/cli/*",),
-    "joblib": ("cimtool/sweeps/workers.py",),
+    "joblib": ("cimtool/experiments/sweeps/workers.py",),
     "distributed": (
         "cimtool/base/cluster.py",
         "cimtool/base/cluster_tls.py",
-        "cimtool/sweeps/workers.py",
+        "cimtool/experiments/sweeps/workers.py",
     ),
-    "pyarrow": ("cimtool/sweeps/results.py",),
+    "pyarrow": ("cimtool/experiments/sweeps/results.py",),
     "pandas": ("cimtool/report/frames.py",),
     "polars": ("cimtool/report/frames.py",),
 }
@@ -231,7 +234,7 @@ def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 # The writer of a sweep's command line; a sentence elsewhere may name a whole command to run.
-WRITERS = ("cimtool/sweeps/command.py",)
+WRITERS = ("cimtool/experiments/sweeps/command.py",)
 COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
 
 
@@ -293,7 +296,8 @@ READERS = {
     "cimtool/hardware/target.py": "keys of TOML",
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
-    "cimtool/sweeps/command.py": "a target given as a path or as a name",
+    "cimtool/simulation/device.py": "a device and its number as a user names them",
+    "cimtool/experiments/sweeps/command.py": "a target given as a path or as a name",
     "cimtool/training/demo_sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",
@@ -330,12 +334,12 @@ CONTENT_READERS = {
     "cimtool/base/csv_files.py": "ordinary files, block by block, lines bounded",
     "cimtool/base/compiled.py": "sources of this package",
     "cimtool/bundle/arrays_file.py": "arrays of bundles and galleries, headers bounded",
-    "cimtool/deployment/programming.py": "files of a bundle whose checksums hold",
+    "cimtool/galleries/programming.py": "files of a bundle whose checksums hold",
     "cimtool/emit/own_files.py": "texts of bounded files",
     "cimtool/emit/runtime.py": "texts of bounded files",
     "cimtool/loading/checkpoint.py": "checkpoints, by the Budget of their file",
     "cimtool/loading/npy.py": "arrays, by the Budget of their file",
-    "cimtool/loading/onnx_*.py": "texts of bounded files, and what torch exports in memory",
+    "cimtool/loading/onnx/*.py": "texts of bounded files, and what torch exports in memory",
     "cimtool/training/demo_sources.py": "sources that are installed here, and its own process",
 }
 TAKES_IN = {

@@ -19,8 +19,8 @@ from onnxruntime import quantization
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
-from cimtool.deployment.compilation import Compilation, prepare
-from cimtool.emit.exporters import Request, export_bundle
+from cimtool.bundle.compilation import Compilation, prepare
+from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore
 from cimtool.simulation.simulator import Runner

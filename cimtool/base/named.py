@@ -99,11 +99,15 @@ class Named:
         registered(cls.__module__, lambda: cls.family.pop(name))
 
     @classmethod
+    def every(cls) -> dict[str, type[Self]]:
+        """All classes of the family by name, those of plug-ins too."""
+        load_plugins()
+        return cls.family
+
+    @classmethod
     def knows(cls, name: str) -> bool:
         """True if a class of the family has that name; plug-ins are asked last."""
-        if name not in cls.family:
-            load_plugins()
-        return name in cls.family
+        return name in cls.family or name in cls.every()
 
     @classmethod
     def named(cls, name: str, what: str) -> type[Self]:

@@ -1,4 +1,7 @@
-"""Plug-ins: packages that add classes, rules and targets through Python entry points.
+"""Plug-ins: what adds classes, rules and targets, of cimtool's own leaves and of other packages.
+
+A folder of cimtool with a module `plugin` is a leaf: importing that module registers what the
+folder adds, and nothing else imports the folder. Other packages do the same by entry points.
 
 An entry point of the group `cimtool.plugins` names a module. Importing it registers what it holds,
 and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`
@@ -8,6 +11,7 @@ Nothing is imported before a name is asked for that cimtool does not know itself
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +25,9 @@ from cimtool.base.errors import CimError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import FrameType
+
+LEAF = "plugin"
+"""The module that makes a folder of cimtool a leaf."""
 
 GROUP = "cimtool.plugins"
 """The group of entry points."""
@@ -56,11 +63,18 @@ _faults: dict[str, None] = {}
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Import every plug-in, once a process; one that raises is left out and says why."""
+    """Import every leaf and plug-in, once a process.
+
+    A plug-in of another package that raises is left out and says why.
+    """
     global _loaded
     if _loaded is None:
         from importlib.metadata import entry_points
 
+        package = Path(__file__).parents[1]
+        for file in sorted(package.rglob(f"{LEAF}.py")):
+            parts = file.relative_to(package).with_suffix("").parts
+            importlib.import_module(".".join((OWN, *parts)))
         _loaded = []  # a plug-in that asks for an unknown name while it is imported finds none
         for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
             _loaded.append(_imported(point))

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import Argument, ArgumentError, CimError, naming
+from cimtool.base.errors import CimError, naming
 from cimtool.base.files import (
     BUNDLE_BESIDE,
     check_way,
@@ -55,14 +55,13 @@ from cimtool.bundle.serial import (
     program_text,
     read_program,
 )
-from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.crossbar import FAMILIES
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.target import Target, with_digital
+from cimtool.hardware.target import Target
 from cimtool.ir.program import Program, as_inputs, features_of, score_inputs
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
@@ -303,36 +302,6 @@ class Bundle(Result):
         if TRAINING not in self.manifest["files"]:
             return None
         return Provenance(read_arrays(self.folder / TRAINING, DIGESTS))
-
-    def estimate(
-        self,
-        samples: int,
-        gallery: int | None = None,
-        operating_point: str | None = None,
-        digital: Path | None = None,
-    ) -> Estimate:
-        """Estimate the cost on its target, with `gallery` also of a query against that many items.
-
-        A file `digital` replaces what the target says of its process and digital unit. Raises
-        CimError for a number below 1 or beyond 2^63, and an operating point that the target does
-        not have.
-        """
-        for name, value in (("gallery", gallery), ("samples", samples)):
-            if value is not None and not 1 <= value < 2**63:
-                wanted = "at least 1" if value < 1 else "less than 2^63"
-                raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
-        return estimate(
-            self.program,
-            self.settings,
-            self.target if digital is None else with_digital(self.target, digital),
-            samples=samples,
-            dimension=self.model.dimension,
-            gallery=gallery,
-            shortlist=None if self.gallery is None else self.gallery.shortlist,
-            cam=None if self.gallery is None else self.gallery.cam,
-            operating_point=operating_point,
-            called=self.model.called,
-        )
 
 
 def require_agreement(file: Path, differences: Iterable[Difference]) -> None:

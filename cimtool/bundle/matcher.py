@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import Argument, CimError, kind_of
-from cimtool.base.extras import needing
+from cimtool.base.errors import CimError, kind_of
 from cimtool.bundle.arrays_file import check_range, features_sha256
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
@@ -25,6 +24,7 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.reference.modality_names import item_names
 from cimtool.report.result import Result
+from cimtool.simulation.device import Device
 from cimtool.simulation.simulator import Simulator
 
 
@@ -100,10 +100,7 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
     is not whole or the device is not there.
     """
     if device is not None:
-        with needing(Argument("device")):
-            from cimtool.simulation.torch_device import device_of
-
-        device_of(device)
+        Device.opened(device)
     return Matcher(open_bundle(bundle), device)
 
 

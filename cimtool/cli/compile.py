@@ -11,11 +11,10 @@ import click
 
 from cimtool import api
 from cimtool.bundle.bundle import check_place, previous_of
+from cimtool.bundle.placement_view import floorplan_text, tiling_table
 from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
-from cimtool.costs.render import floorplan_text
-from cimtool.deployment.render import tiling_table
 from cimtool.hardware.placement import floorplan, placements
 from cimtool.report.page import render_text
 from cimtool.report.terminal import table_text

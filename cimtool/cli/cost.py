@@ -10,13 +10,13 @@ import click
 
 from cimtool import api
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
+from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
-from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json, estimate_text
 from cimtool.costs.roofline import roofline_svg
-from cimtool.deployment.gallery_ways import GalleryWay, gallery_ways
+from cimtool.galleries.gallery_ways import GalleryWay, gallery_ways
 from cimtool.report.formats import ENERGIES, TIMES, whole
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text

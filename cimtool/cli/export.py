@@ -9,6 +9,7 @@ import click
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.exporters import Exporter, Request, export_bundle
 from cimtool.cli.group import AtLeast, Command, NameOf
 from cimtool.cli.options import (
     DIR,
@@ -19,7 +20,6 @@ from cimtool.cli.options import (
     take_noise,
 )
 from cimtool.cli.output import Output
-from cimtool.emit.exporters import Exporter, Request, export_bundle
 
 
 @click.command(cls=Command)

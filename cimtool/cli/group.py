@@ -18,7 +18,6 @@ from cimtool.base.errors import CimError, CimWarning
 from cimtool.base.extras import needing
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
-from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.base.warned import taking_warnings
 from cimtool.cli.output import Output
@@ -320,8 +319,7 @@ class NameOf(click.ParamType[str]):
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """All names, those of plug-ins as well."""
-        load_plugins()
-        return f"[{'|'.join(self.family.family)}]"
+        return f"[{'|'.join(self.family.every())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value`; BadParameter with the nearest name for one that has to be known."""

@@ -11,7 +11,7 @@ from cimtool.base.files import check_output, replace_texts
 from cimtool.cli.group import Command, Group
 from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
-from cimtool.hardware.noise.fit import fit_noise
+from cimtool.noise_fitting.fit import fit_noise
 
 
 @click.group(cls=Group)

@@ -13,10 +13,10 @@ from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import INTEGER, NUMBER, Command, Integers
 from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output
-from cimtool.deployment.cams import ProgrammedCam
-from cimtool.deployment.programming import ProgrammedBundle
-from cimtool.deployment.render import front_table, matrices_table
-from cimtool.deployment.shortlists import Minimised
+from cimtool.galleries.cams import ProgrammedCam
+from cimtool.galleries.programming import ProgrammedBundle
+from cimtool.galleries.render import front_table, matrices_table
+from cimtool.galleries.shortlists import Minimised
 from cimtool.report.formats import ENERGIES, TIMES
 from cimtool.report.page import render_text
 from cimtool.report.terminal import table_text

@@ -19,9 +19,9 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
-from cimtool.sweeps.render import sweep_text
-from cimtool.sweeps.results import Sweep
-from cimtool.sweeps.run import PointsFailed
+from cimtool.experiments.sweeps.render import sweep_text
+from cimtool.experiments.sweeps.results import Sweep
+from cimtool.experiments.sweeps.run import PointsFailed
 
 
 @click.command(cls=Command)

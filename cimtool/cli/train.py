@@ -29,7 +29,7 @@ from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
 
 if TYPE_CHECKING:
-    from cimtool.training.grid.results import TrainingGrid
+    from cimtool.experiments.training_grid.results import TrainingGrid
     from cimtool.training.history import EpochT
     from cimtool.training.trainer import Run
 
@@ -200,8 +200,8 @@ def _train_grid(
     out: Output, data: Files, output: Path, grid: Sequence[str], plain: dict[str, Any]
 ) -> None:
     """Train every point, and print the table."""
-    from cimtool.training.grid.render import grid_summary
-    from cimtool.training.grid.run import TrainingsFailed
+    from cimtool.experiments.training_grid.render import grid_summary
+    from cimtool.experiments.training_grid.run import TrainingsFailed
 
     if plain.pop("resume"):
         raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")

@@ -19,9 +19,9 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
-from cimtool.tuning.render import tuned_text
-from cimtool.tuning.run import VARIED
-from cimtool.tuning.widths import ORDER
+from cimtool.experiments.tuning.render import tuned_text
+from cimtool.experiments.tuning.run import VARIED
+from cimtool.experiments.tuning.widths import ORDER
 
 
 @click.command(cls=Command)

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.digital import digital_cost
 from cimtool.costs.layers import layer_cost
@@ -23,10 +26,12 @@ from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.target import Target
+from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
+from cimtool.loading.embeddings import File
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.report.result import Result
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
@@ -234,3 +239,50 @@ def estimate(
     items = gallery if held is None else held
     sizes = items, shortlist, samples, dimension
     return Estimate(program, settings, target, rates, *sizes, cam, called)
+
+
+def estimate_bundle(
+    bundle: Bundle,
+    samples: int,
+    gallery: int | None = None,
+    operating_point: str | None = None,
+    digital: Path | None = None,
+) -> Estimate:
+    """Estimate the cost of a bundle on its target, as `cost` does."""
+    for name, value in (("gallery", gallery), ("samples", samples)):
+        if value is not None and not 1 <= value < 2**63:
+            wanted = "at least 1" if value < 1 else "less than 2^63"
+            raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
+    held = bundle.gallery
+    return estimate(
+        bundle.program,
+        bundle.settings,
+        bundle.target if digital is None else with_digital(bundle.target, digital),
+        samples=samples,
+        dimension=bundle.model.dimension,
+        gallery=gallery,
+        shortlist=None if held is None else held.shortlist,
+        cam=None if held is None else held.cam,
+        operating_point=operating_point,
+        called=bundle.model.called,
+    )
+
+
+def cost(
+    bundle: File,
+    *,
+    gallery: int | None = None,
+    samples: int = DEFAULT_SAMPLES,
+    operating_point: str | None = None,
+    digital: File | None = None,
+) -> Estimate:
+    """Place a bundle on its target, and estimate operations, latency, energy and area.
+
+    With `gallery` also of a query scored against so many items, beside Monte Carlo with `samples` a
+    side (default: 10). Figures are the target's at `operating_point` (default: its
+    first), then reference prices; the tables of a TOML file `digital` replace the target's
+    `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and for a point
+    that the target does not have.
+    """
+    file = None if digital is None else Path(digital)
+    return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point, file)

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from cimtool.bundle.placement_picture import placement_svg
+from cimtool.bundle.placement_view import fit_facts, fit_sentence, floorplan_text
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
-from cimtool.costs.picture import placement_svg
 from cimtool.costs.prices import kind_of
 from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
 from cimtool.costs.totals import PARTS, Cost, PartShare
-from cimtool.hardware.placement import Floorplan, Placement
+from cimtool.hardware.placement import Placement
 from cimtool.report.formats import (
     AREAS,
     ENERGIES,
     NOT_GIVEN,
     SIZES,
     TIMES,
-    counted,
     coverage,
     scaled,
     whole,
@@ -77,37 +77,6 @@ def layer_cost_table(estimate: Estimate) -> Table:
         (Column("energy", whole, help_), lambda p: costs[p.layer].energy_pj.cell(ENERGIES)),
     )
     return item_table("One product of each layer", estimate.placements, columns)
-
-
-def floorplan_text(plan: Floorplan) -> str:
-    """Arrays, macros, cores and chips of a program, a line each for the levels that say more."""
-    return render_text(PACKAGE, "floorplan.txt", plan=plan)
-
-
-def fit_sentence(plan: Floorplan) -> str:
-    """The fit of a program: on one chip, on several, or in rounds on one."""
-    arrays, on_chip = counted(plan.arrays, "array"), plan.chip.arrays
-    if plan.chips is None or on_chip is None:
-        return arrays
-    if not plan.resident:
-        return f"In rounds: {counted(plan.loads, 'load')} of one chip"
-    if plan.chips == 1:
-        return f"On one chip: {arrays} of {on_chip:,}"
-    return f"On {counted(plan.chips, 'chip')} of {counted(on_chip, 'array')}"
-
-
-def fit_facts(plan: Floorplan) -> Iterator[tuple[str, str]]:
-    """The share of chips that is filled, or the loads of one chip; macros and cores."""
-    if plan.chips_filled is None or plan.chips is None:
-        yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"
-    elif plan.resident:
-        filled = plan.chips_filled / plan.chips
-        yield "chips filled", f"{filled:.1%} ({plan.chips_filled:.4g} of a chip)"
-    else:
-        yield "a chip holds", f"1/{plan.chips_filled:.4g} of the weights"
-        loads = [f"{graph} {count:,}" for graph, count in plan.rounds.items()]
-        yield "loads an inference", ", ".join(loads)
-    yield "in", f"{counted(plan.macros, 'macro')}, {counted(plan.cores, 'core')}"
 
 
 def use_facts(estimate: Estimate) -> Iterator[tuple[str, str]]:

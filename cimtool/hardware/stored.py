@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray, narrow
+from cimtool.base.arrays import Array, IntArray, narrow
 from cimtool.hardware.bounds import Bounds, column_bounds
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.references import AdcReferences
@@ -81,6 +81,19 @@ class StoredWeights:
         """The excess of every output [N] by lifted inputs, to be taken off in the digital bias."""
         total: IntArray = self.weight.sum(axis=0)
         return total * self.crossbar.inputs.lift
+
+
+def cell_digits(stored: StoredWeights, rows: slice) -> Array:
+    """Contents of the cells [rows, N, slices, polarities] of some rows, as unsigned numbers."""
+    crossbar, code = stored.crossbar, stored.crossbar.weights
+    digits = np.stack([one.digits[rows] for one in stored.slices], axis=2)
+    if crossbar.columns_by_polarity:
+        cells = digits.reshape(*digits.shape[:2], -1, 2)
+    elif code.paired:
+        cells = np.stack([np.maximum(digits, 0), np.maximum(-digits, 0)], axis=3)
+    else:
+        cells = digits[..., None] + code.baseline & code.cell_maximum
+    return cells.astype(np.uint8)
 
 
 def mvm(x: IntArray, stored: StoredWeights, references: Sequence[AdcReferences | None]) -> IntArray:

@@ -80,14 +80,14 @@ ONNX: Rules[Callable[..., str]] = Rules("ONNX", Level.FLOAT, Level.CROSSBAR)
 
 C_MODEL: Rules[Callable[..., Any]] = Rules("the C model", Level.CROSSBAR)
 """`rule(writer, op, types, *inputs)` appends statements and returns the value
-(`emit/c/operations.py`)."""
+(`handoff/c/operations.py`)."""
 
 KERNELS: Rules[Callable[..., Callable[..., Array]]] = Rules("CPU kernels", *Level)
 """`rule(op, types, known)` returns a function of arrays (`simulation/kernels/operations.py`). The
 rule for `Op` is an operation's readable `run`, so that the table is always complete."""
 
 TORCH: Rules[Callable[..., Callable[..., Any]]] = Rules("torch", Level.CROSSBAR)
-"""`rule(op, types, device)` returns a function of tensors (`simulation/torch_device.py`)."""
+"""`rule(op, types, device)` returns a function of tensors (`gpu/torch_device.py`)."""
 
 COSTS: Rules[Callable[..., Any]] = Rules("costs", Level.CROSSBAR)
 """`rule(op, types, known, extents)` returns the digital `Operations` (`costs/operations.py`)."""

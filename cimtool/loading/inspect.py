@@ -38,7 +38,7 @@ from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layout import TOKENS, Layout, remarks
 from cimtool.loading.layouts import recognise, require_known_keys
 from cimtool.loading.npy import read_npy, read_npz
-from cimtool.loading.onnx_graph import describe_onnx
+from cimtool.loading.onnx.graph import describe_onnx
 from cimtool.loading.polynomial import (
     COEFFICIENTS,
     parse_polynomial,

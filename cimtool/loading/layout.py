@@ -17,7 +17,7 @@ from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, LayerNorm, LeakyRelu, Tanh
-from cimtool.loading.onnx_views import LARGEST_ITEM
+from cimtool.loading.views import LARGEST_ITEM
 from cimtool.loading.weights import Weights
 
 ACTIVATION = "activation"

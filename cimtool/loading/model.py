@@ -16,8 +16,8 @@ from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.onnx_graph import read_onnx_graph
-from cimtool.loading.onnx_rules import translate
+from cimtool.loading.onnx.graph import read_onnx_graph
+from cimtool.loading.onnx.rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score

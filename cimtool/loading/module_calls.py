@@ -16,7 +16,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.loading.onnx_graph import OUTPUTS
+from cimtool.loading.onnx.graph import OUTPUTS
 
 if TYPE_CHECKING:
     import torch

@@ -27,8 +27,8 @@ from cimtool.loading.module_calls import (
     kind_of,
     outputs_of,
 )
-from cimtool.loading.onnx_export import export_module, first_line
-from cimtool.loading.onnx_graph import OUTPUTS
+from cimtool.loading.onnx.export import export_module, first_line
+from cimtool.loading.onnx.graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 

@@ -17,6 +17,7 @@ from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
 from cimtool.ir.types import Type, numbers_of_item
+from cimtool.simulation.device import Device
 
 ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
@@ -41,7 +42,7 @@ Result = TypeVar("Result")
 class Runner:
     """A graph made ready: `fast` packs constants and picks kernels, else the readable ops run.
 
-    With a `device` (as torch names it: `cpu`, `cuda`) torch runs an integer graph there instead.
+    With a `device` an integer graph runs there instead (`simulation/device.py`).
     """
 
     def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
@@ -53,9 +54,7 @@ class Runner:
         self._leave: Callable[[Any, Type], Array] = lambda value, known: value
         prepare: Callable[..., Callable[..., Any]] = _readable
         if device is not None:
-            from cimtool.simulation.torch_device import TorchBackend
-
-            backend = TorchBackend(device)
+            backend = Device.opened(device)
             prepare, self._enter, self._leave = backend.prepare, backend.enter, backend.leave
         elif fast:
             from cimtool.simulation.kernels import library

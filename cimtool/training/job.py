@@ -17,6 +17,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.base.named import nearest
+from cimtool.gpu.torch_device import device_of
 from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
@@ -33,7 +34,6 @@ from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
-from cimtool.simulation.torch_device import device_of
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
 from cimtool.training.options import Optimisation, by_kind, check_seed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool.base.files import REPORT_FILES, replace_texts
+from cimtool.bundle.placement_picture import placement_svg
 from cimtool.costs import render as costs
-from cimtool.costs.picture import placement_svg
 from cimtool.report import formats
 from cimtool.report.page import picture_url, render, render_file
 from cimtool.report.result import View, view

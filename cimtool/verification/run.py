@@ -16,6 +16,7 @@ from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
+from cimtool.costs.estimate import estimate_bundle
 from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
@@ -114,7 +115,7 @@ def verify_bundle(
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
-    estimate = bundle.estimate(references.samples, len(data.video))
+    estimate = estimate_bundle(bundle, references.samples, len(data.video))
     beside = None if earlier is None else earlier.beside(drift, estimate, data.truth, seed)
     report = Report(
         verified_bundle(bundle, data, seed),

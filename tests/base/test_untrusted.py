@@ -32,7 +32,7 @@ from cimtool.base.untrusted import (
 )
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.npy import read_npz
-from cimtool.loading.onnx_graph import describe_onnx
+from cimtool.loading.onnx.graph import describe_onnx
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "/proc/self/status", "pipe"])

@@ -16,7 +16,7 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.chip import chip_die, read_chip
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.emit.exporters import Request, export_bundle
+from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import CellBand, Devices, Die
 from cimtool.hardware.noise.mvm import NoisyMvm

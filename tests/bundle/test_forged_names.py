@@ -12,8 +12,8 @@ import pytest
 from forging import Change, changed
 
 from cimtool.bundle.bundle import MANIFEST, PROGRAM, STAGES
+from cimtool.bundle.exporters import Exporter
 from cimtool.cli import run
-from cimtool.emit.exporters import Exporter
 from cimtool.training.demo_data import DemoFiles
 
 CODE = "x */ int y(void) __attribute__((constructor)); /*"

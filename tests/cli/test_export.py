@@ -9,8 +9,8 @@ import click
 import pytest
 
 from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.exporters import Exporter, Request
 from cimtool.cli import run
-from cimtool.emit.exporters import Exporter, Request
 
 
 class Ten(Exporter):

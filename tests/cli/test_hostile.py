@@ -190,7 +190,11 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> None:
         raise AssertionError("the data are read before the output is refused")
 
-    for module in ("cimtool.api", "cimtool.evaluation.subjects", "cimtool.training.items"):
+    for module in (
+        "cimtool.api",
+        "cimtool.experiments.evaluation.subjects",
+        "cimtool.training.items",
+    ):
         monkeypatch.setattr(f"{module}.read_data", read)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cimtool.cli import run
-from cimtool.training.grid import run as run_module
-from cimtool.training.grid.folder import PointFolder
+from cimtool.experiments.training_grid import run as run_module
+from cimtool.experiments.training_grid.folder import PointFolder
 from cimtool.training.trainer import Trainer
 
 Printed = pytest.CaptureFixture[str]

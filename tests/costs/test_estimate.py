@@ -11,7 +11,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.estimate import Estimate, estimate, estimate_bundle
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
@@ -142,7 +142,7 @@ def test_isaac_has_figures_of_conversions_and_shift_and_adds_alone(full_size: Fu
 def test_known_times_of_converters_bound_a_latency_without_one_of_arrays(
     small_bundle: Path,
 ) -> None:
-    found = read_bundle(small_bundle).estimate(1)
+    found = estimate_bundle(read_bundle(small_bundle), 1)
     converting = found.text.parts["converters"].time.value
     assert converting is not None
     assert found.text.latency_ns.lower_bound

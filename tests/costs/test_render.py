@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cimtool.costs.render import energy_headline, fit_facts, fit_sentence, missing_sentences
+from cimtool.bundle.placement_view import fit_facts, fit_sentence
+from cimtool.costs.render import energy_headline, missing_sentences
 from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.placement import Floorplan

@@ -14,9 +14,9 @@ from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.emit.exporters import Exporter, Request, export_bundle
-from cimtool.emit.handoff.part import HandoffPart, HandoffSource
-from cimtool.emit.handoff.parts import PARTS
+from cimtool.bundle.exporters import Exporter, Request, export_bundle
+from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.parts import PARTS
 from cimtool.ir.program import Graph
 
 OUTSIDE = "../../../x"

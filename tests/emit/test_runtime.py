@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.exporters import Exporter, export_bundle
+from cimtool.bundle.exporters import Exporter, export_bundle
 from cimtool.emit.runtime import Session
 from cimtool.training.demo_data import DemoFiles
 

@@ -82,11 +82,12 @@ from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
+from cimtool.experiments.sweeps.folder import REFERENCES, SWEEP, SweepFolder
+from cimtool.experiments.training_grid.folder import POINT
 from cimtool.galleries.shards import INDEX, shard_name
 from cimtool.hardware.cam import load_cam
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.imported import import_target
-from cimtool.hardware.noise.fit import fit_noise
 from cimtool.hardware.noise.spec import PRESETS, load_noise
 from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
@@ -96,17 +97,16 @@ from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import read_towers
 from cimtool.loading.npy import map_npy
-from cimtool.loading.onnx_graph import read_onnx_graph
-from cimtool.loading.onnx_rules import translate
+from cimtool.loading.onnx.graph import read_onnx_graph
+from cimtool.loading.onnx.rules import translate
 from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels
 from cimtool.loading.source import ModelSource
+from cimtool.noise_fitting.fit import fit_noise
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.simulation.simulator import run_graph
-from cimtool.sweeps.folder import REFERENCES, SWEEP, SweepFolder
-from cimtool.training.grid.folder import POINT
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher_file import read_teacher
 from cimtool.training.trainer import BEST, LAST

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-import cimtool.emit.exporters  # noqa: F401  the hand-off is one of them
+import cimtool.bundle.exporters  # noqa: F401  the hand-off is one of them
 from cimtool import api
 from cimtool.base.files import sha256
 from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import CONSTANTS, MANIFEST, Bundle, manifest_text
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, ChipFile
-from cimtool.emit.exporter import Request, export_bundle
+from cimtool.bundle.exporter import Request, export_bundle
 from cimtool.galleries.shards import INDEX
 from cimtool.loading.handoff import HANDOFF
 

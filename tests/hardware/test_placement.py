@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 
 from cimtool import api
+from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.serial import ConstantTable, program_text
-from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.placement import Placement, placements
 from cimtool.training.demo_data import DemoFiles
 

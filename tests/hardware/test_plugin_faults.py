@@ -16,8 +16,8 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import as_plugin_fault
 from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.exporters import Exporter, Request
 from cimtool.cli import run
-from cimtool.emit.exporters import Exporter, Request
 from cimtool.hardware.converters import Converter, ConverterKeys, StaircaseLaw, UniformLaw
 from cimtool.hardware.input_codes import Cycle, InputCode
 from cimtool.hardware.stored import StoredWeights

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.deployment.compilation import Compilation
+from cimtool.bundle.compilation import Compilation
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES

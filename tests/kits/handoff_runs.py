@@ -15,7 +15,7 @@ import pytest
 from c_tools import c_compiler
 
 from cimtool import api
-from cimtool.emit.exporters import Request, export_bundle
+from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.training.demo_data import DemoFiles
 
 TAPS = (

@@ -23,15 +23,15 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
+from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.serial import Constants, ConstantTable, program_text, read_program
 from cimtool.costs.estimate import estimate
-from cimtool.deployment.compilation import Compilation
-from cimtool.emit.c.model import c_model
 from cimtool.emit.onnx import onnx_files
-from cimtool.emit.stimuli import chosen_layers
+from cimtool.handoff.c.model import c_model
+from cimtool.handoff.stimuli import chosen_layers
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.onnx_graph import read_onnx_graph
-from cimtool.loading.onnx_rules import translate
+from cimtool.loading.onnx.graph import read_onnx_graph
+from cimtool.loading.onnx.rules import translate
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
 from tests.kits.agreement import require_one_result, require_same

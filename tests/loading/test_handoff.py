@@ -14,7 +14,7 @@ from cimtool import cli
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.handoff.images import write_images
+from cimtool.handoff.images import write_images
 from cimtool.hardware.image_file import CELLS, FLIPPED, IMAGES
 from cimtool.hardware.placement import crossbar_layers
 from cimtool.loading.handoff import HANDOFF

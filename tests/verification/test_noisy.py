@@ -15,7 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.emit.exporters import export_bundle
+from cimtool.bundle.exporters import export_bundle
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import Queries, metrics

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cimtool.costs.picture import placement_svg
+from cimtool.bundle.placement_picture import placement_svg
 from cimtool.report.formats import number
 from cimtool.report.page import picture_url
 from cimtool.verification.answers import survival_sentence

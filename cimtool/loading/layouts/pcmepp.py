@@ -24,7 +24,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize, Sorted
 from cimtool.loading.layout import Layout, count_tokens, linear, read_layer_norm
-from cimtool.loading.onnx_views import arranged
+from cimtool.loading.views import arranged
 from cimtool.loading.weights import PARAMETERS, Weights, flat, unwrapped
 
 IMAGE = ("image_encoder.fc", "image_encoder.gpool")

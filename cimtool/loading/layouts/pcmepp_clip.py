@@ -21,7 +21,7 @@ from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize
 from cimtool.loading.layout import Layout
 from cimtool.loading.layouts.pcmepp import csd_score
-from cimtool.loading.onnx_views import arranged
+from cimtool.loading.views import arranged
 from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
 
 

@@ -22,8 +22,8 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
+from cimtool.bundle.compilation import calibration_rows
 from cimtool.bundle.dies import NoiseOptions, noise_of
-from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.configuration import Configuration
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs

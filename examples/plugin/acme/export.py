@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool.bundle.bundle import Bundle
-from cimtool.emit.exporter import Exporter, Request
+from cimtool.bundle.exporter import Exporter, Request
 from cimtool.hardware.mvm import CrossbarMvm
 
 FILE = "cells.txt"

@@ -1,0 +1,351 @@
+"""Compilation of a trained model: calibration data in, every stage and a bundle out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import keeping_inputs, sha256
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import (
+    CALIBRATION,
+    QUERIES,
+    TRAINING,
+    Bundle,
+    check_inputs_apart,
+    features_bytes,
+    write_bundle,
+)
+from cimtool.bundle.matched_pairs import matched_warnings
+from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
+from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
+from cimtool.hardware.target import Target
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import Program, as_inputs
+from cimtool.loading.calibration_rows import row_list
+from cimtool.loading.data_notes import note_data
+from cimtool.loading.digests import digests_of, row_digests
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
+from cimtool.loading.model import Model
+from cimtool.loading.outputs_check import check_outputs
+from cimtool.loading.row_norms import median_norm
+from cimtool.loading.score import statistics_note
+from cimtool.loading.source import ModelSource, Projectors
+from cimtool.passes.base import Job
+from cimtool.passes.calibrate import CalibratePass
+from cimtool.passes.converters import FIT_ROWS
+from cimtool.passes.gallery import check_mapped, score_layers
+from cimtool.passes.pipeline import Stage, compile_program, stage_of
+from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
+from cimtool.reference.equal_scores import all_equal
+from cimtool.reference.modality_names import Modalities, clean_names
+from cimtool.reference.surrogate import Polynomial
+from cimtool.report.result import Result
+from cimtool.simulation.simulator import Simulator
+
+CALIBRATION_ROWS = 4096
+"""Most rows of a modality that are used for calibration: the first ones."""
+
+FEW_ROWS = 32
+"""Rows of a modality below which a warning says how little ranges mean.
+
+A new value is beyond the smallest or largest of n others in 2 of n + 1 cases, whatever its law.
+"""
+
+SCORED_ROWS = 256
+"""Calibration rows of a modality whose compiled scores are looked at."""
+
+MOST_QUERIES = 512
+"""Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
+
+
+@dataclass(frozen=True, repr=False)
+class Compilation(Result):
+    """A compiled model before it is written: its stages, and what a user must know of them.
+
+    `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of
+    calibration pairs that the bundle keeps for `program`, none where the score is digital;
+    `calibration` the digests of the rows that decided the ranges.
+    """
+
+    model: Model
+    target: Target
+    settings: Settings
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...]
+    inputs: tuple[tuple[str, str], ...]
+    calibration: Mapping[str, Array]
+    queries: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The place of the bundle where no other is said."""
+        return Path("exports") / f"{self.model.name}@{self.target.name}"
+
+    def write(
+        self, output: Path | str | None = None, say: Say = silent, stages: bool = True
+    ) -> Bundle:
+        """Emit the ONNX files and write the bundle to `output` or `folder`, all or nothing.
+
+        Without `stages` it has no files that measuring alone reads. Raises CimError where the score
+        is one in the memory, for programming a gallery reads them too.
+        """
+        from cimtool.emit.onnx import onnx_files
+
+        if not stages and (mapping := self.settings.score_mapping) != "digital":
+            raise ArgumentError(
+                "{stages} is off and score_mapping {}, whose gallery is programmed by them; "
+                "expected them, or a digital score",
+                mapping,
+            )
+        folder = Path(output or self.folder)
+        check_inputs_apart(folder, (file for file, _ in self.inputs))
+        say("emitting ONNX")
+        calibrated = stage_of(self.stages, CalibratePass).program
+        files = onnx_files(self.stages[-1].program, calibrated)
+        say(f"writing {folder}")
+        files[CALIBRATION] = save(dict(self.calibration))
+        if self.model.provenance is not None:
+            files[TRAINING] = save(dict(self.model.provenance.rows))
+        if self.queries:
+            files[QUERIES] = features_bytes(self.queries)
+        return write_bundle(
+            folder,
+            self.model.card,
+            self.target,
+            self.settings,
+            self.stages,
+            self.inputs,
+            self.notes,
+            files,
+            with_stages=stages,
+        )
+
+
+@keeping_inputs
+def compile(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    output: File | None = None,
+    settings: File | None = None,
+    check: File | Mapping[str, Array] | None = None,
+    stages: bool = True,
+    say: Say = silent,
+    **options: Any,
+) -> Bundle:
+    """Compile a model for a target and write its bundle; returns the bundle.
+
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
+    those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
+    override the `settings` file, which overrides the target. The bundle goes to `output`, by
+    default `exports/<model>@<target>`. `check` are rows with the outputs that the projectors should
+    give (`check_outputs`). Without `stages` the bundle is less than half as large, and `verify`,
+    `compare` and `evaluate` refuse it. Raises CimError for any mistake.
+    """
+    compiled = prepare(
+        projectors,
+        poly,
+        calibration=calibration,
+        target=target,
+        settings=settings,
+        check=check,
+        say=say,
+        **options,
+    )
+    return compiled.write(output, say, stages)
+
+
+def prepare(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    settings: File | None = None,
+    check: File | Mapping[str, Array] | None = None,
+    say: Say = silent,
+    **options: Any,
+) -> Compilation:
+    """Compile as `compile` does, in memory: nothing is written."""
+    source, flags = ModelSource.of(projectors, poly, options)
+    configuration = Configuration.of(target, settings, flags)
+    decided = configuration.settings
+    model = source.for_rows(calibration).load(say)
+    agreed = [] if check is None else check_outputs(model, check)
+    layers = layer_names(model.program)
+    of_score = score_layers(model.head, decided.score_mapping)
+    check_patterns(decided, [*layers, *of_score], model.modalities)
+    check_layer_bits(decided, layers, of_score)
+    decided = with_trained_bits(configuration, model.program)
+    data = read_data(calibration, model)
+    notes = [f"warning: {text}" for text in model.warnings]
+    notes += agreed
+    notes += trained_bits_notes(model.program, decided)
+    notes += data.notes
+    rows = calibration_rows(data, notes)
+    job = Job(decided, rows[0], rows[1], notes.append, data.file)
+    stages = compile_program(model.program, job, say)
+    for sentence in matched_warnings(model.program, data):
+        _warn(notes, sentence)
+    if decided.score_mapping != "digital":
+        check_mapped(model.head, stages[-1].program, decided.score_mapping)
+    notes += level_notes(configuration.target, decided, layers)
+    notes += reference_notes(configuration.target, decided)
+    notes += _score_notes(model, stages)
+    notes += _equal_notes(stages[-1].program, rows, data.called)
+    queries = _queries(decided, stages, data, notes)
+    modalities = None if model.modalities is None else clean_names(model.modalities)
+    files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
+    return Compilation(
+        replace(
+            model,
+            called=clean_names(data.called),
+            modalities=modalities,
+            row_norms=(median_norm(rows[0]), median_norm(rows[1])),
+        ),
+        configuration.target,
+        decided,
+        stages,
+        tuple(notes),
+        inputs=tuple((Path(name).name, digest) for name, digest in files),
+        calibration=digests_of(*rows),
+        queries=queries,
+    )
+
+
+def _queries(
+    settings: Settings, stages: tuple[Stage, ...], data: Embeddings, notes: list[str]
+) -> dict[str, Array]:
+    """Features of the calibration pairs by which `program` fits converters."""
+    if settings.score_mapping == "digital":
+        return {}
+    notes.append(
+        f"score_mapping = {settings.score_mapping}: the score is digital until a gallery is in the "
+        "arrays (`cimtool program BUNDLE --gallery NPZ`)"
+    )
+    simulator = Simulator(stages[-1].program)
+    queries: dict[str, Array] = {}
+    rows = FIT_ROWS if settings.score_mapping == "in-memory" else MOST_QUERIES
+    for modality, x in fit_rows(data, rows).items():
+        queries |= as_inputs(modality, simulator.encode(modality, x))
+    return queries
+
+
+def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
+    """Calibration rows that fit a gallery's converters: texts, and their videos where known."""
+    rows = {"text": data.text[:count]}
+    if data.text_to_video is not None:
+        rows["video"] = data.video[data.text_to_video[:count]]
+    return rows
+
+
+def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
+    """The rows of both modalities that calibrate; `notes` get a line where some are left out.
+
+    Raises CimError where a modality has one row, all are zeros, or all are equal; few different
+    ones, and zeros, are a warning.
+    """
+    for modality, rows in zip(data.called, (data.text, data.video), strict=True):
+        if len(rows) > CALIBRATION_ROWS:
+            notes.append(
+                f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
+            )
+        used = rows[:CALIBRATION_ROWS]
+        if len(used) < 2:
+            raise CimError(
+                f"{data.file}: {modality} has 1 row, from which no range can be drawn; expected at "
+                f"least {FEW_ROWS} rows that calibrate"
+            )
+        zeros, of = int((~used.any(axis=1)).sum()), f"{len(used):,} {modality} rows"
+        if zeros == len(used):
+            raise CimError(
+                f"{data.file}: the {of} that calibrate are all zeros, from which no range can be "
+                "drawn; expected embeddings"
+            )
+        if zeros:
+            _warn(
+                notes,
+                f"{data.file}: {zeros:,} of the {of} that calibrate are all zeros, so that the "
+                f"ranges are drawn from {len(used) - zeros:,}",
+            )
+        _require_different(data.file, modality, used, notes)
+    return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
+
+
+def _require_different(file: str, modality: str, rows: Array, notes: list[str]) -> None:
+    """Warn of few different rows; CimError where all are equal."""
+    found = row_digests(rows)
+    repeated = np.ones(len(rows), bool)
+    repeated[np.unique(found, return_index=True)[1]] = False
+    count = len(rows) - int(repeated.sum())
+    if count < 2:
+        raise CimError(
+            f"{file}: the {len(rows):,} {modality} rows that calibrate are equal, all of them, "
+            f"from which no range can be drawn; expected at least {FEW_ROWS} different rows"
+        )
+    if count < FEW_ROWS:
+        which = "" if count == len(rows) else f" ({row_list(repeated)} repeat earlier ones)"
+        different = "different " if which else ""
+        _warn(
+            notes,
+            f"{file}: only {count} {different}{modality} rows calibrate{which}, so that 2 in "
+            f"{count + 1} new rows lie outside the range of a value; expected at least "
+            f"{FEW_ROWS} {different}rows",
+        )
+
+
+def _warn(notes: list[str], sentence: str) -> None:
+    warning = f"warning: {sentence}"
+    notes.append(warning)
+    note_data(warning)  # to commands that keep no notes of a compilation
+
+
+def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
+    """Warnings of a score that ranks nothing, or has no reference."""
+    ranges = stage_of(stages, CalibratePass).program.score.calibration.ranges
+    spans = {n: (float(seen.lo.min()), float(seen.hi.max())) for n, seen in ranges.items()}
+    notes = []
+    divided = statistics_note(model.layout, model.dimension)
+    if divided and model.head.takes_polynomial:
+        notes.append(divided)
+    if model.head.constant_over(spans):
+        ends = ", ".join(f"{name} {lo:.6g} to {hi:.6g}" for name, (lo, hi) in spans.items())
+        notes.append(
+            f"warning: the {model.head.surrogate} is constant over the calibration data "
+            f"({ends}), so every pair gets the same score"
+        )
+    if not model.head.is_surrogate:
+        notes.append(model.head.closed_form_note)
+    elif model.a is None or model.b is None:
+        notes.append(
+            "warning: the teacher's a and b are not known, so drift is measured against the float "
+            "polynomial"
+        )
+    return notes
+
+
+def _equal_notes(program: Program, rows: tuple[Array, Array], called: Modalities) -> list[str]:
+    """Warnings where compiled scores of calibration rows do not differ within queries.
+
+    As of a model dominated by its biases, all of whose items are nearly the same.
+    """
+    text, video = (one[:SCORED_ROWS] for one in rows)
+    scores = Simulator(program).scores(text, video)
+    said = all_equal(scores, called, "compiled scores of the calibration rows")
+    return [f"warning: {sentence}" for sentence in said]
+
+
+def layer_names(program: Program) -> list[str]:
+    """Names of all layers of a trained model, as settings address them: `text.fc1`."""
+    projectors = (program.text, program.video)
+    return [f"{graph.name}.{name}" for graph in projectors for name in graph.operations(Mvm)]

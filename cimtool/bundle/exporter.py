@@ -1,0 +1,110 @@
+"""Exporters: each is a class that writes a bundle's content in the form of another tool."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.files import check_room, check_way
+from cimtool.base.json_files import read_table
+from cimtool.base.named import Named
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import Bundle, replaced_folder
+from cimtool.bundle.dies import NoiseOptions
+from cimtool.loading.embeddings import Embeddings
+
+
+@dataclass(frozen=True)
+class Request:
+    """Layers to export, those whose name matches `layers`; rows of embeddings, dies to add.
+
+    With `gallery` also the layers that `cimtool program` put into the arrays. `say` takes a line of
+    progress, which any exporter may tell.
+    """
+
+    layers: str = "*"
+    inputs: Embeddings | None = None
+    noise: NoiseOptions | None = None
+    gallery: bool = False
+    say: Say = silent
+
+
+class Exporter(Named):
+    """Base of the exporters; a subclass in `cimtool/bundle/exporters/` is found by itself."""
+
+    counted: ClassVar[bool] = False
+    """True for an exporter of so many files that they are counted, not listed."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """The fields of a request that it looks at; `say` is no wish, and all are given it."""
+
+    @classmethod
+    @abstractmethod
+    def earlier(cls, folder: Path) -> set[str]:
+        """The names of files that an earlier export in `folder` may have, and no others."""
+
+    @classmethod
+    @abstractmethod
+    def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
+        """Write the files into a new folder."""
+
+    @classmethod
+    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
+        """The bytes that the files take at least; 0 where they are few beside the bundle's."""
+        del bundle, request
+        return 0
+
+
+def export_bundle(
+    bundle: Bundle, format_name: str, folder: Path, request: Request | None = None
+) -> tuple[Path, ...]:
+    """Write a bundle to `folder` in the format of an exporter, and return the files written.
+
+    All or nothing, to a new place, an empty folder, or an earlier export of the format, which is
+    then moved aside to `<name>.previous`; raises CimError for any other place, an unknown format,
+    what a `request` says that the format does not look at, and a disk that has no room.
+    """
+    exporter = Exporter.named(format_name, "format")
+    request = request or Request()
+    for name in vars(request):
+        taken = name in ("say", *exporter.takes)
+        if not taken and getattr(request, name) != getattr(Request, name):
+            able = (f'"{other}"' for other, one in Exporter.every().items() if name in one.takes)
+            raise ArgumentError(
+                '{format_name} is "{}", which takes no {}; expected {} with it',
+                format_name,
+                Argument(name),
+                " or ".join(able),
+            )
+    _check_place(folder, exporter)
+    check_room(folder, exporter.least_bytes(bundle, request))
+    with replaced_folder(folder) as partial:
+        exporter.write(bundle, request, partial)
+        files = (file for file in partial.rglob("*") if file.is_file())
+        names = sorted(file.relative_to(partial) for file in files)
+    return tuple(folder / name for name in names)
+
+
+def names_listed(description: Path) -> list[str]:
+    """The names in the table `files` of an export's own `description`, a JSON file.
+
+    None where that is no ordinary file, or has no such table.
+    """
+    try:
+        files = read_table(description, "export").get("files")
+    except CimError:
+        return []
+    return list(files) if isinstance(files, dict) else []
+
+
+def _check_place(folder: Path, exporter: type[Exporter]) -> None:
+    check_way(folder, folder.absolute().parent)
+    if not (folder.exists() or folder.is_symlink()):
+        return
+    if not folder.is_dir() or not {f.name for f in folder.iterdir()} <= exporter.earlier(folder):
+        raise CimError(
+            f"{folder}: exists and is no earlier export, so it is not replaced; expected a new "
+            "place"
+        )

@@ -1,0 +1,308 @@
+"""Changes of a gallery in the arrays: items are removed, replaced and added.
+
+The bundle after a change is the one that programming the items anew gives, in the order of their
+columns; the ledger says which cells that writes. An item that is added takes the lowest column that
+a removed one leaves; columns that stay free then are filled by the last items, so that the columns
+of a gallery never have a gap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
+from cimtool.base.files import keeping_inputs
+from cimtool.base.folders import alone_with
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.arrays_file import features_sha256
+from cimtool.bundle.bundle import (
+    GALLERY,
+    QUERIES,
+    Bundle,
+    Gallery,
+    check_place,
+    read_bundle,
+)
+from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
+from cimtool.bundle.matcher import bundle_folder
+from cimtool.galleries.cams import ProgrammedCam, StoredInCam, stored_in_cam
+from cimtool.galleries.gallery_job import GalleryJob
+from cimtool.galleries.programming import (
+    ProgrammedBundle,
+    StoredGallery,
+    shortlist_length,
+    source_of,
+    stored_gallery,
+    write_programmed,
+)
+from cimtool.galleries.wear import (
+    ArrayCells,
+    array_writes,
+    check_endurance,
+    counts_after,
+    first_counts,
+    matrix_cells,
+    word_cells,
+)
+from cimtool.ir.program import Graph
+from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.report.formats import counted
+from cimtool.simulation.simulator import Features, Simulator
+
+
+@dataclass(frozen=True, eq=False)
+class HeldItems:
+    """The items of a gallery by column: ids [M] and features [M, ..].
+
+    `following` is the id of the item that is added next: ids count up, and none is given twice.
+    """
+
+    ids: IntArray
+    features: Features
+    following: int
+
+    def columns(self, ids: IntArray) -> IntArray:
+        """The columns of items of these ids, which are all held."""
+        order = np.argsort(self.ids)
+        columns: IntArray = order[np.searchsorted(self.ids, ids, sorter=order)]
+        return columns
+
+    def changed(
+        self, removed: IntArray, replaced: IntArray, replacing: Features, added: Features
+    ) -> HeldItems:
+        """The items after a change: of other ids `removed` and `replaced`, which keep theirs.
+
+        `replacing` are the features of the replaced ones, in the order of their ids; items that are
+        `added` get the next ids in the order of their rows.
+        """
+        count, new, more = len(self.ids), len(replaced), _rows(added)
+        sources = np.arange(count)
+        sources[self.columns(replaced)] = count + np.arange(new)
+        incoming = count + new + np.arange(more)
+        free = np.sort(self.columns(removed))
+        taken, gaps = free[:more], free[more:]
+        sources[taken] = incoming[: len(taken)]
+        length = count - len(gaps)
+        last = np.setdiff1d(np.arange(length, count), gaps)
+        sources[gaps[gaps < length]] = sources[last]
+        sources = np.concatenate([sources[:length], incoming[len(taken) :]])
+        ids = np.concatenate([self.ids, replaced, self.following + np.arange(more)])
+        parts = {
+            name: (value, replacing[name], added[name]) for name, value in self.features.items()
+        }
+        features = {name: np.concatenate(three)[sources] for name, three in parts.items()}
+        return HeldItems(ids[sources], features, self.following + more)
+
+    def none(self) -> dict[str, Array]:
+        """Features of no item."""
+        return {name: value[:0] for name, value in self.features.items()}
+
+
+Replacement = tuple[Sequence[int], EmbeddingsLike]
+"""Ids of items, and the videos that take their places."""
+
+
+def _rows(features: Features) -> int:
+    return len(next(iter(features.values())))
+
+
+@keeping_inputs
+def change_gallery(
+    bundle: File,
+    *,
+    add: EmbeddingsLike | None = None,
+    remove: Sequence[int] = (),
+    replace: Replacement | None = None,
+    output: File | None = None,
+    shortlist: int | None = None,
+    chips: int | None = None,
+    say: Say = silent,
+) -> ProgrammedBundle | ProgrammedCam:
+    """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
+
+    The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
+    by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
+    `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
+    Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
+    twice, for a change that leaves no item, where a cell would be written more often than it
+    endures, where another process is changing the bundle, and as `program` does.
+    """
+    place = bundle_folder(bundle)
+    folder = Path(output) if output else place
+    check_place(folder)
+    with alone_with(folder):
+        opened = read_bundle(place)
+        held = _check_changeable(opened)
+        digital = Simulator(opened.compiled_stages[-1].program)
+        items, sources = _changed_items(opened, digital, remove, replace, add, say)
+        length = _length(opened, held, len(items.ids), shortlist)
+        job = GalleryJob(opened, items.features, digital)
+        stored = _stored(job, held, length, chips, say)
+        say("counting the cells that are written")
+        counts = _counts_after(opened, stored.graph)
+        ledger = Ledger(items.following, array_writes(counts))
+        memory = opened.target if held.cam is None else held.cam
+        check_endurance(ledger.matrices, stored.use, memory.name)
+        gallery = dataclasses.replace(
+            held,
+            items=len(items.ids),
+            shortlist=length,
+            features=features_sha256(items.features),
+            changes=held.changes + 1,
+        )
+        written = ledger.cells_written - opened.ledger.cells_written
+        say(f"writing {folder}")
+        made = write_programmed(
+            folder, opened, stored.program, gallery, items.features, sources, ledger,
+            {ITEMS: items.ids, **counts},
+        )  # fmt: skip
+    if isinstance(stored, StoredInCam):
+        return ProgrammedCam(
+            made, gallery, stored.use, stored.accuracy, ledger, written, stored.score
+        )
+    return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
+
+
+def _stored(
+    job: GalleryJob, held: Gallery, length: int | None, chips: int | None, say: Say
+) -> StoredGallery | StoredInCam:
+    """The items in what held them before: the target's arrays, or a CAM."""
+    if held.cam is None or held.bits is None or length is None:
+        return stored_gallery(job, held.bits, length, chips, say)
+    if chips is not None:
+        raise ArgumentError(
+            "{chips} is {}; the items of {} are in {}, whose arrays are not counted by chips",
+            chips,
+            job.compiled.folder,
+            held.cam.name,
+        )
+    return stored_in_cam(job, held.cam, held.bits.item, length, say)
+
+
+def _changed_items(
+    bundle: Bundle,
+    digital: Simulator,
+    remove: Sequence[int],
+    replace: Replacement | None,
+    add: EmbeddingsLike | None,
+    say: Say,
+) -> tuple[HeldItems, list[tuple[str, str]]]:
+    """The items after a change, and the files that it read with their checksums."""
+    items = _held_items(bundle)
+    others, data = replace or ((), None)
+    removed, replaced = _checked_ids(bundle, items.ids, remove, others)
+    sources: list[tuple[str, str]] = []
+
+    def encoded(data: EmbeddingsLike | None) -> Features:
+        if data is None:
+            return items.none()
+        rows = read_rows(data, "video", bundle.model)
+        sources.append(source_of(file_of(data, "video"), rows))
+        say(f"encoding {len(rows)} items")
+        return digital.encode("video", rows)
+
+    replacing = encoded(data)
+    if _rows(replacing) != len(replaced):
+        raise ArgumentError(
+            "{replace} names {} and {} has {}; expected one for each",
+            counted(len(replaced), "item"),
+            sources[0][0],
+            counted(_rows(replacing), "row"),
+        )
+    if len(removed) == len(items.ids) and add is None:
+        raise ArgumentError(
+            "{remove} names all {} items of {}; expected one that stays, or {add} with it",
+            len(removed),
+            bundle.folder,
+        )
+    return items.changed(removed, replaced, replacing, encoded(add)), sources
+
+
+def _held_items(bundle: Bundle) -> HeldItems:
+    """The items that a bundle holds."""
+    return HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
+
+
+def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
+    """The length of the shortlist: what is asked, else as it was; CimError where it cannot be."""
+    if asked is None and held.shortlist is not None and held.shortlist > items:
+        raise ArgumentError(
+            "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
+            "{shortlist} with the change, 1 to {}",
+            bundle.folder,
+            held.shortlist,
+            items,
+            items,
+        )
+    return shortlist_length(bundle, items, held.shortlist if asked is None else asked)
+
+
+def _counts_after(bundle: Bundle, graph: Graph) -> dict[str, Array]:
+    """The writes of each cell once the arrays of a bundle hold another graph's items."""
+    held = bundle.program.shortlist or bundle.program.score
+    before, after = _cells(bundle, held), _cells(bundle, graph)
+    with naming(bundle.folder / LEDGER_ARRAYS):
+        return counts_after(bundle.write_counts or first_counts(before), before, after)
+
+
+def _cells(bundle: Bundle, graph: Graph) -> Mapping[str, ArrayCells]:
+    """The cells of the items of a graph."""
+    assert bundle.gallery is not None
+    if bundle.gallery.cam is not None:
+        return word_cells(graph, bundle.gallery.cam)
+    return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
+
+
+def _check_changeable(bundle: Bundle) -> Gallery:
+    """The gallery of a bundle that can be changed; CimError where it holds none, or too little."""
+    if bundle.gallery is None:
+        raise ArgumentError(
+            "{}: holds no gallery that could be changed; program one first ({gallery})",
+            bundle.folder,
+        )
+    if bundle.gallery.cam is None and bundle.target.rewritable == "factory":
+        raise CimError(
+            f'{bundle.folder}: target {bundle.target.name} has rewritable = "factory", so its '
+            'cells are written once; expected "field" or "per-inference", or another chip'
+        )
+    for name in (GALLERY, QUERIES, LEDGER):
+        if name not in bundle.manifest["files"]:
+            raise CimError(
+                f"{bundle.folder}: has no {name}, which earlier versions did not keep; program the "
+                "gallery again"
+            )
+    return bundle.gallery
+
+
+def _checked_ids(
+    bundle: Bundle, held: IntArray, remove: Iterable[int], replace: Iterable[int]
+) -> tuple[IntArray, IntArray]:
+    """The ids of both, as arrays; ArgumentError for one that is not held, or stands twice."""
+    known, seen = set(held.tolist()), set[int]()
+    asked = {"remove": list(remove), "replace": list(replace)}
+    for argument, ids in asked.items():
+        for one in ids:
+            if one not in known:
+                raise ArgumentError(
+                    "{} names item {}, which {} does not hold; expected ids of its {:,} items, "
+                    "from {} to {}",
+                    Argument(argument),
+                    one,
+                    bundle.folder,
+                    len(known),
+                    min(known),
+                    max(known),
+                )
+            if one in seen:
+                raise ArgumentError(
+                    "{} names item {} a second time; expected each once", Argument(argument), one
+                )
+            seen.add(one)
+    removed, replaced = (np.array(ids, np.int64) for ids in asked.values())
+    return removed, replaced

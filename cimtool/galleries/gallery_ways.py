@@ -1,0 +1,159 @@
+"""Ways to score one query against a gallery, side by side: what each takes of the target.
+
+A gallery in the arrays is programmed with calibration items, once and twice over: in the same bits,
+so that energy, latency and conversions of a query grow by the same amount with every item, and two
+galleries tell those of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import QUERIES, Bundle
+from cimtool.bundle.matcher import open_bundle
+from cimtool.costs.estimate import Estimate
+from cimtool.costs.memory_use import MemoryUse, memory_use
+from cimtool.costs.totals import NOTHING, Cost, Quantity
+from cimtool.galleries.gallery_job import GalleryJob, Maker
+from cimtool.galleries.programming import DEFAULT_SHORTLIST
+from cimtool.ir.program import Graph
+from cimtool.loading.embeddings import File
+from cimtool.passes.gallery import distance_graph, program_gallery
+from cimtool.passes.shortlist import ShortlistBits
+from cimtool.simulation.simulator import Simulator
+
+FEW_BITS = (2, 4)
+"""Bits of items and of queries that a shortlist of few bits is shown with."""
+
+MOST_ITEMS = 128
+"""Calibration items that are programmed at most."""
+
+SHARE = 8
+"""Features are reduced to one in so many dimensions, where calibration rows differ in those."""
+
+
+@dataclass(frozen=True)
+class GalleryWay:
+    """One way: of one encoded text against all items; None for what nothing says.
+
+    `cells` are those of an item; `arrays` hold all items, on `chips`, beside those of the map to
+    fewer dimensions. `refused` says why a way cannot be taken.
+    """
+
+    way: str
+    cells: int | None = None
+    arrays: int | None = None
+    chips: int | None = None
+    conversions: int | None = None
+    energy_pj: Quantity = NOTHING
+    latency_ns: Quantity = NOTHING
+    refused: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        both = {name: getattr(self, name).to_json() for name in ("energy_pj", "latency_ns")}
+        return vars(self) | both
+
+
+def gallery_ways(bundle: File, found: Estimate) -> tuple[GalleryWay, ...]:
+    """The ways that a bundle has, of the cost `found` with its gallery.
+
+    None without a gallery, for one that holds its gallery already, and where the bundle keeps no
+    calibration items to program: it was compiled for a digital score.
+    """
+    compiled = open_bundle(bundle)
+    if found.gallery is None or found.score is None or compiled.gallery is not None:
+        return ()
+    if QUERIES not in compiled.manifest["files"]:
+        return ()
+    digital = Simulator(compiled.program)
+    job = GalleryJob(compiled, {}, digital)
+    if len(job.right.get("mu", ())) < 2:
+        return ()
+    return tuple(_ways(compiled, job, found))
+
+
+def _ways(compiled: Bundle, job: GalleryJob, found: Estimate) -> Iterator[GalleryWay]:
+    items, score = found.gallery or 0, found.score
+    assert score is not None
+    shown = (score.conversions, score.energy_pj, score.latency_ns)
+    yield GalleryWay("digital", None, 0, 0, *shown)
+    settings, program = compiled.settings, compiled.program
+    yield _in_arrays("score in the memory", job.whole, job, found, None)
+    try:
+        distances = distance_graph(program.score)
+    except CimError:
+        return
+    length = min(settings.shortlist or DEFAULT_SHORTLIST, items)
+    yield _in_arrays(
+        f"shortlist of {length}: whole mu",
+        lambda held: program_gallery(distances, held, settings), job, found, length,
+    )  # fmt: skip
+    few, (item, query) = job.few_bits, FEW_BITS
+    width = len(few.of_item)
+    for dimensions in (None, width // SHARE):
+        bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
+        if dimensions is None or 0 < dimensions <= few.principal.most:
+            name = f"shortlist of {length}: {bits}"
+            yield _in_arrays(name, job.maker(bits), job, found, length)
+
+
+def _in_arrays(
+    way: str,
+    make: Maker,
+    job: GalleryJob,
+    found: Estimate,
+    length: int | None,
+) -> GalleryWay:
+    """A way whose products are in arrays, by what calibration items take of them."""
+    once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
+    twice = {name: np.concatenate([value, value]) for name, value in once.items()}
+    few, many = len(once["mu"]), len(twice["mu"])
+    try:
+        graphs = [make(held) for held in (once, twice)]
+    except CimError as error:
+        return GalleryWay(way, refused=str(error))
+    items = found.gallery or 0
+    costs = [_score(job, found, graph, length) for graph in graphs]
+    share = (items - few) / (many - few)
+    use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
+    arrays = sum(matrix.arrays_for(items) for matrix in use.matrices)
+    conversions = [one.conversions for one in costs]
+    return GalleryWay(
+        way,
+        use.cells // use.items,
+        arrays,
+        _chips(use, arrays),
+        round(conversions[0] + share * (conversions[1] - conversions[0])),
+        between(costs[0].energy_pj, costs[1].energy_pj, share),
+        between(costs[0].latency_ns, costs[1].latency_ns, share),
+    )
+
+
+def _score(job: GalleryJob, found: Estimate, graph: Graph, length: int | None) -> Cost:
+    score = replace(found, program=job.program_with(graph), shortlist=length).score
+    assert score is not None
+    return score
+
+
+def _chips(use: MemoryUse, arrays: int) -> int | None:
+    return None if use.arrays_per_chip is None else -(-arrays // use.arrays_per_chip)
+
+
+def between(first: Quantity, second: Quantity, share: float) -> Quantity:
+    """The quantity on the line through two, `share` of their distance beyond the first."""
+    if first.value is None or second.value is None:
+        return second
+    ends = [
+        a + share * (b - a)
+        for a, b in (
+            (getattr(first, name) or 0.0, getattr(second, name) or 0.0)
+            for name in ("value", "low", "high", "own")
+        )
+    ]
+    return Quantity(ends[0], second.missing, ends[1], ends[2], ends[3])

@@ -1,0 +1,42 @@
+"""The devices that torch computes on, `cpu` and `cuda`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import Argument
+from cimtool.base.extras import needing
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type, Types
+from cimtool.simulation.device import Device
+
+
+class TorchDevice(Device):
+    """A device of torch, which is imported when one is opened."""
+
+    def __init__(self, name: str):
+        with needing(Argument("device")):
+            from cimtool.gpu.torch_device import TorchBackend
+
+        self._backend = TorchBackend(name)
+
+    def prepare(self, op: Op, types: Types, known: Type) -> Any:
+        """The operation's form on tensors."""
+        return self._backend.prepare(op, types, known)
+
+    def enter(self, array: Array) -> Any:
+        """Move an array into a tensor."""
+        return self._backend.enter(array)
+
+    def leave(self, value: Any, known: Type) -> Array:
+        """Move a tensor back."""
+        return self._backend.leave(value, known)
+
+
+class TorchCpu(TorchDevice, name="cpu"):
+    """Torch's operations on the CPU."""
+
+
+class TorchCuda(TorchDevice, name="cuda"):
+    """A CUDA device: `cuda`, or `cuda:N`."""

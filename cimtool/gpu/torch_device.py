@@ -1,0 +1,299 @@
+"""The integer operations on torch tensors: the same numbers on a CUDA device, bit for bit.
+
+Products run in float32 or float64 where every partial sum is exact there (below 2^24 or 2^53), in
+parts where none is; all else is int64. TensorFloat-32 is never used: it would round.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
+from cimtool.hardware.cell_distance import CellDistance, rising_planes
+from cimtool.hardware.converters import StaircaseLaw
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.input_codes import Cycle
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import AdcReferences
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
+from cimtool.ir.backends import TORCH
+from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type, Types
+
+Tensor = torch.Tensor
+TorchKernel = Callable[..., Tensor]
+
+
+def device_of(name: str) -> torch.device:
+    """The torch device `cpu`, `cuda` or `cuda:N`; CimError where torch has no such device."""
+    named = re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]{0,8}))?", str(name))
+    if named is None:
+        raise ArgumentError('{device} is "{}"; expected cpu, cuda or cuda:N', name)
+    if named[0] != "cpu":
+        count = torch.cuda.device_count()
+        if int(named[1] or 0) >= count:  # torch keeps a larger number's last byte
+            raise ArgumentError(
+                '{device} is "{}"; this machine has {} CUDA device{} that torch can use',
+                name,
+                count or "no",
+                "" if count == 1 else "s",
+            )
+        if torch.backends.cuda.matmul.allow_tf32:
+            raise ArgumentError(
+                '{device} is "{}"; torch.backends.cuda.matmul.allow_tf32 is on, and would round '
+                "products; expected it off",
+                name,
+            )
+    return torch.device(name)
+
+
+class TorchBackend:
+    """A device's form of operations, and the way of values there and back."""
+
+    def __init__(self, name: str):
+        self.device = device_of(name)
+
+    def prepare(self, op: Op, types: Types, known: Type) -> TorchKernel:
+        """The form of an integer operation that takes and returns tensors on the device.
+
+        Raises TypeError for an operation that no compiled program holds.
+        """
+        return TORCH.of(op)(op, types, self.device)
+
+    def enter(self, array: Array) -> Tensor:
+        """Move an array to the device."""
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def leave(self, value: Tensor, known: Type) -> Array:
+        """Move a value of a known type back, integers in as few bytes as they need."""
+        if known.is_integer:
+            value = value.to(_narrowest(known))
+        array: Array = value.cpu().numpy()
+        return array
+
+
+def _narrowest(known: Type) -> torch.dtype:
+    """The smallest type for integers within the bounds."""
+    kinds = torch.int8, torch.int16, torch.int32
+    return next((one for one in kinds if known.magnitude <= torch.iinfo(one).max), torch.int64)
+
+
+def _constant(value: Any, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(value)).to(device)
+
+
+@TORCH.rule(Quantize)
+def _quantize(op: Quantize, types: Types, device: torch.device) -> TorchKernel:
+    scale = _constant(np.asarray(op.scale, np.float32), device)
+    return lambda x: torch.round(x.to(torch.float32) / scale).clamp(op.lo, op.hi).to(torch.int64)
+
+
+@TORCH.rule(Requant)
+def _requant(op: Requant, types: Types, device: torch.device) -> TorchKernel:
+    half = _constant(np.left_shift(np.int64(1), np.asarray(op.shift, np.int64) - 1), device)
+    multiplier, shift = _constant(op.multiplier, device), _constant(op.shift, device)
+    return lambda x: ((x * multiplier + half) >> shift).clamp(op.lo, op.hi)
+
+
+@TORCH.rule(Dequantize)
+def _dequantize(op: Dequantize, types: Types, device: torch.device) -> TorchKernel:
+    scale = _constant(np.asarray(op.scale, np.float64), device)
+    return lambda x: x * scale
+
+
+@TORCH.rule(Clip)
+def _clip(op: Clip, types: Types, device: torch.device) -> TorchKernel:
+    lo, hi = (_constant(np.asarray(end, np.int64), device) for end in (op.lo, op.hi))
+    return lambda x: torch.minimum(torch.maximum(x, lo), hi)
+
+
+@TORCH.rule(Add)
+def _add(op: Add, types: Types, device: torch.device) -> TorchKernel:
+    factors = [_constant(factor, device) for factor in op.factors]
+    offset = _constant(op.offset, device)
+
+    def run(*inputs: Tensor) -> Tensor:
+        total = offset
+        for factor, x in zip(factors, inputs, strict=True):
+            total = total + factor * x
+        return total
+
+    return run
+
+
+@TORCH.rule(Mul, Sum)
+def _as_defined(op: Op, types: Types, device: torch.device) -> Any:
+    """The operation itself, whose definition takes tensors as it takes arrays."""
+    return op.run
+
+
+@TORCH.rule(Axis)
+def _axis(op: Axis, types: Types, device: torch.device) -> TorchKernel:
+    return lambda x: x.unsqueeze(op.axis)
+
+
+@TORCH.rule(MatMul)
+def _matmul(op: MatMul, types: Types, device: torch.device) -> TorchKernel:
+    a, b = types
+    product = integer_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
+    return lambda x, y: product(x, y.T)
+
+
+@TORCH.rule(BatchMatMul)
+def _batch_matmul(op: BatchMatMul, types: Types, device: torch.device) -> TorchKernel:
+    """Products and sums: torch has no matrix product of integers on a GPU."""
+    width = int(types[0].shape[-1])
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        products = x.reshape(-1, op.rows, 1, width) * y.reshape(-1, 1, op.columns, width)
+        return products.sum(-1).reshape(-1, op.columns)
+
+    return run
+
+
+@TORCH.rule(Arrange)
+def _arrange(op: Arrange, types: Types, device: torch.device) -> TorchKernel:
+    places = _constant(op.places.reshape(-1), device)
+    width = int(types[0].shape[-1])
+    return lambda x: x.reshape(-1, op.rows * width)[:, places].reshape(-1, op.places.shape[1])
+
+
+def integer_product(a: int, b: int, width: int) -> TorchKernel:
+    """`x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b, exact."""
+    if width * a * b < 1 << 53:
+        kind = torch.float32 if width * a * b < 1 << 24 else torch.float64
+        return lambda x, y: (x.to(kind) @ y.to(kind)).to(torch.int64)
+    if a < b:
+        turned = integer_product(b, a, width)
+        return lambda x, y: turned(y.T, x.T).T
+    # x = high << half + low: two products of fewer bits each.
+    half = a.bit_length() // 2
+    high = integer_product((a >> half) + 1, b, width)
+    low = integer_product((1 << half) - 1, b, width)
+
+    def parted(x: Tensor, y: Tensor) -> Tensor:
+        above = x >> half
+        return (high(above, y) << half) + low(x - (above << half), y)
+
+    return parted
+
+
+@TORCH.rule(CellDistance)
+def _cell_distance(op: CellDistance, types: Types, device: torch.device) -> TorchKernel:
+    product = integer_product(1, int(op.table.max()), op.cells << op.bits)
+    planes = [
+        (one.word, _constant(one.steps, device), _constant(one.least, device))
+        for one in rising_planes(op, op.words)
+    ]
+
+    def run(x: Tensor) -> Tensor:
+        total = torch.zeros(len(x), len(op.stored), dtype=torch.int64, device=device)
+        for word, steps, least in planes:
+            marks = torch.cat([x[:, word] >= k for k in range(1, 1 << op.bits)], dim=1)
+            partial = product(marks.to(torch.int64), steps) + least
+            codes = torch.div(partial, op.step, rounding_mode="floor")
+            total += codes if op.top is None else codes.clamp(max=op.top)
+        return total
+
+    return run
+
+
+@TORCH.rule(CrossbarMvm)
+def _crossbar_mvm(op: CrossbarMvm, types: Types, device: torch.device) -> TorchKernel:
+    if op.exact:
+        largest = int(np.abs(op.weight).max(initial=0))
+        product = integer_product(int(types[0].magnitude), largest, op.weight.shape[0])
+        weight, bias = _constant(op.weight, device), _constant(op.bias, device)
+        return lambda x: product(x, weight) + bias
+    return _on_tensor_cores(op, types[0], device) or _converted(op, device)
+
+
+def _on_tensor_cores(op: CrossbarMvm, x: Type, device: torch.device) -> TorchKernel | None:
+    """The form of a layer with converters by Triton's kernels; None where they do not take it."""
+    # Triton compiles for GPUs alone; its interpreter, where that is on, runs anywhere.
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return None
+    try:
+        from cimtool.gpu import triton_layers
+    except ImportError:
+        return None
+    from cimtool.simulation.kernels.choice import candidate_of
+
+    reached, base = op.infer(x), op.bias - op.stored.correction
+    candidate = candidate_of(op.stored.cells, op.references, base, (reached.lo, reached.hi))
+    return None if candidate is None else triton_layers.checked(candidate, device)
+
+
+def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
+    """The form of a layer with converters, its cells on the device."""
+    cells, crossbar, bias = op.stored.cells, op.crossbar, op.bias - op.stored.correction
+    digits = [s.digits.astype(np.int64) for s in cells.slices]
+    largest = max(int(np.abs(held).max()) for held in digits)
+    tallest = max(group.stop - group.start for group in cells.groups)
+    product = integer_product(max(map(abs, crossbar.digit_limits)), largest, tallest)
+    stored, base = [_constant(held, device) for held in digits], _constant(bias, device)
+    flipped = [_constant(s.flipped, device) for s in cells.slices]
+    convert = _converter(crossbar, device)
+
+    def run(x: Tensor) -> Tensor:
+        total = torch.zeros(len(x), len(bias), dtype=torch.int64, device=device)
+        for c, (digits, cycle, zero) in enumerate(_cycles(x, crossbar)):
+            for r, group in enumerate(cells.groups):
+                driven = digits[:, group]
+                summed = driven.sum(1, keepdim=True)
+                unused = int(cells.leak * cells.idle_rows[r] * zero)
+                leak = cells.leak * summed + unused << crossbar.reference_bits
+                at = crossbar.reference_of(len(cells.slices), c)
+                unit = op.references[at] if crossbar.unit_column else None
+                row_sum = convert(summed, unit, r) << cells.fraction_bits
+                for k, column in enumerate(cells.slices):
+                    p = product(driven, stored[k][group]) + unused
+                    p = convert(p, op.references[crossbar.reference_of(k, c)], r) - leak
+                    p = torch.where(flipped[k][r], crossbar.weights.complement * row_sum - p, p)
+                    total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
+                total -= cycle.factor * crossbar.weights.offset * row_sum
+        return (total + (1 << cells.places >> 1) >> cells.places) + base
+
+    return run
+
+
+def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]]:
+    """(digits [n, K], cycle, digit of a zero) of each conversion, as `Crossbar.digits`."""
+    x = x + crossbar.inputs.lift
+    sign = torch.ones_like(x)
+    if crossbar.inputs.sign_magnitude:
+        sign, x = torch.sign(x), torch.abs(x)
+    for cycle, zero in zip(crossbar.cycles, crossbar.zero_digits, strict=True):
+        yield sign * (x >> cycle.shift & cycle.mask), cycle, int(zero)
+
+
+def _converter(
+    crossbar: Crossbar, device: torch.device
+) -> Callable[[Tensor, AdcReferences | None, int], Tensor]:
+    """The values that int64 column sums of a row group are taken for, as `Crossbar.read`."""
+
+    def convert(p: Tensor, references: AdcReferences | None, group: int) -> Tensor:
+        p = p << crossbar.reference_bits
+        if crossbar.law is None or references is None:
+            return p
+        step, offset = references.step, _constant(references.of_group(group), device)
+        law, p = references.law(crossbar.law), p - offset
+        if isinstance(law, StaircaseLaw):
+            edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
+            codes = torch.bucketize(p << law.places, edges * step, right=True)
+            return levels[codes] * step + offset
+        moved = p + (step >> 1 if law.half else 0)
+        codes = torch.div(moved, step, rounding_mode="floor")
+        if law.to_even and step % 2 == 0:
+            codes = torch.where(codes * step == moved, codes & -2, codes)
+        return codes.clamp(law.lo, law.hi) * step + offset
+
+    return convert

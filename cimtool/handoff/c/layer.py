@@ -1,0 +1,201 @@
+"""A crossbar layer in C: one integer product, or every row group, cycle and slice as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.handoff.c.writer import ConstantTables, CValue, FunctionWriter, literal
+from cimtool.hardware.converters import Law, StaircaseLaw
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import AdcReferences
+from cimtool.ir.types import Type
+
+INT8, INT16, INT32 = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32))
+
+BLOCK = 64
+"""Columns that the model computes at a time: CIM_BLOCK of cim.h."""
+
+ROUNDINGS = {"half-up": "CIM_HALF_UP", "half-even": "CIM_HALF_EVEN", "floor": "CIM_FLOOR"}
+
+
+def emit_mvm(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) -> CValue:
+    """Append `crossbar.mvm(x) + bias`.
+
+    Raises CimError for inputs, cells or weights beyond 32 bits.
+    """
+    lo, hi = int(known.lo.min()), int(known.hi.max())
+    if not _within(INT32, lo, hi):
+        raise writer.refuse(f"its inputs reach {max(hi, -lo)}, beyond 32 bits")
+    if op.exact:
+        return _product(writer, op, known, x)
+    wide = not _within(INT16, lo, hi)
+    x = writer.widened(x, "int32_t" if wide else "int16_t")
+    name = f"{writer.tables.prefix(writer.layer)}_layer"
+    writer.definitions.append(layer_definition(writer.tables, writer.layer, op, wide))
+    value = writer.placed("int64_t")
+    first, count = _columns(writer, value)
+    writer.each_item(f"cim_mvm(weights, &{name}, {x.pointer}, {first}, {count}, {value.pointer});")
+    return value
+
+
+def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) -> CValue:
+    weight = op.weight
+    least, most = int(weight.min()), int(weight.max())
+    reach = np.broadcast_to(np.maximum(-known.lo, known.hi), len(weight))
+    # Sums are added up in any order: each of them fits.
+    narrow = int((reach @ np.abs(weight)).max()) <= INT32.max and _within(
+        INT16, int(known.lo.min()), int(known.hi.max())
+    )
+    if narrow and _within(INT16, least, most):
+        bits, kind = (8 if _within(INT8, least, most) else 16), "int16_t"
+    elif _within(INT32, least, most):
+        bits, kind = 32, "int32_t"
+    else:
+        raise writer.refuse(f"its weights reach {max(most, -least)}, beyond 32 bits")
+    x = writer.widened(x, kind)
+    matrix = writer.pointer("weight", weight.T, f"int{bits}_t")
+    bias = writer.pointer("bias", op.bias, "int64_t")
+    value = writer.placed("int64_t")
+    first, count = _columns(writer, value)
+    items, place = ("end - at", "i - at") if writer.rows else ("1", "0")
+    writer.lines += ["{", f"const {kind} *in[CIM_ITEMS];", "int64_t *out[CIM_ITEMS];"]
+    writer.each_item(f"in[{place}] = {x.pointer};", f"out[{place}] = {value.pointer};")
+    call = f"cim_product{bits}({matrix}, {bias}, {len(weight)}, {items}, in, {first}, {count}, out)"
+    writer.lines += [f"{call};", "}"]
+    return value
+
+
+def _columns(writer: FunctionWriter, value: CValue) -> tuple[str, str]:
+    """The first of the columns that are computed, and how many."""
+    return writer.start or "0", value.count or "1"
+
+
+def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_input: bool) -> str:
+    """The definition of a `cim_layer`, whose cells, flags, offsets and bias go into `tables`."""
+    crossbar, stored = op.crossbar, op.stored
+    name, groups = tables.prefix(layer), stored.groups
+    cells = np.stack([one.digits for one in stored.slices])
+    wide = not _narrow(op, cells)
+    flipped = np.stack([one.flipped for one in stored.slices], axis=1)
+    laws: list[Law] = []
+    converters = [
+        _converter(tables, f"{layer}.offset{index}", name, op, index, one, laws)
+        for index, one in enumerate(op.references)
+    ]
+    zero = crossbar.zero_digits.tolist()
+    fields = {
+        "rows": len(op.weight),
+        "columns": op.weight.shape[1],
+        "slices": len(cells),
+        "groups": len(groups),
+        "cycles": len(crossbar.cycles),
+        "wide": int(wide),
+        "wide_input": int(wide_input),
+        "sign_magnitude": int(crossbar.inputs.sign_magnitude),
+        "unit_column": int(crossbar.unit_column),
+        "reference_cycles": crossbar.reference_cycles,
+        "fraction_bits": crossbar.fraction_bits,
+        "reference_bits": crossbar.reference_bits,
+        "lift": literal(crossbar.inputs.lift),
+        "leak": literal(crossbar.column_leak),
+        "offset": literal(crossbar.weights.offset),
+        "complement": literal(crossbar.weights.complement),
+        "cells": tables.add(f"{layer}.cells", in_blocks(cells), "int32_t" if wide else "int8_t"),
+        "flipped": tables.add(f"{layer}.flipped", flipped, "uint8_t") if flipped.any() else "-1",
+        "bias": tables.add(f"{layer}.bias", op.bias - stored.correction, "int64_t"),
+        "group": f"{name}_groups",
+        "cycle": f"{name}_cycles",
+        "slice": f"{name}_slices",
+        "converter": f"{name}_converters",
+    }
+    idle = stored.cells.idle_rows.tolist()
+    arrays = [
+        *(_law(f"{name}_law{index}", law) for index, law in enumerate(laws)),
+        _array(
+            "cim_group",
+            f"{name}_groups",
+            [(g.start, g.stop, idle[r]) for r, g in enumerate(groups)],
+        ),
+        _array(
+            "cim_cycle",
+            f"{name}_cycles",
+            [(c.shift, c.bits or 0, c.sign, zero[i]) for i, c in enumerate(crossbar.cycles)],
+        ),
+        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign) for s in stored.slices]),
+        _array("cim_converter", f"{name}_converters", converters),
+    ]
+    initial = ",\n".join(f"    .{field} = {value}" for field, value in fields.items())
+    return "\n".join([*arrays, f"static const cim_layer {name}_layer = {{\n{initial},\n}};\n"])
+
+
+def in_blocks(cells: IntArray) -> IntArray:
+    """Cells [slices, K, N] in the order of cim.h: of each block of columns one row after the other.
+
+    So a block's rows lie side by side, and are read in one go.
+    """
+    starts = range(BLOCK, cells.shape[2], BLOCK)
+    blocks = np.split(cells, list(starts), axis=2)
+    return np.hstack([block.reshape(len(cells), -1) for block in blocks])
+
+
+def _narrow(op: CrossbarMvm, cells: IntArray) -> bool:
+    """True where cells fit 8 bits and sums of digits and cells 32, whatever the inputs."""
+    lo, hi = op.crossbar.digit_limits
+    height = max(group.stop - group.start for group in op.stored.groups)
+    least, most = int(cells.min()), int(cells.max())
+    reach = max(hi, -lo) * height * max(most, -least)
+    return _within(INT8, least, most) and reach <= INT32.max
+
+
+def _converter(
+    tables: ConstantTables,
+    place: str,
+    name: str,
+    op: CrossbarMvm,
+    index: int,
+    one: AdcReferences | None,
+    laws: list[Law],
+) -> tuple[object, ...]:
+    """The fields of one converter; its law joins `laws` unless it is among them."""
+    crossbar = op.crossbar
+    if one is None or crossbar.law is None:
+        return "0", 0, -1, -1
+    law = one.law(crossbar.law)
+    if law not in laws:
+        laws.append(law)
+    offset = "-1"
+    if not one.counts_from_zero:
+        columns = 1 if index >= crossbar.slices * crossbar.reference_cycles else op.weight.shape[1]
+        every = np.broadcast_to(one.offset, (len(op.stored.groups), columns))
+        offset = tables.add(place, every, "int64_t")
+    shift = one.step.bit_length() - 1 if one.step & one.step - 1 == 0 else -1
+    return f"&{name}_law{laws.index(law)}", literal(one.step), shift, offset
+
+
+def _law(name: str, law: Law) -> str:
+    if not isinstance(law, StaircaseLaw):
+        fields = (ROUNDINGS[law.rounding], 0, law.lo, law.hi, 0, 0)
+        return f"static const cim_law {name} = {{{', '.join(map(str, fields))}}};"
+    tables = [
+        f"static const int64_t {name}_{what}[] = {{{', '.join(map(str, numbers.tolist()))}}};"
+        for what, numbers in (("thresholds", law.thresholds), ("levels", law.levels))
+    ]
+    return "\n".join(
+        [
+            *tables,
+            f"static const cim_law {name} = {{CIM_STAIRCASE, {law.places}, {law.lo}, {law.hi}, "
+            f"{name}_thresholds, {name}_levels}};",
+        ]
+    )
+
+
+def _array(kind: str, name: str, entries: Sequence[tuple[object, ...]]) -> str:
+    lines = ",\n".join(f"    {{{', '.join(map(str, entry))}}}" for entry in entries)
+    return f"static const {kind} {name}[] = {{\n{lines}}};"
+
+
+def _within(limits: np.iinfo, lo: int, hi: int) -> bool:
+    return bool(limits.min <= lo and hi <= limits.max)

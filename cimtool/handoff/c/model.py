@@ -1,0 +1,386 @@
+"""A compiled program as a C model: encoders, the score of a pair, and a gallery in the arrays.
+
+Of a score, what one side alone decides is computed once an item and kept with its features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cimtool.base.errors import CimError
+from cimtool.base.escapes import c_comment
+from cimtool.handoff.c.operations import append
+from cimtool.handoff.c.writer import (
+    CInputs,
+    ConstantTables,
+    CValue,
+    FunctionWriter,
+    Identifiers,
+    kind_of,
+)
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import item_products
+from cimtool.ir.integer import Dequantize, Quantize
+from cimtool.ir.program import MODALITIES, Graph, Node, Program, as_inputs
+from cimtool.ir.types import Type
+
+Phase = str
+"""The time at which a value is computed.
+
+`text` or `video`: with an item of it; `pair`; `query`, `gallery`: with one, or with a block of it.
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A value that the model computes, in the order in which it does: `CIM_SEE` shows it."""
+
+    graph: str
+    value: str
+    phase: Phase
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return f"{self.graph}.{self.value}"
+
+
+@dataclass(frozen=True)
+class CModel:
+    """The sources of a model, its constants, and the values that it computes, in their order."""
+
+    header: str
+    source: str
+    tables: ConstantTables
+    seen: tuple[Seen, ...]
+
+    @property
+    def weights(self) -> bytes:
+        """The constants as a file: little-endian."""
+        return b"".join(stored.tobytes() for _, _, _, stored in self.tables.items())
+
+    @property
+    def weights_header(self) -> str:
+        """The constants as a C struct whose members lie where those of the file do."""
+        members, numbers = [], []
+        for name, kind, _, stored in self.tables.items():
+            members.append(f"    {kind} {name.lower()}[{stored.size}];")
+            flat = [_number(kind, one) for one in stored.reshape(-1).tolist()]
+            lines = (", ".join(flat[i : i + 16]) for i in range(0, len(flat), 16))
+            numbers.append("    {" + ",\n     ".join(lines) + "}")
+        return (
+            "/* The constants of model.c: pass &model_weights. */\n#ifndef MODEL_WEIGHTS_H\n"
+            "#define MODEL_WEIGHTS_H\n#include <stdint.h>\n\nstatic const struct {\n"
+            + "\n".join(members)
+            + "\n} model_weights = {\n"
+            + ",\n".join(numbers)
+            + "};\n#endif\n"
+        )
+
+
+def _number(kind: str, number: int) -> str:
+    if kind != "int64_t":
+        return str(number)
+    return f"INT64_C({number})" if abs(number) >= 1 << 31 else str(number)
+
+
+def c_model(program: Program, name: str) -> CModel:
+    """The C model of a compiled program, called `name` in its comments.
+
+    Raises CimError naming what it does not cover.
+    """
+    model = _Model(program)
+    for graph in (program.text, program.video):
+        model.projector(graph)
+    if program.gallery_items is None:
+        model.score(program.score)
+    gallery = program.shortlist if program.gallery_items is None else program.score
+    if gallery is not None:
+        model.gallery(gallery)
+    return model.finished(name)
+
+
+class _Model:
+    """Collects the functions of a model."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.tables = ConstantTables()
+        self.seen: list[Seen] = []
+        self.definitions: list[str] = []
+        self.functions: list[str] = []
+        self.header: list[str] = []
+        self.fields: dict[str, list[CValue]] = {name: [] for name in MODALITIES}
+        self.field_names = {name: Identifiers() for name in MODALITIES}
+        self.items: dict[str, CValue] = {}
+        """The values that an item keeps, by the names that the score gives them."""
+        ops = [op for graph in program.graphs for op in graph.operations(CrossbarMvm).values()]
+        heights = [g.stop - g.start for op in ops if not op.exact for g in op.stored.groups]
+        self.group_rows = max(heights, default=1)
+
+    def projector(self, graph: Graph) -> None:
+        """`MODALITY_encode`: from the codes of an embedding to the features of an item."""
+        m = graph.name
+        writer = FunctionWriter(f"{m}_encode", self.tables, rows=True)
+        values: dict[str, CValue] = {}
+        names = {name: self.field_names[m].new(name) for name in graph.outputs}
+        fields = {value: names[name] for name, value in graph.outputs.items()}
+        for node in graph.nodes:
+            if isinstance(node.op, Quantize):
+                known = graph.types[node.name]
+                if values or len(known.shape) != 2:
+                    raise CimError(f"{graph.layer(node)}: expected one row of inputs")
+                width, kind = int(known.shape[1]), f"{m}_code"
+                values[node.name] = CInputs("x", kind, str(width))
+                self._header_of_codes(m, node.op, known, width)
+                continue
+            if node.name in graph.embeddings:
+                raise CimError(f"{graph.layer(node)}: expected the input as one row")
+            place = fields.get(node.name)
+            self._emit(writer, graph, node, values, m, place)
+        for name, value in graph.outputs.items():
+            held = values[value]
+            if (held.holder, held.own) != ("item", names[name]):
+                kind = kind_of(graph.types[value])
+                writer.place = CValue(names[name], kind, held.count, "item")
+                held = writer.each(held.element)
+            self.items[f"{m}.{name}"] = replace(held, rows=False)
+        writer.each_item(f"{m}_prepare(weights, item + i);")
+        writer.lines = [
+            "for (int32_t at = 0; at < items; at += CIM_ITEMS) {",
+            "    int32_t end = items - at < CIM_ITEMS ? items : at + CIM_ITEMS;",
+            *(f"    {line}" for line in writer.lines),
+            "}",
+        ]
+        self.fields[m] += writer.fields
+        arguments = f"const void *weights, const {m}_code *x, {m}_item *item, int32_t items"
+        self._prepared(m)
+        self._function(writer, "void", arguments)
+
+    def _header_of_codes(self, m: str, op: Quantize, known: Type, width: int) -> None:
+        units = np.broadcast_to(op.scale, (width,))
+        mantissas, exponents = np.frexp(units)
+        if (mantissas == 0.5).all():
+            name, says, a_line = f"{m.upper()}_EXPONENTS", "units are 2^e, e one of", 16
+            numbers = [str(exponent - 1) for exponent in exponents]
+        else:  # the scale of the model's own quantizer
+            name, says, a_line = f"{m.upper()}_UNITS", "divide in float by", 4
+            numbers = [f"{float(unit).hex()}f" for unit in units]
+        lines = (", ".join(numbers[i : i + a_line]) for i in range(0, width, a_line))
+        self.header.append(
+            f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, limited\n"
+            f" * to {op.lo} .. {op.hi}; {says} {name}. */\n"
+            f"enum {{ {m.upper()}_WIDTH = {width}, {m.upper()}_LO = {op.lo}, "
+            f"{m.upper()}_HI = {op.hi} }};\n"
+            f"#define {name} {{ \\\n    "
+            + ", \\\n    ".join(lines)
+            + f"}}\ntypedef {_input_kind(known)} {m}_code;"
+        )
+
+    def _prepared(self, m: str) -> None:
+        """`MODALITY_prepare`: what the score of a pair reads that one item alone decides."""
+        graph, writer = self.program.score, FunctionWriter(f"{m}_prepare", self.tables)
+        writer.lines.append("(void)item;")
+        if self.program.gallery_items is None:
+            sides = self._sides(graph)
+            read = {
+                name
+                for node in graph.nodes
+                if len(sides[node.name]) > 1
+                for name in node.inputs
+                if sides[name] == {m}
+            }
+            values = {name: self.items[name] for name in graph.inputs if sides[name] == {m}}
+            for node in graph.nodes:
+                if sides[node.name] == {m}:
+                    kept = node.name in read
+                    own = self.field_names[m].new(f"{node.name}_") if kept else None
+                    value = self._emit(writer, graph, node, values, m, own)
+                    if own and not value.holder:
+                        writer.place = CValue(own, value.kind, value.count, "item")
+                        values[node.name] = writer.each(value.element)
+            self.items |= values
+        self.fields[m] += writer.fields
+        self._function(writer, "void", f"const void *weights, {m}_item *item")
+
+    def score(self, graph: Graph) -> None:
+        """`pair_logit`: the integer logit of a text and a video."""
+        sides, writer = self._sides(graph), FunctionWriter("pair_logit", self.tables)
+        values = {
+            name: replace(value, holder=m)
+            for name, value in self.items.items()
+            for m in sides[name]
+            if value.holder
+        }
+        for node in graph.nodes:
+            if len(sides[node.name]) > 1:
+                self._emit(writer, graph, node, values, "pair")
+        last = values[graph.outputs["logit"]]
+        writer.lines.append(f"return {last.element};")
+        self.header.append(_unit(graph, "pair_logit") + "#define MODEL_PAIRS")
+        arguments = "const void *weights, const text_item *text, const video_item *video"
+        self._function(writer, last.kind, arguments)
+
+    def gallery(self, graph: Graph) -> None:
+        """`gallery_scores`: of a text against all items that the arrays hold, in blocks of them."""
+        writer = FunctionWriter("gallery_scores", self.tables)
+        values = {
+            name: replace(value, holder="text")
+            for name, value in self.items.items()
+            if name in graph.inputs
+        }
+        ((output, last),) = graph.outputs.items()
+        items = int(graph.types[last].shape[1])
+        of_items = _of_items(graph, items)
+        for node in graph.nodes:
+            if node.name not in of_items:
+                self._emit(writer, graph, node, values, "query")
+        outer, writer.lines = writer.lines, []
+        writer.start = "first"
+        for node in graph.nodes:
+            if node.name in of_items:
+                self._emit(writer, graph, node, values, "gallery")
+        found = values[last]
+        inner = [
+            f"int32_t n = {items} - first < CIM_BLOCK ? {items} - first : CIM_BLOCK;",
+            *writer.lines,
+            f"for (int32_t j = 0; j < n; j++) out[first + j] = {found.element};",
+        ]
+        writer.lines = [
+            *outer,
+            f"for (int32_t first = 0; first < {items}; first += CIM_BLOCK) {{",
+            *(f"    {line}" for line in inner),
+            "}",
+        ]
+        what = (
+            _unit(graph, "gallery_scores")
+            if output == "logit"
+            else ("/* gallery_scores: the distances ed by which a shortlist is drawn up. */\n")
+        )
+        self.header.append(
+            f"{what}#define MODEL_GALLERY {items}\ntypedef {found.kind} model_gallery;"
+        )
+        arguments = "const void *weights, const text_item *text, model_gallery *out"
+        self._function(writer, "void", arguments)
+
+    def _emit(
+        self,
+        writer: FunctionWriter,
+        graph: Graph,
+        node: Node,
+        values: dict[str, CValue],
+        phase: Phase,
+        field: str | None = None,
+    ) -> CValue:
+        """Append one node's statements; its value joins `values`; a `field` is one of the item."""
+        known = graph.types[node.name]
+        writer.layer = graph.layer(node)
+        if len(known.shape) > 2:
+            raise writer.refuse(f"a value of {len(known.shape)} axes")
+        kind = "int64_t" if not known.is_integer else kind_of(known)
+        count = "n" if phase == "gallery" else _count(known)
+        inputs = [values[name] for name in node.inputs]
+        if isinstance(node.op, Dequantize):
+            values[node.name] = inputs[0]
+            return inputs[0]
+        if field is None:
+            writer.place = CValue(writer.local(node.name), kind, count)
+        else:
+            writer.place = CValue(field, kind, count, "item")
+        types = tuple(graph.types[name] for name in node.inputs)
+        value = append(writer, node.op, types, inputs)
+        values[node.name] = value
+        if value not in inputs:
+            of = f"item{' + i' * writer.rows}" if phase in MODALITIES else "0"
+            writer.each_item(f"CIM_SEE({len(self.seen)}, {of}, {count or 1}, {value.element});")
+            self.seen.append(Seen(graph.name, node.name, phase))
+        return value
+
+    def _sides(self, graph: Graph) -> Mapping[str, frozenset[str]]:
+        """The modalities on which each value of a score depends."""
+        sides: dict[str, frozenset[str]] = {}
+        for projector in (self.program.text, self.program.video):
+            sides |= as_inputs(
+                projector.name, dict.fromkeys(projector.outputs, frozenset({projector.name}))
+            )
+        for node in graph.nodes:
+            sides[node.name] = frozenset().union(*(sides[name] for name in node.inputs))
+        return sides
+
+    def _function(self, writer: FunctionWriter, result: str, arguments: str) -> None:
+        self.definitions += writer.definitions
+        signature = f"{result} {writer.name}({arguments})"
+        self.header.append(f"{signature};")
+        lines = ["(void)weights;", *writer.pointers(), *writer.lines]
+        body = "\n".join(f"    {line}" for line in lines)
+        self.functions.append(f"{signature} {{\n{body}\n}}\n")
+
+    def finished(self, name: str) -> CModel:
+        """The sources."""
+        structs = [
+            "typedef struct {\n"
+            + "\n".join(
+                f"    {one.kind} {one.own}{f'[{one.count}]' if one.count else ''};"
+                for one in fields
+            )
+            + f"\n}} {m}_item;"
+            for m, fields in self.fields.items()
+        ]
+        places = ",\n".join(f"    {table} = {place}" for table, _, place, _ in self.tables.items())
+        top = f"/* {c_comment(name)}: written by cimtool. */\n"
+        header = (
+            f"{top}#ifndef MODEL_H\n#define MODEL_H\n#include <stdint.h>\n\n"
+            f"enum {{ MODEL_WEIGHTS_BYTES = {self.tables.size} }};\n\n"
+            "/* What is kept of an item: its features, and what scores read of them. A name that\n"
+            " * ends in _ is computed from features by `_prepare`, which `_encode` calls. */\n"
+            + "\n\n".join([*structs, *self.header])
+            + "\n#endif\n"
+        )
+        source = (
+            f"{top}#define CIM_GROUP_ROWS {self.group_rows}\n"
+            '#include "model.h"\n#include "cim.h"\n\n'
+            "/* Shows a value on the way, of an item where it is one: number j of `count`. */\n"
+            "#ifndef CIM_SEE\n#define CIM_SEE(value, item, count, number)\n#endif\n\n"
+            "/* Places of the tables in the weights. */\nenum {\n"
+            + (places or "    NO_TABLES")
+            + "\n};\n\n"
+            + "\n".join([*self.definitions, *self.functions])
+        )
+        return CModel(header, source, self.tables, tuple(self.seen))
+
+
+def _input_kind(known: Type) -> str:
+    """The kind of codes: what layers take, so that none is copied."""
+    return "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
+
+
+def _count(known: Type) -> str:
+    """The numbers of a value of one item: none where it is one number."""
+    shape = known.shape
+    return str(shape[1]) if len(shape) == 2 and isinstance(shape[1], int) and shape[1] > 1 else ""
+
+
+def _of_items(graph: Graph, items: int) -> set[str]:
+    """The values of a score in the memory that have a number for each item."""
+    found: set[str] = set()
+    products = item_products(graph)
+    for node in graph.nodes:
+        shape = graph.types[node.name].shape
+        joined = (
+            len(shape) == 2
+            and shape[1] == items > 1
+            and all(not _count(graph.types[name]) for name in node.inputs)
+        )
+        if node.name in products or joined or not found.isdisjoint(node.inputs):
+            found.add(node.name)
+    return found
+
+
+def _unit(graph: Graph, function: str) -> str:
+    """The comment that says what one unit of a logit is."""
+    (op,) = graph.operations(Dequantize).values()
+    exponent = int(np.log2(float(np.asarray(op.scale))))
+    return f"/* {function}: logits in units of 2^{exponent}. */\n"

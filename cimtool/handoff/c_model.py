@@ -1,0 +1,107 @@
+"""The golden model of a hand-off in C: `c/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from cimtool.base.escapes import c_string
+from cimtool.handoff.c.expected import Expected, expected_of
+from cimtool.handoff.c.model import CModel, c_model
+from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.taps import end_values
+from cimtool.ir.program import MODALITIES
+
+LARGEST_HEADER = 1_000_000
+"""Bytes of constants up to which they are also written as C."""
+
+FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
+
+
+def write_c(source: HandoffSource, folder: Path) -> None:
+    """Write the model, its constants, and the numbers that it must show.
+
+    Raises CimError for a program with what the model does not cover.
+    """
+    program = source.bundle.program
+    model = c_model(program, source.bundle.model.name)
+    expected = expected_of(program, model, source.request.inputs)
+    for name in ("cim.h", "check.c"):
+        (folder / name).write_text(c_source(name), "utf-8")
+    (folder / "model.h").write_text(model.header, "utf-8")
+    (folder / "model.c").write_text(model.source, "utf-8")
+    (folder / "weights.bin").write_bytes(model.weights)
+    if model.tables.size < LARGEST_HEADER:
+        (folder / "weights.h").write_text(model.weights_header, "utf-8")
+    header = check_header(model, expected, end_values(program))
+    (folder / "check.h").write_text(header, "utf-8")
+    (folder / "expected.bin").write_bytes(expected.content)
+
+
+def c_source(name: str) -> str:
+    """A source of the model that is written by hand."""
+    return (files("cimtool.handoff.c") / "sources" / name).read_text("utf-8")
+
+
+def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> str:
+    """The items and counts that check.c must find, and the values of files in taps/ (`ends`)."""
+    values, sizes = [], {**expected.widths, PAIR: 0}
+    rows = {**expected.rows, PAIR: expected.rows["text"] * expected.rows["video"]}
+    files = {value: file for file, value in ends.items()}
+    taps = [f'    {{"{m}/codes.hex", {m.upper()}, 0, {expected.widths[m]}}}' for m in MODALITIES]
+    for one, count in zip(model.seen, expected.counts, strict=True):
+        place = sizes.get(one.phase, -1)
+        if one.phase in sizes:
+            numbers = count // rows[one.phase]
+            sizes[one.phase] += numbers
+            if one.name in files:
+                file = c_string(files[one.name])
+                taps.append(f"    {{{file}, {one.phase.upper()}, {place}, {numbers}}}")
+        place = -1 if one.phase == PAIR else place
+        of_video = int(one.phase == MODALITIES[1])
+        values.append(f"    {{{c_string(one.name)}, {count}, {place}, {of_video}}}")
+    facts = {f"{m.upper()}_ROWS": count for m, count in rows.items()}
+    facts |= {f"{m.upper()}_RECORD": size for m, size in sizes.items()}
+    facts |= {"CHECK_VALUES": len(values), "CHECK_NUMBERS": len(expected.content) // 8}
+    facts |= {"CHECK_TAPS": len(taps)}
+    given = ", ".join(f"{name} = {value}" for name, value in facts.items())
+    return (
+        "/* The values of the model, how many numbers of each are compared, and the place of an\n"
+        " * item's in its record of expected.bin: -1 for values of pairs and galleries. */\n"
+        f"enum {{ {given} }};\n"
+        "static const struct {\n    const char *name;\n    long count, place;\n"
+        "    int of_video;\n} check_values[] = {\n" + ",\n".join(values) + "};\n"
+        "/* The files of taps/ from end to end: of which items or of pairs, the place of a value\n"
+        " * in its record of expected.bin, and how many numbers it has. */\n"
+        "enum { TEXT, VIDEO, PAIR };\n"
+        "static const struct {\n    const char *file;\n    int of;\n    long place, numbers;\n"
+        "} check_taps[] = {\n" + ",\n".join(taps) + "};\n"
+    )
+
+
+PAIR = "pair"
+"""The phase of a model whose values are those of pairs."""
+
+
+C_PART = HandoffPart(
+    folder="c",
+    title="The golden model in C99: encoders and score, bit for bit those of the simulator",
+    write=write_c,
+    files={
+        "cim.h": "the integer contract, freestanding: what rounds and converts, a layer on arrays",
+        "model.h": "the functions of this model, and what is kept of an item",
+        "model.c": "the program, an operation after the other",
+        "weights.bin": "its constants, little-endian: load them at an address that suits int64_t",
+        "weights.h": "the same as C, where they are less than 1 MB",
+        "check.c": "compares every value of the model with those of the simulator",
+        "check.h": "how many numbers of each value must be compared",
+        "expected.bin": "the simulator's numbers, for made-up rows and of embeddings, if given",
+    },
+    uncovered=(
+        "floating point, as the functions take codes of embeddings; model.h says how to make them.",
+        "noise, as the model is that of perfect arrays.",
+    ),
+    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c taps"),
+    settings={"CC": "gcc", "CFLAGS": FLAGS},
+)

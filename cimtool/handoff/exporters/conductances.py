@@ -1,0 +1,122 @@
+"""Exporter `conductances`: the level and the target conductance of every cell, as CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
+from cimtool.base.files import place_in
+from cimtool.base.named import nearest
+from cimtool.base.progress import Countdown
+from cimtool.bundle.bundle import CONSTANTS, Bundle
+from cimtool.bundle.chip import CELLS, DESCRIPTION, ChipFile
+from cimtool.bundle.exporter import Exporter, Request
+from cimtool.hardware.noise.mechanisms.devices import Programming
+from cimtool.hardware.noise.model import ConverterNoise
+from cimtool.hardware.placement import floorplan, placements
+from cimtool.reference.modality_names import layer_matches
+from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
+
+LARGEST = 1 << 33
+"""Bytes that an export may take; layers are chosen where all of them would take more."""
+
+LINE = 64
+"""Bytes that a cell's line takes at most."""
+
+
+class Conductances(Exporter, name="conductances"):
+    """A CSV file a layer, a line a cell; `chip.toml` says whose weights they are."""
+
+    takes = ("layers",)
+
+    @classmethod
+    def earlier(cls, folder: Path) -> set[str]:
+        """Nothing: what was measured may have been written over targets."""
+        return set()
+
+    @classmethod
+    def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
+        """Write the chosen layers.
+
+        Raises CimError where no layer has such a name, cells add digitally, or the files would take
+        more than LARGEST bytes.
+        """
+        layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
+        chosen = {name: one for name, one in layers.items() if layer_matches(name, request.layers)}
+        if not chosen:
+            raise ArgumentError(
+                '{layers} "{}" matches no layer; expected one of {}{}',
+                request.layers,
+                ", ".join(layers),
+                nearest(request.layers, layers),
+            )
+        size = LINE * sum(one.cells for one in chosen.values())
+        if size > LARGEST:
+            raise ArgumentError(
+                "conductances of {} layers would take up to {:.1f} GB; choose layers that take "
+                'less than {:.1f} GB, as by {layers} "text.mu"',
+                len(chosen),
+                size / 1e9,
+                LARGEST / 1e9,
+            )
+        described = _described(bundle)
+        (folder / DESCRIPTION).write_text(described.text(), "utf-8")
+        plan = floorplan(placements(bundle.program, bundle.settings), bundle.target)
+        cores = (plan.arrays, bundle.target.hierarchy.arrays_per_core)
+        countdown, total = Countdown(request.say), len(chosen)
+        for count, (name, layer) in enumerate(chosen.items(), 1):
+            tolerance = _tolerance(bundle, layer, described.g_max)
+            with place_in(folder, f"{name}.csv").open(
+                "w", encoding="ascii", newline="\n"
+            ) as stream:
+                stream.write(",".join(CELLS) + "\n")
+                stream.writelines(_lines(layer, described.g_max, tolerance, cores))
+            countdown.tell(f"{name}: written, layer {count} of {total}", count, total)
+
+
+def _described(bundle: Bundle) -> ChipFile:
+    """The chip as it is written: a cell of the largest digit conducts 1 where no uS are known."""
+    noise = bundle.target.noise
+    sharing = [] if noise is None else [one.sharing for one in noise.of(ConverterNoise)]
+    return ChipFile(
+        bundle=bundle.name,
+        constants=bundle.manifest["files"][CONSTANTS],
+        g_max=1.0 if noise is None else noise.g_max * noise.devices,
+        columns_per_converter=sharing[0] if sharing else 1,
+    )
+
+
+def _tolerance(bundle: Bundle, layer: LayerOfChip, full: float) -> float:
+    """The largest error of a cell: that of write-verify where it is known, or half a level."""
+    noise = bundle.target.noise
+    for one in () if noise is None else noise.of(Programming):
+        if one.tolerance is not None and noise is not None:
+            return one.tolerance * noise.devices
+    return layer.levels(full).unit / 2
+
+
+def _lines(
+    layer: LayerOfChip, full: float, tolerance: float, cores: tuple[int, int]
+) -> Iterator[str]:
+    """The lines of a layer's cells, array by array; `cores` are arrays in all and in a core."""
+    levels = layer.levels(full)
+    ends = [f",{level},{float(g)!r},{tolerance:.6g}\n" for level, g in enumerate(levels.targets)]
+    number = layer.first
+    for _, digits in layer.bands():
+        for held in layer.on_arrays(digits):
+            core = number % cores[0] // cores[1]
+            yield from _array_lines(f"{core},{number}", held, ends)
+            number += 1
+
+
+def _array_lines(place: str, held: Array, ends: list[str]) -> Iterator[str]:
+    columns = [f",{column}" for column in range(held.shape[1])]
+    for row, levels in enumerate(held.astype(np.int64).tolist()):
+        start = f"{place},{row}"
+        yield "".join(
+            [start + column + ends[level] for column, level in zip(columns, levels, strict=True)]
+        )

@@ -1,0 +1,111 @@
+"""Exporter `handoff`: what a chip team needs to program, drive and check its silicon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cimtool.base.files import sha256
+from cimtool.bundle.bundle import MANIFEST, Bundle
+from cimtool.bundle.exporter import Exporter, Request, names_listed
+from cimtool.handoff.array_parts import array_bytes
+from cimtool.handoff.dies import dies_described
+from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.parts import PARTS
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.report.page import render_file
+
+FORMAT_VERSION = 1
+DESCRIPTION, README, MAKEFILE = "handoff.json", "README.md", "Makefile"
+
+
+class Handoff(Exporter, name="handoff"):
+    """One folder a part, with `handoff.json`, a README and a Makefile that checks them."""
+
+    counted = True
+    takes = ("layers", "inputs", "noise", "gallery")
+
+    @classmethod
+    def earlier(cls, folder: Path) -> set[str]:
+        """Those that an earlier export's own description names; none where there is none."""
+        names = names_listed(folder / DESCRIPTION)
+        first = {part for name in names for part in Path(name).parts[:1]}
+        return {DESCRIPTION, *first} if first else set()
+
+    @classmethod
+    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
+        """Those of images and taps of the layers, without files of a line a column."""
+        source = HandoffSource(bundle, request)
+        return sum(array_bytes(one, source.lanes) for one in source.layers)
+
+    @classmethod
+    def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
+        """Write every part, in the order of their table.
+
+        Raises CimError where one does not cover the bundle.
+        """
+        source = HandoffSource(bundle, request)
+        parts = [part for part in PARTS if part.asked(request)]
+        for part in parts:
+            request.say(f"writing {part.folder}/")
+            (folder / part.folder).mkdir()
+            part.write(source, folder / part.folder)
+        (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
+        explained = render_file(
+            "cimtool.handoff",
+            "handoff.md",
+            bundle=bundle.model.name,
+            target=bundle.target.name,
+            parts=parts,
+        )
+        (folder / README).write_text(explained + "\n", "utf-8")
+        described = json.dumps(_described(bundle, request, folder), indent=1)
+        (folder / DESCRIPTION).write_text(described + "\n", "utf-8")
+
+
+def _makefile(parts: list[HandoffPart]) -> str:
+    """A goal for each check of the parts, all of them by `check`, and the parts' own goals."""
+    settings = {name: value for part in parts for name, value in part.settings.items()}
+    goals = {name: lines for part in parts for name, lines in part.goals.items()}
+    checks = [line for part in parts for line in part.checks]
+    lines = [f"{name} ?= {value}" for name, value in settings.items() if name != "CC"]
+    lines = [f"CC = {settings['CC']}", *lines] if "CC" in settings else lines
+    lines += ["", f".PHONY: {' '.join(['check', *goals])}"]
+    for goal, commands in {"check": checks, **goals}.items():
+        lines += ["", f"{goal}:", "\t@mkdir -p build", *(f"\t{line}" for line in commands)]
+    return "\n".join(lines) + "\n"
+
+
+def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
+    """Names of the hand-off's origin, and the digest of each file."""
+    program = bundle.program
+    return {
+        "format_version": FORMAT_VERSION,
+        "bundle": bundle.model.name,
+        "manifest_sha256": sha256(bundle.folder / MANIFEST),
+        "target": bundle.target.to_json(),
+        "layers": {
+            f"{graph.name}.{name}": _of_layer(op)
+            for graph in program.graphs
+            for name, op in graph.operations(CrossbarMvm).items()
+        },
+        **dies_described(request),
+        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
+    }
+
+
+def _of_layer(op: CrossbarMvm) -> dict[str, Any]:
+    rows, columns = op.weight.shape
+    return {
+        "rows": rows,
+        "columns": columns,
+        "row_groups": [[group.start, group.stop] for group in op.stored.groups],
+        "lossless": op.exact,
+        "crossbar": op.crossbar.to_json(),
+    }
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (file for file in sorted(folder.rglob("*")) if file.is_file())

@@ -1,0 +1,294 @@
+"""Exporter `testvectors`: stimuli, and the numbers that a chip must show at each of its taps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.base.errors import ArgumentError
+from cimtool.base.files import place_in, sha256
+from cimtool.base.progress import Countdown
+from cimtool.bundle.bundle import MANIFEST, Bundle
+from cimtool.bundle.exporter import Exporter, Request, names_listed
+from cimtool.bundle.serial import narrowed
+from cimtool.handoff.converter_taps import layer_sum, sum_bits, taps
+from cimtool.handoff.hex_lines import hex_lines
+from cimtool.handoff.layers import requantisations
+from cimtool.handoff.stimuli import (
+    FIXED_ROWS,
+    RANDOM_ROWS,
+    REAL_ROWS,
+    chosen_layers,
+    embedding_codes,
+    layer_stimuli,
+    real_rows,
+    requantised,
+)
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import offsets_of
+from cimtool.hardware.stored import cell_digits
+from cimtool.ir.integer import Quantize
+from cimtool.ir.program import MODALITIES, Graph, Node, Program
+from cimtool.ir.types import Type
+from cimtool.loading.embeddings import Embeddings
+from cimtool.report.page import render_file
+from cimtool.simulation.simulator import Simulator
+
+FORMAT_VERSION = 2
+LAYOUT, README = "layout.json", "README.txt"
+LARGEST = 1 << 30
+"""Bytes that an export may take; layers are chosen where all of them would take more."""
+
+
+class TestVectors(Exporter, name="testvectors"):
+    """Test vectors, described in a layout file."""
+
+    counted = True
+    takes = ("layers", "inputs")
+
+    @classmethod
+    def earlier(cls, folder: Path) -> set[str]:
+        """The files that an earlier export's own layout names; none where there is no layout."""
+        arrays = names_listed(folder / LAYOUT)
+        kinds = product(arrays, ("npy", "mem"))
+        return {LAYOUT, README, *map(".".join, kinds)} if arrays else set()
+
+    @classmethod
+    def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
+        """Write those of the layers and rows in the request.
+
+        Raises CimError where no layer has such a name, or they would take more than LARGEST bytes.
+        """
+        program, inputs = bundle.program, request.inputs
+        chosen = chosen_layers(program, request.layers)
+        real = real_rows(program, inputs)
+        vectors = FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
+        _check_size([op for _, _, op in chosen], vectors)
+        stimuli, layers = {}, {}
+        files: dict[str, Any] = {}
+        countdown, total = Countdown(request.say), len(chosen)
+        for count, (graph, node, op) in enumerate(chosen, 1):
+            name = graph.layer(node)
+            x, stimuli[name] = layer_stimuli(graph, node, op, real)
+            layers[name] = _described(op)
+            files |= _written(folder, _of_layer(graph, node, op, x))
+            countdown.tell(f"{name}: written, layer {count} of {total}", count, total)
+        request.say("writing codes, features and logits of embeddings")
+        files |= _written(folder, _of_ends(program, inputs))
+        layout = {
+            "format_version": FORMAT_VERSION,
+            "bundle": bundle.model.name,
+            "manifest_sha256": sha256(bundle.folder / MANIFEST),
+            "stimuli": stimuli,
+            "layers": layers,
+            "files": files,
+        }
+        (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
+        explanation = render_file("cimtool.handoff", "testvectors.txt", files=files)
+        (folder / README).write_text(explanation + "\n", "utf-8")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """An array of integers that is written as `NAME.npy` and `NAME.mem`.
+
+    A line of `NAME.mem` is a number in two's complement of `bits` bits, in `ceil(bits / 4)` hex
+    digits, as `$readmemh` reads it, in the order of `axes`, the last the fastest.
+    """
+
+    name: str
+    values: IntArray
+    axes: tuple[str, ...]
+    bits: int
+    signed: bool
+    what: str
+
+
+def _typed(name: str, values: IntArray, axes: tuple[str, ...], known: Type, what: str) -> Vectors:
+    return Vectors(name, values, axes, known.bits, known.signed, what)
+
+
+def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any]]:
+    """Write arrays one after another; what the layout says of each, by name."""
+    described = {}
+    for one in arrays:
+        np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
+        place_in(folder, f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        facts = {name: value for name, value in vars(one).items() if name != "values"}
+        described[one.name] = facts | {"shape": one.values.shape}
+    return described
+
+
+def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
+    """Raise CimError where sums, codes and cells, in both files, take more than LARGEST."""
+    size = 0
+    for op in ops:
+        crossbar = op.crossbar
+        columns = op.weight.shape[1] * crossbar.slices + crossbar.unit_column
+        bits = sum_bits(op)
+        widths = (bits, crossbar.converter.bits or bits)
+        each = sum(-(-b // 8) + -(-b // 4) + 1 for b in widths)
+        size += vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
+        code = crossbar.weights
+        cells = op.weight.size * code.slices * (1 + code.paired)
+        size += cells * (2 + -(-code.cell_maximum.bit_length() // 4))
+    if size > LARGEST:
+        raise ArgumentError(
+            "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
+            '1.1 GB, as by {layers} "text.mu"',
+            len(ops),
+            size / 1e9,
+        )
+
+
+def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:
+    """The stimuli `x` [n, K] of a layer and what its taps show of them."""
+    name, crossbar = graph.layer(node), op.crossbar
+    seen = taps(op, x)
+    total = layer_sum(op, seen.shift_add)
+    yield _typed(f"{name}.inputs", x, ("vector", "row"), graph.types[node.inputs[0]], "inputs")
+    lo, hi = crossbar.digit_limits
+    digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
+    bits = sum_bits(op)
+    all_converted = None not in op.references
+    code_bits = (crossbar.converter.bits if all_converted else None) or bits
+    signed = crossbar.signed_sums or code_bits == bits
+    wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
+    wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.places))
+    for tap, axes, width, negative, what in (
+        ("digits", ("vector", "cycle", "row"), digit_bits, lo < 0, "tap 1, digits driven"),
+        ("sums", ("vector", "group", "cycle", "column"), bits, True, "tap 2, column sums"),
+        ("codes", ("vector", "group", "cycle", "column"), code_bits, signed, "tap 3, codes"),
+        ("shift_add", ("vector", "group", "column"), wide, True, "tap 4, after shift-and-add"),
+    ):
+        yield Vectors(f"{name}.{tap}", getattr(seen, tap), axes, width, negative, what)
+    cells = cell_digits(op.stored, slice(None)).astype(np.int64)
+    most = crossbar.weights.cell_maximum.bit_length()
+    axes, what = (
+        ("row", "column", "slice", "polarity"),
+        "contents of the cells, as they are written",
+    )
+    yield Vectors(f"{name}.cells", cells, axes, most, False, what)
+    if crossbar.weights.complements:
+        flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
+        complement = crossbar.weights.complement
+        what = f"which columns hold complements: they count {complement} * sum of digits - sum"
+        yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
+    if crossbar.references != "fixed" and crossbar.law is not None:
+        offsets = offsets_of(op.references, len(op.stored.groups), op.weight.shape[1])
+        axes, cycles = ("group", "slice", "column"), crossbar.reference_cycles
+        if cycles > 1:
+            axes = ("group", "slice", "cycle", "column")
+            offsets = offsets.reshape(len(offsets), -1, cycles, offsets.shape[2])
+        what = "what converters take off a column sum, in 2^-places of a digit"
+        yield _constants(f"{name}.offsets", offsets, axes, what)
+    yield from _levels(name, op)
+    bias = op.bias - op.stored.correction
+    yield _constants(f"{name}.bias", bias, ("column",), "added once to the row groups' sum")
+    bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
+    yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
+    for after, values in requantised(graph, node, total):
+        file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
+        yield _typed(file, values, ("vector", "column"), graph.types[after], what)
+    yield from _before_tap_5(graph, node, op)
+
+
+def _before_tap_5(graph: Graph, node: Node, op: CrossbarMvm) -> Iterator[Vectors]:
+    """The constants between a layer's sums and each of its requantised values."""
+    for one in requantisations(graph, node, op.weight.shape[1]):
+        name = f"{graph.layer(node)}.requantised.{one.name}"
+        parts = [
+            ("multiplier", one.multiplier, "what a sum is multiplied by"),
+            ("shift", one.shift, "the binary places that are then rounded off, halves up"),
+            ("lo", one.lo, "the lowest value"),
+            ("hi", one.hi, "the highest value"),
+        ]
+        if len(one.affine):
+            what = "factor, addend, lowest and highest value of each stage before the multiplier"
+            yield _constants(f"{name}.affine", one.affine, ("stage", "column", "number"), what)
+        for part, values, what in parts:
+            yield _constants(f"{name}.{part}", values, ("column",), what)
+
+
+def _constants(name: str, values: IntArray, axes: tuple[str, ...], what: str) -> Vectors:
+    return Vectors(name, values, axes, int(np.abs(values).max()).bit_length() + 1, True, what)
+
+
+def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
+    """The thresholds and values of every slice's converters, where these have levels."""
+    given = [one and one.levels for one in op.references]
+    laws = [law for law in given if law is not None]
+    if not laws:
+        return
+    for what, text in (
+        ("thresholds", "the least sum of each code but the first, less its offset, in steps"),
+        ("levels", "the value of each code, less its offset, in steps"),
+    ):
+        shape = len(getattr(laws[0], what))
+        # A lossless slice has no levels: zeros stand in its place.
+        rows = [np.zeros(shape, np.int64) if law is None else getattr(law, what) for law in given]
+        numbers = np.stack(rows)
+        yield _constants(f"{name}.{what}", numbers, ("slice", "code"), text)
+
+
+def _described(op: CrossbarMvm) -> dict[str, Any]:
+    """Facts of a layer that a test bench needs beside its arrays."""
+    crossbar, stored = op.crossbar, op.stored
+    every = [0 if one is None else one.step for one in op.references]
+    cycles, steps = crossbar.reference_cycles, list[Any](every)
+    if cycles > 1:
+        steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]
+    return {
+        "rows": len(op.weight),
+        "columns": op.weight.shape[1],
+        "row_groups": [[group.start, group.stop] for group in stored.groups],
+        "idle_rows": stored.cells.idle_rows.tolist(),
+        "fraction_bits": crossbar.fraction_bits,
+        "places": crossbar.places,
+        "slices": [
+            {"shift": s.shift, "sign": s.sign, "step": step}
+            for s, step in zip(stored.slices, steps, strict=False)
+        ],
+        "unit_step": steps[-1] if crossbar.unit_column else None,
+        "cycles": [
+            {"shift": cycle.shift, "bits": cycle.bits, "sign": cycle.sign}
+            for cycle in crossbar.cycles
+        ],
+        "crossbar": crossbar.to_json(),
+    }
+
+
+def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
+    """Codes of embeddings, the features they give, and the logits of all pairs."""
+    simulator = Simulator(program, fast=False)
+    features = {}
+    for graph in (program.text, program.video):
+        name, op = next(iter(graph.operations(Quantize).items()))
+        known = graph.types[name]
+        codes = embedding_codes(op, int(known.shape[1]))
+        if inputs is not None:
+            codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:REAL_ROWS])])
+        rows = (codes * op.scale).astype(np.float32)
+        features[graph.name] = simulator.encode(graph.name, rows)
+        what = f"quantised embeddings of {graph.name}"
+        yield _typed(f"{graph.name}.codes", codes, ("vector", "row"), known, what)
+        for name, values in features[graph.name].items():
+            axes = ("vector", "dimension")[: values.ndim]
+            known, what = graph.types[graph.outputs[name]], f"the feature {name}"
+            yield _typed(f"{graph.name}.{name}", values, axes, known, what)
+    if program.gallery_items is None:
+        score = program.score
+        # The integer before its unit is multiplied on.
+        (value,) = score.by_name[score.outputs["logit"]].inputs
+        text, video = (features[m] for m in MODALITIES)
+        blocks = simulator.iter_score(text, video, [value])
+        logits = np.concatenate([found[value] for _, found in blocks])
+        axes, what = ("text_vector", "video_vector"), "integer logits"
+        yield _typed("score.logit", logits, axes, score.types[value], what)

@@ -1,0 +1,124 @@
+"""The kinds of macro that take the layers of a hand-off, and the parameters of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cimtool.handoff.layers import DrivenLayer, Lanes
+from cimtool.handoff.requantiser import DIRECTED
+from cimtool.hardware.converters import StaircaseLaw, UniformLaw
+
+ROUNDINGS = ("half-up", "half-even", "floor")
+OUT_BITS = 48
+
+
+@dataclass(frozen=True, eq=False)
+class MacroKind:
+    """The layers that one macro of the bench takes, and the number of its kind, from 1."""
+
+    number: int
+    layers: list[DrivenLayer]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder in `sv/`."""
+        return f"kind{self.number}"
+
+    def parameters(self, lanes: Lanes) -> dict[str, int]:
+        """The parameters of the macro, by name."""
+        shared = _shared(self.layers[0])
+        crossbars = [one.op.crossbar for one in self.layers]
+        digits = max(max(abs(d) for d in one.digit_limits) for one in crossbars)
+        steps = [r.step for one in self.layers for r in one.op.references if r is not None]
+        reaches = [
+            int(abs(r.offset).max())
+            + (r.step * max(map(abs, r.law(law).ends)) if shared["CONVERTER"] == 2 else 0)
+            for one in self.layers
+            if (law := one.op.crossbar.law) is not None
+            for r in one.op.references
+            if r is not None
+        ]
+        places = shared["REFERENCE_BITS"]
+        fine = max([lanes.sums + places, *(n.bit_length() + 1 for n in reaches)]) + 1
+        sums = [abs(int(bound)) for one in self.layers for bound in _layer_limits(one)]
+        after = [r for one in self.layers for r in one.requantisations.values()]
+        own = {
+            "KIND": self.number,
+            "INPUT_BITS": lanes.inputs,
+            "DIGIT_BITS": max(digits.bit_length(), 1),
+            "DIGIT_LANE": lanes.digits,
+            "CYCLES": max(len(one.cycles) for one in crossbars),
+            "SUM_BITS": lanes.sums,
+            "CODE_BITS": lanes.sums,
+            "STEP_BITS": max([1 << places, *steps]).bit_length() + 1,
+            "FINE_BITS": fine,
+            "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
+            "LAYER_BITS": max(sums).bit_length() + 2,
+            "OUT_BITS": OUT_BITS,
+            "DIRECTED": DIRECTED,
+            "VECTORS": max(len(one.x) for one in self.layers),
+            "WIDTH": max(one.image.columns for one in self.layers),
+            "STAGES": max([1, *(len(one.affine) for one in after)]),
+        }
+        return shared | own
+
+
+def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:
+    """The layers by the kind of macro that takes them, in the order of their first layers."""
+    kinds: dict[tuple[int, ...], list[DrivenLayer]] = {}
+    for layer in layers:
+        kinds.setdefault(tuple(_shared(layer).values()), []).append(layer)
+    return [MacroKind(number, own) for number, own in enumerate(kinds.values(), 1)]
+
+
+def _shared(layer: DrivenLayer) -> dict[str, Any]:
+    """The parameters of a macro that all of its layers share."""
+    crossbar, image, layout = layer.op.crossbar, layer.image, layer.layout
+    law = crossbar.law
+    kind, thresholds, rounding = 0, 1, 0
+    if law is not None:
+        kind = 2 if isinstance(law, StaircaseLaw) or crossbar.scope.levels else 1
+        thresholds = law.hi - law.lo if kind == 2 else 1
+    if isinstance(law, UniformLaw):
+        rounding = ROUNDINGS.index(law.rounding)
+    order, lines = layout.order, layout.columns * image.cell_bits
+    (words, word_bits), (flag_words, flag_bits) = (
+        order.words_of(bits) for bits in (lines, layout.across * crossbar.slices)
+    )
+    signed = [image.slices[k // layer.polarities].signed for k in range(crossbar.slices)]
+    return {
+        "ROWS": layout.rows // layout.rows_per_weight,
+        "WEIGHTS": layout.across,
+        "SLICES": crossbar.slices,
+        "SLICE_MAJOR": int(order.columns == "slice-major"),
+        "NEGATIVE_FIRST": int(order.pair == "negative-first"),
+        "POLARITIES": layer.polarities,
+        "CELLS": image.polarities // layer.polarities,
+        "CELL_BITS": image.cell_bits,
+        "SIGNED_CELLS": sum(one << k for k, one in enumerate(signed)),
+        "UNIT_COLUMN": int(crossbar.unit_column),
+        "REFERENCE_COLUMN": int(image.reference_column),
+        "BESIDE": layout.auxiliary,
+        "FRACTION_BITS": crossbar.fraction_bits,
+        "LEAK": crossbar.column_leak,
+        "CONVERTER": kind,
+        "ROUNDING": rounding,
+        "REFERENCE_BITS": crossbar.reference_bits,
+        "THRESHOLDS": thresholds,
+        "SET_REFERENCES": int(crossbar.scope.set and law is not None),
+        "WORD_LINES": layout.rows,
+        "HEIGHT": layout.rows_per_weight,
+        "DESCENDING": int(order.rows == "descending"),
+        "BINARY": int(order.digits == "binary"),
+        "MSB_FIRST": int(order.bit_order == "msb-first"),
+        "WORDS": words,
+        "WORD_BITS": word_bits,
+        "FLAG_WORDS": flag_words,
+        "FLAG_BITS": flag_bits,
+    }
+
+
+def _layer_limits(layer: DrivenLayer) -> tuple[int, int]:
+    known = layer.graph.types[layer.node.name]
+    return int(known.lo.min()), int(known.hi.max())

@@ -1,0 +1,356 @@
+"""Torch modules in memory, read as ONNX: the way in of any architecture, without a file."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import io
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from cimtool.base.errors import CimError
+from cimtool.ir.program import Graph
+from cimtool.loading.module_calls import (
+    evaluating,
+    field_names,
+    floats,
+    in_single,
+    kind_of,
+    outputs_of,
+)
+from cimtool.loading.onnx.graph import OUTPUTS, graph_of
+from cimtool.loading.onnx.rules import translate
+
+if TYPE_CHECKING:
+    import torch
+    from onnx import ModelProto
+    from torch import nn
+
+TRIED_ROWS = 2
+"""Rows that a module is tried with; 1 might be taken for an extent that is always 1."""
+
+TRACED_ROWS = 31
+"""Rows that a module is exported with: a prime, found again in products, where tracing fixes it.
+
+`len(x)` and `int(x.shape[0])` are plain numbers to both exporters.
+"""
+
+SENTENCES = "sentence_embedding"
+"""The key under which modules of sentence-transformers find rows, and leave them."""
+
+LEAST_THRESHOLD = 14
+"""Of a softplus: exp(-14) is below 1e-6."""
+
+MOST_TOKENS = 256
+"""Tokens up to which a row is taken for several of an extent of the weights."""
+
+
+def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
+    """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
+
+    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile;
+    one that takes rows in float32 and converts them to its float64 itself is read as it is.
+    `width` is `in`, None where no data say it: then it is looked for. The graph that torch's older
+    exporter writes is read, or where it is refused the newer one's. Raises CimError, which says
+    `where` it stands, for a module that takes no such rows, returns something else, or has
+    operators that torch cannot export or a program has not.
+    """
+    own = _in_single(module, where, width)
+    with evaluating(own):
+        return _tower_of(own, where, width)
+
+
+def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
+    """The module, or a copy in float32 on the CPU, unless only the module itself takes rows.
+
+    CimError where that one computes in half precision.
+    """
+    own = in_single(module, where)
+    if own is module or _takes(own, width) or not _takes(module, width):
+        return own
+    kinds = [str(array.dtype).removeprefix("torch.") for array in floats(module)]
+    half = next((kind for kind in kinds if kind not in ("float32", "float64")), None)
+    if half is not None:
+        raise CimError(
+            f"{where} converts its rows to {half} and computes in it; expected one that runs in "
+            "float32 after module.float(), without conversions of its own"
+        )
+    return module
+
+
+def _takes(module: nn.Module, width: int | None) -> bool:
+    """True where a module takes rows in float32, of this width where one is given."""
+    with evaluating(module):
+        if width is not None:
+            return not _failure(module, width)
+        try:
+            _width(module, "")
+        except CimError:
+            return False
+        return True
+
+
+def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
+    if width is None:
+        width = _width(own, where)
+    elif failure := _failure(own, width):
+        raise CimError(
+            f"{where} does not run on rows of {width} numbers, which the data have ({failure}); "
+            f"expected {_expected(own, width)}"
+        )
+    names = _output_names(own, width, where)
+    if failure := _failure(own, width, TRACED_ROWS):
+        raise CimError(
+            f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
+            "any number of them (dynamic_shapes of torch.export.export)"
+        )
+    ordered = _ordered(own)
+    try:
+        _require_thresholds(ordered, width)
+        with _quiet():
+            model = _exported(ordered, width, names, dynamo=False)
+    except Exception as first:
+        return _read(_by_newer_exporter(ordered, width, names, where, first), where)
+    try:
+        return _read(model, where)
+    except CimError as refused:
+        try:
+            newer = _by_newer_exporter(ordered, width, names, where, refused)
+        except CimError:
+            raise refused from None
+    return _read(newer, where)
+
+
+def _require_thresholds(module: nn.Module, width: int) -> None:
+    """Raise ValueError for a softplus that the older exporter writes without its threshold.
+
+    Above `threshold` softplus is the identity, which is off by exp(-threshold).
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[float] = []
+
+    class Looked(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.aten.softplus.default:
+                found.extend(args[2:])
+            return func(*args, **(kwargs or {}))
+
+    with contextlib.suppress(Exception), torch.no_grad(), _quiet(), Looked():  # type: ignore[no-untyped-call]
+        module(torch.ones(TRIED_ROWS, width))  # what is compiled may not be followed
+    if min(found, default=LEAST_THRESHOLD) < LEAST_THRESHOLD:
+        raise ValueError(f"softplus has threshold {min(found):g}")
+
+
+def _read(model: ModelProto, where: str) -> Graph:
+    return translate(replace(graph_of(model, where), rows=TRACED_ROWS))
+
+
+def _expected(module: nn.Module, width: int) -> str:
+    """The form that is expected of a module which does not run on rows [n, width]."""
+    import torch
+
+    try:
+        with torch.no_grad(), _quiet():
+            module({SENTENCES: torch.ones(TRIED_ROWS, width)})
+    except Exception:
+        return "rows as wide as it takes"
+    return (
+        "one that takes them as a tensor, without the dictionary of features "
+        f'({{"{SENTENCES}": rows}}) that this one takes'
+    )
+
+
+def _ordered(module: nn.Module) -> nn.Module:
+    """The module with its outputs in order, also those that it returns by names.
+
+    TorchScript is exported as it is: a trace through another module does not take it.
+    """
+    import torch
+    from torch import nn
+
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+
+    class Ordered(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any) -> Any:
+            return outputs_of(self.module(x))
+
+    ordered = Ordered()
+    ordered.training = False
+    return ordered
+
+
+def _width(module: nn.Module, where: str) -> int:
+    """Numbers in a row that a module takes: the first of its extents with which it runs.
+
+    Or a multiple of one, for rows of several tokens. CimError where twice as many are taken too, as
+    by a module of any number of tokens.
+    """
+    extents = [
+        extent
+        for part in module.modules()
+        for name in ("in_features", "in_channels", "num_features", "num_channels")
+        if isinstance(extent := getattr(part, name, None), int)
+    ]
+    extents += [extent for array in module.parameters() for extent in array.shape]
+    extents = list(dict.fromkeys(extents))
+    tried = [*extents, *(k * one for one in extents for k in range(2, MOST_TOKENS + 1))]
+    width = next((width for width in tried if not _failure(module, width)), None)
+    if width is None:
+        failure = _failure(module, extents[0]) if extents else "it has no weights"
+        raise CimError(
+            f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does"
+        )
+    if not _failure(module, 2 * width):
+        raise CimError(
+            f"{where} takes rows of {width} numbers and of {2 * width}, as one of any number of "
+            "tokens does; expected data that have the width, or ModelSource(widths=(TEXT, VIDEO))"
+        )
+    return width
+
+
+def _failure(module: nn.Module, width: int, count: int = TRIED_ROWS) -> str:
+    """The reason why a module does not take rows [count, width]; nothing where it does.
+
+    One that shapes all numbers of a batch anew may run on others too; its outputs are then of
+    another number of rows.
+    """
+    import torch
+
+    try:
+        with torch.no_grad(), _quiet():
+            rows = _first_output(module(torch.ones(count, width)))
+    except Exception as error:
+        return first_line(error)
+    if rows is None or rows.shape[:1] == (count,):
+        return ""
+    return f"of {count} rows it makes a tensor {list(rows.shape)}"
+
+
+def _first_output(value: Any) -> torch.Tensor | None:
+    """The first tensor of what a module returns."""
+    import torch
+
+    values = value.values() if isinstance(value, Mapping) else value
+    found = [values] if isinstance(values, torch.Tensor) else values
+    if not isinstance(found, Iterable):
+        return None  # _output_names says what it is
+    return next((one for one in found if isinstance(one, torch.Tensor)), None)
+
+
+def _output_names(module: nn.Module, width: int, where: str) -> list[str]:
+    import torch
+
+    with torch.no_grad():
+        value = module(torch.ones(TRIED_ROWS, width))
+    found = outputs_of(value)
+    if found is not None:
+        script = isinstance(module, torch.jit.ScriptModule)  # exported in the order of its fields
+        return [*((script and field_names(value)) or OUTPUTS[: len(found)])]
+    count = f" of {len(value)}" if hasattr(value, "__len__") and not field_names(value) else ""
+    raise CimError(
+        f"{where} returns a {kind_of(value)}{count}; expected mu alone, a tensor, (mu, logvar), or "
+        "these by their names in a dictionary or a named tuple"
+    )
+
+
+def _exported(module: nn.Module, width: int, names: list[str], dynamo: bool) -> ModelProto:
+    import onnx
+    import torch
+
+    export: Any = torch.onnx.export  # declared for paths alone, and takes buffers
+    given = (torch.ones(TRACED_ROWS, width),)
+    if dynamo:
+        program = export(
+            module, given, dynamo=True, input_names=["x"], output_names=names, verbose=False
+        )
+        return cast("ModelProto", program.model_proto)
+    file = io.BytesIO()
+    export(
+        module, given, file, dynamo=False, input_names=["x"], output_names=names,
+        dynamic_axes={"x": {0: "n"}},
+    )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())
+
+
+def _by_newer_exporter(
+    module: nn.Module, width: int, names: list[str], where: str, first: Exception
+) -> ModelProto:
+    """The model by torch's newer exporter, which knows more operators and needs onnxscript.
+
+    Raises CimError where it makes none, with the `first` reason why the older one's is not read.
+    """
+    if importlib.util.find_spec("onnxscript") is None:
+        raise CimError(
+            f"{where} cannot be exported to ONNX ({first_line(first)}); expected operators that "
+            "torch.onnx.export has, or the package onnxscript, with which it has more"
+        ) from None
+    try:
+        with _quiet():
+            return _exported(module, width, names, dynamo=True)
+    except Exception as error:
+        raise CimError(
+            f"{where} cannot be exported to ONNX ({first_line(first)}; {first_line(error)}); "
+            "expected operators that torch.onnx.export has"
+        ) from None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an exception, without the colours of terminals."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters print graphs and advice; what matters of it is in their exceptions.
+
+    Those in C++ write to the file descriptor of standard output, past Python's.
+    """
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    sink = io.StringIO()
+    try:
+        with (
+            _native_output_dropped(),
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(sink),
+            contextlib.redirect_stderr(sink),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+@contextlib.contextmanager
+def _native_output_dropped() -> Iterator[None]:
+    """Send what is written to file descriptor 1, by this process's C and C++ code too, nowhere."""
+    c_library = ctypes.CDLL(None)
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        c_library.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

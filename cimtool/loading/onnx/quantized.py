@@ -1,0 +1,418 @@
+"""Rules of quantizers, whose scales, zero points and bits a model brings: QDQ, QCDQ and QONNX.
+
+A constant that is dequantized is the weight of a layer, and its integers stay as they are. A value
+that is quantized and dequantized is stored in that format. The definitions:
+https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html, and of QONNX
+https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/quant_op.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.errors import CimError
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.format import quantize
+from cimtool.ir.program import Graph
+from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
+from cimtool.loading.onnx.translation import Codes, IntegerWeights, Translated, Translation
+from cimtool.loading.views import Rows
+
+QuantizerRule = Callable[[Translation], Translated | tuple[Translated, ...]]
+
+INTEGERS = {
+    f"{sign}int{bits}": (bits, sign == "")
+    for bits in (2, 4, 8, 16)
+    for sign in ("", "u")
+}  # fmt: skip
+"""Bits of the types of codes, and whether they are signed."""
+
+BIAS_TYPE = "int32"
+"""The type of codes that biases have, and nothing else."""
+
+MOST_BITS = 16
+"""Bits of a weight or an activation that a program takes."""
+
+MOST_BIAS_BITS = 32
+"""Bits of a bias, which is a real number in a program."""
+
+EVEN = (b"ROUND", b"HALF_EVEN")
+"""The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
+
+
+def quantize_linear(t: Translation) -> Translated:
+    """The codes `clip(rint(x / scale) + zero point)` of a value or of a constant."""
+    _require_one_scale(t)
+    bits, signed = INTEGERS[_code_type(t)]
+    lo, hi = _limits(bits, signed)
+    value = t.value(0)
+    if isinstance(value, np.ndarray):
+        scale, zero, _ = _spread(t, value)
+        with np.errstate(over="ignore"):
+            steps = quantize(t.weights(0), scale, lo - hi, hi - lo) + zero
+        return Codes(np.clip(steps, lo, hi), lo, hi, bits)
+    return Codes(t.view(), lo, hi, bits, step=_step(t), zero=_zero(t))
+
+
+def dequantize_linear(t: Translation) -> Translated:
+    """`(codes - zero point) * scale`: of rows a store, of a matrix weights, else real numbers."""
+    _require_one_scale(t)
+    codes = t.value(0)
+    if isinstance(codes, np.ndarray):
+        if t.input(2) and _constant(t, 2).dtype != codes.dtype:
+            t.fail(f"{t.input(2)} is of another type than {t.input(0)}; expected the same")
+        codes = _constant_codes(t, codes)
+    if not isinstance(codes, Codes):
+        t.fail(f"its input {t.input(0)} is no quantizer's; expected codes")
+    if isinstance(codes.of, Rows):
+        if (codes.step, codes.zero) != (_step(t), _zero(t)):
+            t.fail(
+                "has another scale or zero point than what quantized its input; expected the same"
+            )
+        return _stored(t, codes.of, codes.step, (codes.lo - codes.zero, codes.hi - codes.zero))
+    scale, zero, axis = _spread(t, codes.of)
+    return _weights(codes.of - zero, scale, axis, codes.bits)
+
+
+def limited_codes(t: Translation, lo: float, hi: float) -> Translated:
+    """Codes within limits, of fewer bits (QCDQ)."""
+    codes = t.value(0)
+    if isinstance(codes, np.ndarray):
+        codes = _constant_codes(t, codes)
+    assert isinstance(codes, Codes)
+    if not max(lo, codes.lo) < min(hi, codes.hi):
+        t.fail(f"limits codes to {lo:g} .. {hi:g}; expected two codes at least")
+    least, most = int(max(lo, codes.lo)), int(min(hi, codes.hi))
+    of = codes.of if isinstance(codes.of, Rows) else np.clip(codes.of, least, most)
+    return replace(codes, of=of, lo=least, hi=most, bits=(most - least).bit_length())
+
+
+def quant(t: Translation) -> Translated:
+    """QONNX: the value rounded to so many bits, in real numbers."""
+    signed, narrow = (bool(_integer(t, name, 1)) for name in ("signed", "narrow"))
+    mode = t.node.attributes.get("rounding_mode", b"ROUND")
+    if not isinstance(mode, bytes) or mode.upper() not in EVEN:
+        said = mode.decode("utf-8", "replace") if isinstance(mode, bytes) else mode
+        t.fail(f"rounding_mode is {said}; expected ROUND, halves to even")
+    bits, value = _whole(t, 3, "its bit width"), t.value(0)
+    bias = isinstance(value, np.ndarray) and value.size == max(value.shape, default=1)
+    most = MOST_BIAS_BITS if bias else MOST_BITS
+    if not 1 <= bits <= most:
+        t.fail(f"its bit width is {bits}; expected 1 to {most}")
+    lo, hi = _limits(bits, signed)
+    lo, hi = (lo + (narrow and signed), hi - (narrow and not signed))
+    if not lo < hi:
+        t.fail("leaves one code; expected two at least")
+    if not isinstance(value, np.ndarray):
+        view, zero = t.view(), _whole(t, 2, "its zero point")
+        if zero and view.name == "x":
+            t.fail(
+                f"its zero point is {zero}, which QONNX adds before it rounds; expected 0 for "
+                "the input, or QuantizeLinear"
+            )
+        if not lo <= zero <= hi:
+            t.fail(f"its zero point is {zero}; expected {lo} to {hi}")
+        if bits == 1 and signed:
+            t.fail("makes signs of what depends on the input; expected 2 bits at least")
+        return _stored(t, view, _step(t), (lo - zero, hi - zero))
+    return _constant_quant(t, bits, signed, (lo, hi))
+
+
+def _constant_quant(
+    t: Translation, bits: int, signed: bool, limits: tuple[int, int]
+) -> IntegerWeights | Array:
+    """A constant of QONNX, with one scale and zero point or with those of channels."""
+    value, (lo, hi) = t.weights(0), limits
+    scale, axis = _along_an_axis(t, value, _scale(t, 1), "scales")
+    zero, _ = _along_an_axis(t, value, _constant(t, 2).astype(np.float64), "zero points")
+    for wrong, expected in (
+        (zero != np.rint(zero), "a whole number"),
+        (~((lo <= zero) & (zero <= hi)), f"{lo} to {hi}"),
+    ):
+        if wrong.any():
+            t.fail(f"its zero point is {zero[wrong][0]:g}; expected {expected}")
+    if bits == 1 and signed:
+        if zero.any():
+            t.fail(
+                f"its zero point is {zero[zero != 0][0]:g}, which QONNX adds before it takes "
+                "signs; expected 0 for 1 bit"
+            )
+        return _weights(_signs(value), scale, axis, bits)
+    with np.errstate(over="ignore"):
+        steps = value.astype(np.float32) / scale.astype(np.float32) + zero.astype(np.float32)
+    codes = np.rint(np.clip(steps, np.float32(lo), np.float32(hi))).astype(np.int64)
+    return _weights(codes - zero.astype(np.int64), scale, axis, bits)
+
+
+def bipolar_quant(t: Translation) -> Translated:
+    """QONNX: the signs of weights, times a scale."""
+    if not isinstance(t.value(0), np.ndarray):
+        t.fail("makes signs of what depends on the input; expected weights, or 2 bits at least")
+    value = t.weights(0)
+    return _weights(_signs(value), *_along_an_axis(t, value, _scale(t, 1), "scales"), 1)
+
+
+def _signs(value: Array) -> IntArray:
+    return np.where(value >= 0, 1, -1)
+
+
+def turned(t: Translation, otherwise: QuantizerRule) -> Translated | tuple[Translated, ...]:
+    """The transpose of dequantized weights; of anything else what `otherwise` makes."""
+    weights = t.value(0)
+    if not isinstance(weights, IntegerWeights):
+        return otherwise(t)
+    axes = range(weights.codes.ndim)
+    order = list(t.node.attributes.get("perm", axes[::-1]))
+    if sorted(order) != list(axes):
+        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
+    axis = None if weights.axis is None else order.index(weights.axis)
+    return replace(weights, codes=weights.codes.transpose(order), axis=axis)
+
+
+def constant_numbers(value: Translated) -> int:
+    """Numbers of a constant that is, or was, quantized; 0 of anything else."""
+    match value:
+        case np.ndarray():
+            return value.size
+        case Codes(of=np.ndarray() as codes):
+            return codes.size
+        case IntegerWeights():
+            return value.codes.size
+    return 0
+
+
+def layer_of(t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
+    """The layer of a node with `weight` [K, N], its second input; `axis` of that are the outputs.
+
+    With whole weights where the file has such.
+    """
+    weights = t.value(1)
+    factor = abs(t.number("alpha", 1.0))
+    if not isinstance(weights, IntegerWeights) or not factor:
+        return Mvm(np.ascontiguousarray(weight), bias)
+    if weights.axis not in (None, axis):
+        t.fail("its weights have a scale for each input; expected one, or one for each output")
+    if weights.bits > MOST_BITS:
+        t.fail(f"its weights are of {weights.bits} bits; expected at most {MOST_BITS}")
+    scale = np.broadcast_to(weights.scale * factor, bias.shape)
+    return QuantizedMvm(
+        np.ascontiguousarray(weight), bias, weight_scale=np.array(scale), weight_bits=weights.bits
+    )
+
+
+def require_one_quantizer(tower: Graph, file: str) -> None:
+    """Raise CimError where a quantizer reads the input of a projector and something else does too.
+
+    A program takes its input in one form.
+    """
+    readers = [node for node in tower.nodes if "x" in node.inputs]
+    if len(readers) > 1 and any(isinstance(node.op, QuantizedStore) for node in readers):
+        names = " and ".join(node.name for node in readers)
+        raise CimError(
+            f"{file}: the input is read through different quantizers, or through one and without "
+            f"({names}); expected one quantizer for all that reads it"
+        )
+
+
+def refused(complaint: str) -> QuantizerRule:
+    """The rule of an operator that is refused, and why."""
+    return lambda t: t.fail(complaint)
+
+
+def _stored(t: Translation, view: Rows, step: float, limits: tuple[int, int]) -> Rows:
+    """The store of a value of the program, one for all equal quantizers of it."""
+    x, (lo, hi) = t.whole(view), limits
+    role = "input" if x.name == "x" else "activation"
+    op = QuantizedStore(role, (hi - lo).bit_length(), scale=step, lo=lo, hi=hi)
+    name = f"{x.name}_stored"
+    made = t.builder.by_name.get(name)
+    if made is None or (made.inputs, made.op) != ((x.name,), op):
+        name = t.builder.add(name, op, x.name)
+    return replace(x, name=name)
+
+
+def _weights(
+    codes: IntArray, scale: FloatArray, axis: int | None, bits: int
+) -> IntegerWeights | Array:
+    """Dequantized constants: a matrix, or kernels, as weights; a vector as plain numbers."""
+    weights = IntegerWeights(codes, scale.reshape(-1), axis, bits)
+    return weights if codes.ndim > 1 else weights.real
+
+
+def _constant_codes(t: Translation, codes: Array) -> Codes:
+    kind = codes.dtype.name
+    if kind == BIAS_TYPE:
+        return Codes(codes.astype(np.int64), -(2**31), 2**31 - 1, 32)
+    if kind not in INTEGERS:
+        t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
+    bits, signed = INTEGERS[kind]
+    return Codes(codes.astype(np.int64), *_limits(bits, signed), bits)
+
+
+def _limits(bits: int, signed: bool) -> tuple[int, int]:
+    """The codes of a quantizer: two's complement, or from 0."""
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _require_one_scale(t: Translation) -> None:
+    """Raise CimError for blocks of numbers with a scale each, and for a division of its own."""
+    from onnx import TensorProto
+
+    if block := _integer(t, "block_size", 0):
+        t.fail(
+            f"has a scale for each {block} numbers (block_size); expected one for all, or one for "
+            "each output of a layer"
+        )
+    if _integer(t, "precision", 0) not in (0, TensorProto.FLOAT):
+        t.fail("divides in another precision than float; expected float")
+
+
+def _code_type(t: Translation) -> str:
+    """The type of a quantizer's codes: its zero point's, or as it says, or uint8."""
+    from onnx import TensorProto
+
+    kind, said = "uint8", _integer(t, "output_dtype", 0)
+    if t.input(2):
+        kind = _constant(t, 2).dtype.name
+    elif said:
+        names = {number: name.lower() for name, number in TensorProto.DataType.items()}
+        kind = names.get(said, f"number {said}")
+    if kind not in INTEGERS:
+        t.fail(f"its codes are of type {kind}; expected integers of 2, 4, 8 or 16 bits")
+    return kind
+
+
+def _constant(t: Translation, index: int) -> Array:
+    """An input that is a constant of the file, in its own type."""
+    value = t.value(index)
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
+        t.fail(f"its input {t.input(index)} is computed; expected a constant of numbers")
+    return value
+
+
+def _integer(t: Translation, name: str, absent: int) -> int:
+    """A whole number among the attributes, which of other domains nobody checks."""
+    value = t.node.attributes.get(name, absent)
+    if not isinstance(value, int):
+        t.fail(f"{name} is {value!r}; expected a whole number")
+    return value
+
+
+def _scale(t: Translation, index: int) -> FloatArray:
+    """A scale, or those of channels: constants of float32 above 0."""
+    scale = _constant(t, index)
+    if scale.dtype != np.float32:
+        t.fail(f"{t.input(index)} is of type {scale.dtype.name}; expected a scale of float")
+    least = np.finfo(np.float32).smallest_normal
+    wrong = ~((scale >= least) & np.isfinite(scale))
+    if wrong.any() or not scale.size:
+        held = f"holds {scale[wrong].flat[0]}" if scale.size else "is empty"
+        t.fail(f"{t.input(index)} {held}; expected scales of at least {least:.3g}")
+    return scale.astype(np.float64)
+
+
+def _step(t: Translation) -> float:
+    """The scale of a value that depends on the input."""
+    scale = _scale(t, 1)
+    if scale.size != 1:
+        t.fail(
+            f"has a scale for each of {scale.size} channels of what depends on the input; "
+            "expected one for all"
+        )
+    return float(scale.item())
+
+
+def _zero(t: Translation) -> int:
+    """The zero point of a value that depends on the input, 0 where it is left out."""
+    return _whole(t, 2, "its zero point") if t.input(2) else 0
+
+
+def _whole(t: Translation, index: int, what: str) -> int:
+    """A whole number that is a constant of the file."""
+    value = _constant(t, index)
+    if value.size != 1:
+        t.fail(f"{what} has shape {list(value.shape)}; expected one number")
+    number = float(value.astype(np.float64).item())
+    if not number.is_integer():
+        t.fail(f"{what} is {number:g}; expected a whole number")
+    return int(number)
+
+
+def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | None]:
+    """Scale and zero point over a constant, and its axis along which they differ."""
+    scale = _scale(t, 1)
+    zero = _constant(t, 2).astype(np.int64) if t.input(2) else np.zeros(scale.shape, np.int64)
+    if zero.size != scale.size:
+        t.fail(f"has {scale.size} scales and {zero.size} zero points; expected as many")
+    if scale.size == 1:
+        return scale.reshape(()), zero.reshape(()), None
+    axis = _integer(t, "axis", 1)
+    axis += value.ndim if axis < 0 else 0
+    if scale.ndim != 1 or not 0 <= axis < value.ndim or value.shape[axis] != scale.size:
+        t.fail(
+            f"has scales {list(scale.shape)} along axis {axis} of {list(value.shape)}; expected "
+            "one in all, or one for each place along its axis"
+        )
+    along = [-1 if place == axis else 1 for place in range(value.ndim)]
+    return scale.reshape(along), zero.reshape(along), axis
+
+
+def _along_an_axis(
+    t: Translation, value: Array, numbers: FloatArray, what: str
+) -> tuple[FloatArray, int | None]:
+    """Numbers of QONNX that spread over a constant, and the axis along which they differ."""
+    ends = (1,) * (value.ndim - numbers.ndim) + numbers.shape
+    long = [axis for axis, extent in enumerate(ends) if extent > 1]
+    if len(ends) != value.ndim or len(long) > 1 or any(ends[a] != value.shape[a] for a in long):
+        t.fail(
+            f"has {what} {list(numbers.shape)} for {list(value.shape)}; expected one in all, or "
+            "one along an axis"
+        )
+    return numbers.reshape(ends), long[0] if long else None
+
+
+OF_INTEGERS = refused(
+    "is in the form of integer operators; expected QuantizeLinear and DequantizeLinear (QDQ)"
+)
+DYNAMIC = refused("draws its scale from each row; expected constant scales (static quantization)")
+
+REFUSALS = (OF_INTEGERS, DYNAMIC)
+"""Rules of operators that are known and not supported."""
+
+QUANTIZERS: dict[str, QuantizerRule] = {
+    "DequantizeLinear": dequantize_linear,
+    "DynamicQuantizeLinear": DYNAMIC,
+    "MatMulInteger": OF_INTEGERS,
+    "QLinearConv": OF_INTEGERS,
+    "QLinearMatMul": OF_INTEGERS,
+    "QuantizeLinear": quantize_linear,
+}
+"""The operators of ONNX that quantize, and the rule of each."""
+
+QONNX: dict[str, QuantizerRule] = {
+    "BipolarQuant": bipolar_quant,
+    "IntQuant": quant,
+    "Quant": quant,
+    "Trunc": refused("cuts bits off; expected Quant"),
+}
+
+DOMAINS: Mapping[str, Mapping[str, QuantizerRule]] = {
+    "": QUANTIZERS,
+    "com.microsoft": {
+        **QUANTIZERS,
+        "DynamicQuantizeMatMul": DYNAMIC,
+        "MatMulIntegerToFloat": DYNAMIC,
+        "QGemm": OF_INTEGERS,
+        "QLinearAdd": OF_INTEGERS,
+        "QLinearSigmoid": OF_INTEGERS,
+    },
+    **dict.fromkeys(("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"), QONNX),
+}
+"""The rules of quantizers by the domain of their operators."""
+
+COMPUTING = ("BipolarQuant", "Clip", "DequantizeLinear", "IntQuant", "Quant", "QuantizeLinear")
+"""The operators whose results take memory where their input is a constant."""

@@ -1,0 +1,568 @@
+"""A node of an ONNX graph on its way into a program: the values of its inputs, and errors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray, single
+from cimtool.base.errors import CimError
+from cimtool.ir.arithmetic import Add
+from cimtool.ir.heads import VARIANCE
+from cimtool.ir.op import Op
+from cimtool.loading.onnx.fixed import FixedBuilder
+from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
+from cimtool.loading.views import (
+    ITEMS,
+    LARGEST_ITEM,
+    Atom,
+    Rows,
+    arranged,
+    axis_of,
+    extent,
+    in_order,
+    in_rows,
+    item_size,
+    like,
+    reshaped,
+    widened,
+)
+
+MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
+"""Numbers that an item may have in all values together, and multiply-adds that make them."""
+
+OPEN_ITEMS = (
+    ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
+    "with dynamic_axes or dynamic_shapes"
+)
+"""The end of a sentence on a file that may have been made for a fixed number of items."""
+
+AS_EXPORTED = (
+    "expected rows of numbers: DequantizeLinear right behind the quantizer, as a graph is "
+    "exported, before a runtime optimises it"
+)
+"""The end of a sentence on codes that something else than DequantizeLinear or Clip reads."""
+
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
+INTEGERS = re.compile("bool|u?int[248]$")
+"""Types of truths and of a quantized model's codes, whose scale is not known."""
+
+
+@dataclass(frozen=True)
+class RowMeans:
+    """Means along the last axis of a value in rows of the program, and a value of their own."""
+
+    of: Rows
+    means: Rows
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """The rows of a value less their means, and a value of their own."""
+
+    of: Rows
+    centred: Rows
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares of the rows of a value less their means."""
+
+    of: Rows
+
+
+@dataclass(frozen=True)
+class Norms:
+    """`max(factor * sum of squares + added, least) ** power` of the rows of a value, as its means.
+
+    Of the rows less their means where they are `centred`. Norms where power is 0.5. The numbers of
+    the rows are along `axis` of the file's value, and the last one of `of`. `at` are the places of
+    the norms in the file: a view of one number for each of the rows, whose name says nothing.
+    """
+
+    of: Rows
+    at: Rows
+    axis: int
+    centred: bool = False
+    factor: float = 1.0
+    added: float = 0.0
+    least: float = 0.0
+    power: float = 1.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A value of the program above a limit, or not: what a choice is made by."""
+
+    of: Rows
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Integers of a quantizer that nothing has dequantized: of rows, or constants.
+
+    They lie in `lo` to `hi` and have `bits`. Of rows `step` is the scale and `zero` the zero point;
+    of constants what dequantizes them says both.
+    """
+
+    of: Rows | IntArray
+    lo: int
+    hi: int
+    bits: int
+    step: float = 1.0
+    zero: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerWeights:
+    """Whole weights, zero points taken off, with one scale or one for each place along an axis.
+
+    `bits` are those of their quantizer; `axis` is None for one `scale` [1].
+    """
+
+    codes: IntArray
+    scale: FloatArray
+    axis: int | None
+    bits: int
+
+    @property
+    def real(self) -> FloatArray:
+        """The real numbers that they stand for, as float32 has them."""
+        along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
+        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
+            return np.asarray(single(self.codes * self.scale.reshape(along)))
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Numbers to which a constant `mask` is added, of the same axes, for a softmax to read.
+
+    It holds numbers that leave others no weight: -inf, or what is as good.
+    """
+
+    of: Rows
+    mask: Rows
+
+
+Translated = (
+    Rows
+    | RowMeans
+    | CentredRows
+    | Squares
+    | Norms
+    | Compared
+    | Codes
+    | IntegerWeights
+    | Masked
+    | Array
+)
+"""The form of an ONNX value in a program; an array is a constant."""
+
+KINDS = {
+    Squares: "squares of rows less their means",
+    Norms: "row norms",
+    Compared: "a comparison",
+    Codes: "codes of a quantizer",
+    Masked: "numbers with a mask of attention",
+}
+"""Words for a value that is neither rows nor a constant."""
+
+
+def as_rows(value: Translated | None) -> Translated | None:
+    """The value itself of means of rows, and of rows less these; others as they are."""
+    match value:
+        case RowMeans():
+            return value.means
+        case CentredRows():
+            return value.centred
+    return value
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One node of a graph that a builder takes over; `values` are those known before it.
+
+    Methods that take the index of an input raise CimError, naming file and node, where the input
+    is of another kind.
+    """
+
+    graph: OnnxGraph
+    node: OnnxNode
+    values: Mapping[str, Translated]
+    builder: FixedBuilder
+    views: dict[str, Rows] = field(default_factory=dict)
+    """The views by which values of the program are taken in the node."""
+
+    def fail(self, complaint: str) -> NoReturn:
+        """Raise CimError naming the file, the node and its kind."""
+        raise CimError(f"{self.where}: {complaint}")
+
+    @property
+    def where(self) -> str:
+        """The file, the node and its kind."""
+        return f"{self.graph.file}: {self.node.label} ({self.node.kind})"
+
+    def input(self, index: int) -> str:
+        """The name of an input; empty where it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else ""
+
+    def value(self, index: int) -> Translated:
+        """The value of an input."""
+        name = self.input(index)
+        if name not in self.values:
+            self.fail(f"its input {name or index + 1} {self._missing(name)}")
+        return self.values[name]
+
+    def _missing(self, name: str) -> str:
+        """Words for an input that no rule made: it may be one of several outputs of a node."""
+        for node in self.graph.nodes:
+            if node.kind != "If" and name and name in node.outputs[1:]:
+                number = node.outputs.index(name) + 1
+                return (
+                    f"is output {number} of {node.label} ({node.kind}), which is not computed; "
+                    "expected its first output alone, or this one by operators of its own"
+                )
+        return "is not there"
+
+    def is_rows(self, index: int) -> bool:
+        """True where an input depends on the graph's input."""
+        return isinstance(self.value(index), Rows | RowMeans | CentredRows)
+
+    def view(self, index: int = 0) -> Rows:
+        """An input that depends on the graph's input."""
+        value = as_rows(self.value(index))
+        if isinstance(value, Codes):
+            self.fail(f"its input {self.input(index)} is {KINDS[Codes]}; {AS_EXPORTED}")
+        if not isinstance(value, Rows):
+            kind = KINDS.get(type(value), "a constant")
+            self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
+        return value
+
+    def whole(self, view: Rows) -> Rows:
+        """The view where it has all numbers of its value, else one of them moved into rows."""
+        if not view.covers(item_size(self.builder, view.name)):
+            view = self.in_rows(view)
+        self.views[view.name] = view
+        return view
+
+    def rows(self, index: int = 0) -> str:
+        """The program's name of an input, whose every number an operation takes by itself."""
+        return self.whole(self.view(index)).name
+
+    def in_rows(self, view: Rows, columns: int = 1) -> Rows:
+        """A view with its last `columns` axes as rows of the program."""
+        if any(ITEMS in axis for axis in view.axes[len(view.axes) - columns :]):
+            self.fail(f"is over the items of {view.text}; expected an axis of each item's numbers")
+        self.require_bounded(view)
+        made = in_rows(self.builder, view, columns)
+        self.views[made.name] = made
+        return made
+
+    def in_order(self, view: Rows) -> Rows:
+        """The same with the rows of an item in the order of the view."""
+        self.require_bounded(view)
+        made = in_order(self.builder, view)
+        self.views[made.name] = made
+        return made
+
+    def flat_rows(self, index: int = 0) -> Rows:
+        """An input with its last axis as rows of the program."""
+        return self.in_rows(self.view(index))
+
+    def require_bounded(self, view: Rows) -> None:
+        """Raise CimError for a view of more numbers than may move."""
+        self.require_numbers(view.size)
+
+    def require_numbers(self, count: int) -> None:
+        """Raise CimError for more numbers of an item than may move."""
+        if count > LARGEST_ITEM:
+            self.fail(f"an item has {count:,} numbers; expected at most {LARGEST_ITEM:,}")
+
+    def require_work(self) -> None:
+        """Raise CimError where an item has too much to compute up to this node."""
+        numbers, products = self.builder.item_numbers, self.builder.item_products
+        if numbers > MOST_ITEM_NUMBERS or products > MOST_ITEM_PRODUCTS:
+            self.fail(
+                f"up to here an item has {numbers:,} numbers in all values and {products:,} "
+                f"multiply-adds; expected at most {MOST_ITEM_NUMBERS:,} and {MOST_ITEM_PRODUCTS:,}"
+            )
+
+    def constant(self, index: int) -> FloatArray | None:
+        """A constant input in float64, None where it is left out."""
+        name = self.input(index)
+        if not name:
+            return None
+        value = self.value(index)
+        if isinstance(value, IntegerWeights):
+            return value.real
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OSUc":
+            self.fail(f"its input {name} holds texts or complex numbers; expected real ones")
+        if not isinstance(value, np.ndarray):
+            self.fail(f"its input {name} is computed; expected a constant of numbers")
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by name
+            return value.astype(np.float64)
+
+    def weights(self, index: int) -> FloatArray:
+        """A constant of finite real numbers that is not left out."""
+        held = self.value(index)
+        if isinstance(held, np.ndarray) and INTEGERS.match(held.dtype.name):
+            self.fail(f"{self.input(index)} holds {held.dtype}; expected weights in floating point")
+        array = self.constant(index)
+        if array is None:
+            self.fail(f"its input {index + 1} is missing")
+        if not np.isfinite(array).all():
+            bad = array[~np.isfinite(array)].flat[0]
+            self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
+        return array
+
+    def mask_numbers(self, index: int) -> FloatArray:
+        """A constant of real numbers, or -inf, or of truths, as masks of attention have them."""
+        array = self.constant(index)
+        if array is None or np.isnan(array).any() or (array == np.inf).any():
+            return self.weights(index)
+        return array
+
+    def require_storable(self, what: str, array: FloatArray) -> None:
+        """Raise CimError where float32, in which the float graph is emitted, cannot hold it."""
+        beyond = ~(np.abs(array) <= LARGEST_NUMBER)
+        if beyond.any():
+            self.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
+
+    def channels(self, array: FloatArray, width: int) -> FloatArray:
+        """One number a channel, from any shape that spreads over rows [n, width] and no further."""
+        try:
+            spread = np.broadcast_to(array, (1, width))
+        except ValueError:
+            self._misshapen(array, width)
+        return np.array(spread.reshape(-1))
+
+    def _misshapen(self, array: FloatArray, width: int) -> NoReturn:
+        self.fail(
+            f"a constant has shape {list(array.shape)}; expected [{width}] or one number, of "
+            "at most two axes"
+        )
+
+    def spread(self, view: Rows, *arrays: FloatArray) -> tuple[str, list[FloatArray]]:
+        """The program's name of a view, and constants over its axes as numbers of its columns.
+
+        A single number stays one. Where rows of an item have other constants, as tokens do, the
+        value becomes one row an item.
+        """
+        view = self.whole(view)
+        self.require_bounded(view)
+        width, found = self.width(view.name), list[FloatArray]()
+        for array in arrays:
+            held = np.empty(view.size)
+            held[view.positions()] = self.over(array, view).reshape(-1)
+            single = self.of_items(array, view).size == 1
+            found.append(array.reshape(-1)[:1].reshape(()) if single else held.reshape(-1, width))
+        if all(array.ndim == 0 or not np.ptp(array, axis=0).any() for array in found):
+            return view.name, [array[0] if array.ndim else array for array in found]
+        name = arranged(self.builder, view.name, np.arange(view.size)[None])
+        self.views[name] = replace(view, name=name)
+        return name, [array.reshape(-1) if array.ndim else array for array in found]
+
+    def over(self, array: FloatArray, view: Rows) -> FloatArray:
+        """A constant over the axes of a view, spread to the view's extents."""
+        own = self.of_items(array, view)
+        known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
+        try:
+            if own is array and array.shape != view.extents:
+                own = np.broadcast_to(array, known)
+            return np.broadcast_to(own, view.extents)
+        except ValueError:
+            self._misshapen(array, view.size)
+
+    def of_items(self, array: FloatArray, view: Rows) -> FloatArray:
+        """A constant over the axes of a view; one with a row for each item as one row.
+
+        Exporters write such for a fixed number of items.
+        """
+        axis, items = view.items_axis, self.graph.rows
+        own = view.axes[axis]
+        if array.ndim != len(view.axes) or items is None:
+            return array
+        before, after = (
+            extent(part) for part in (own[: own.index(ITEMS)], own[own.index(ITEMS) + 1 :])
+        )
+        if array.shape[axis] != before * items * after:
+            return array
+        ends = array.shape[:axis], array.shape[axis + 1 :]
+        apart = array.reshape(*ends[0], before, items, after, *ends[1])
+        first = apart.take([0], axis + 1)
+        same = np.array_equal(np.broadcast_to(first, apart.shape), apart)
+        return first.reshape(*ends[0], before * after, *ends[1]) if same else array
+
+    def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
+        """A view times a constant over its axes plus another; axes of one number grow to these."""
+        view = self.grown(view, factor, offset)
+        name, (factor, offset) = self.spread(view, factor, offset)
+        return self.add(Add((factor,), offset), name)
+
+    def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
+        """A view whose axes of one number have as many as constants over its axes."""
+        for array in (self.of_items(one, view) for one in arrays):
+            if (missing := len(view.axes) - array.ndim) >= 0:
+                extents = [
+                    1 if ITEMS in axis else n
+                    for axis, n in zip(view.axes, (*[1] * missing, *array.shape), strict=True)
+                ]
+                view = widened(view, extents)
+        return view
+
+    def aligned(self, doing: str) -> tuple[str, str]:
+        """The program's names of both inputs, with numbers in equal places; one may spread."""
+        a, b = self.view(0), self.view(1)
+        pairs = list(zip(a.extents, b.extents, strict=False))
+        meeting = len(a.axes) == len(b.axes) and a.items_place == b.items_place
+        at_items = pairs[a.items_axis] if meeting else (0, 1)
+        fitting = all(one == other or 1 in (one, other) for one, other in pairs)
+        if not meeting or not fitting or at_items[0] != at_items[1]:
+            if len(a.axes) == len(b.axes) == 2:
+                self.fail(f"{doing} rows of {a.size} and of {b.size} numbers")
+            self.fail(f"{doing} {a.text} and {b.text}; expected the same axes")
+        a, b = (widened(view, [max(pair) for pair in pairs]) for view in (a, b))
+        self.require_bounded(a)
+        types = self.builder.types
+        covering = [v for v in (a, b) if v.covers(item_size(self.builder, v.name))]
+        if len(covering) == 2 and a.axes == b.axes and types[a.name].shape == types[b.name].shape:
+            self.views.update({a.name: a, b.name: b})
+            return a.name, b.name
+        place = covering[0] if covering else self.in_rows(a)
+        first, second = (v.name if v == place else like(self.builder, v, place) for v in (a, b))
+        self.views.update({name: replace(place, name=name) for name in (first, second)})
+        return first, second
+
+    def place(self, axis: int, view: Rows | None = None) -> int:
+        """The place of an axis of a view, or of the first input, counted from the first."""
+        view = self.view() if view is None else view
+        rank = len(view.axes)
+        if not -rank <= axis < rank:
+            self.fail(f"is along axis {axis} of {view.text}; expected one of these")
+        return axis % rank
+
+    def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:
+        """A view in other axes, one of which may be -1: what is left. None where it does not fit.
+
+        Numbers move where axes are joined that do not follow one another.
+        """
+        items, sizes = self.graph.items, list(sizes)
+        if sizes.count(-1) == 1 and min(sizes) >= -1:
+            rest = math.prod(size for size in sizes if size != -1)
+            sizes[sizes.index(-1)] = items * view.size // max(rest, 1)
+        if min(sizes, default=0) < 1 or math.prod(sizes) != items * view.size:
+            return None
+        found = reshaped(view, sizes, items)
+        if found is None and view.items_axis == 0 and view.axes[0] == (ITEMS,):
+            self.require_bounded(view)
+            found = reshaped(in_order(self.builder, view, len(view.axes) - 1), sizes, items)
+        return found
+
+    def columns_taken(self, rows: Rows, places: IntArray) -> Rows:
+        """Some columns of a view that is rows of the program."""
+        width = self.width(rows.name)
+        taken_places = np.arange(item_size(self.builder, rows.name)).reshape(-1, width)[:, places]
+        name = arranged(self.builder, rows.name, taken_places)
+        return replace(self.narrowed(rows, len(places)), name=name)
+
+    def narrowed(self, rows: Rows, width: int) -> Rows:
+        """The axes of a view in rows of the program, where the last one has another extent."""
+        own = max(extent(rows.axes[-1]), 1)
+        axes = [
+            tuple(a if a is ITEMS else Atom(a.size, a.stride // own * width) for a in axis)
+            for axis in rows.axes[:-1]
+        ]
+        return replace(rows, axes=(*axes, axis_of(width, 1)))
+
+    def beside(self, at: Rows, rows: Rows, axis: int) -> bool:
+        """True where a view of one number for each of some rows stands beside these.
+
+        The numbers of the rows are along `axis`; there the view has one, or the same for all.
+        """
+        if len(at.axes) != len(rows.axes) or any(atom.stride for atom in at.axes[axis]):
+            return False
+        axes = list(self.narrowed(rows, 1).axes[:-1])
+        axes.insert(axis, ())
+        wanted, own = replace(rows, axes=tuple(axes)), at.with_axis(axis, ())
+        placed = own.extents == wanted.extents and own.items_place == wanted.items_place
+        return placed and np.array_equal(own.positions(), wanted.positions())
+
+    def number(self, name: str, absent: float, least: float = -np.inf) -> float:
+        """A number among the attributes; CimError where it is not finite or below `least`."""
+        value = float(self.node.attributes.get(name, absent))
+        if not (np.isfinite(value) and value >= least):
+            expected = "finite number" if least == -np.inf else f"number of at least {least:g}"
+            self.fail(f"{name} is {value}; expected a {expected}")
+        return value
+
+    def axes(self) -> list[int]:
+        """Axes as the second input or (before operator set 13 or 18) an attribute."""
+        given = self.constant(1)
+        found = self.node.attributes.get("axes", ()) if given is None else given.reshape(-1)
+        return [int(axis) for axis in found]
+
+    def require(self, name: str, accepted: tuple[int, ...], expected: str) -> None:
+        """Raise CimError unless an attribute is one of `accepted`, the first where it is absent."""
+        value = self.node.attributes.get(name, accepted[0])
+        if value not in accepted:
+            self.fail(f"{name} is {value}; expected {expected}")
+
+    def require_last_axis(self) -> None:
+        """Raise CimError unless the attribute `axis` is the first input's last one, or absent."""
+        axis, view = int(self.node.attributes.get("axis", -1)), self.view()
+        if axis not in (-1, len(view.axes) - 1):
+            self.fail(f"axis is {axis} of {view.text}; expected the last one")
+
+    def width(self, value: str) -> int:
+        """Extent of the rows of a value of the program."""
+        return int(self.builder.types[value].shape[1])
+
+    def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
+        """Append an operation, named after the node's output, `name`, or the node.
+
+        The value has the axes of the first input of as many rows and columns.
+        """
+        return self._made(self._plain(name), op, inputs)
+
+    def part(self, name: str, op: Op, *inputs: str) -> str:
+        """Append an operation of several that the node becomes; returns its value's name."""
+        return self._made(self.called(name), op, inputs).name
+
+    def called(self, name: str) -> str:
+        """The name of a part of what the node becomes."""
+        return f"{self._plain()}_{name}"
+
+    def _made(self, name: str, op: Op, inputs: tuple[str, ...]) -> Rows:
+        made, types = self.builder.add(name, op, *inputs), self.builder.types
+        shape = types[made].shape
+        known = (self.views[i] for i in inputs if i in self.views and types[i].shape == shape)
+        view = next(known, None)
+        rows = Rows.plain(made, self.width(made)) if view is None else replace(view, name=made)
+        self.views[made] = rows
+        return rows
+
+    def _plain(self, name: str = "") -> str:
+        """A name without a dot: those that passes derive from them hold one."""
+        outputs = self.graph.outputs
+        roles = [role for role, value in outputs.items() if value == self.node.outputs[0]]
+        own = roles[0] if roles else name or self._label()
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_") or self.node.kind.lower()
+        return f"{plain}_value" if plain == VARIANCE else plain
+
+    def _label(self) -> str:
+        """The last part of the node's name that says more than its kind; else its output's name.
+
+        `/net/net.2/Relu` is `net.2`.
+        """
+        node = self.node
+        if not node.name:
+            return node.outputs[0]
+        parts = [part for part in node.name.split("/") if part not in ("", "MatMul", node.kind)]
+        return parts[-1] if parts else node.kind.lower()

@@ -1,0 +1,148 @@
+"""Layers of several kinds in one hand-off: each on its own macro, and their sums in every run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from handoff_bench import Bench
+from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_changed_line
+
+from cimtool.bundle.bundle import read_bundle
+from cimtool.handoff.faults import FAULTS
+from cimtool.handoff.kinds import macro_kinds
+from cimtool.handoff.layers import Lanes, driven_layers
+from cimtool.training.demo_data import DemoFiles
+
+SETTINGS = """
+[layers."text.fc2"]
+weight_bits = 4
+adc_bits = 5
+
+[layers."text.logvar"]
+adc_bits = "lossless"
+"""
+
+
+@pytest.fixture(scope="module")
+def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of three kinds: weights of 8 bits, of 4 bits, and without converters."""
+    folder = tmp_path_factory.mktemp("kinds")
+    (folder / "bits.toml").write_text(SETTINGS, "utf-8")
+    choices = {"array": "24x32", "settings": folder / "bits.toml"}
+    return handoff_of(small_trunk, folder, choices)
+
+
+@pytest.fixture(scope="module")
+def icarus(handoff: Path) -> subprocess.CompletedProcess[str]:
+    """The run of its bench in Icarus."""
+    return run_goal(handoff, "icarus")
+
+
+def test_layers_of_a_kind_share_what_a_macro_has_once(handoff: Path) -> None:
+    layers = driven_layers(read_bundle(handoff.parent / "bundle"), "text.*", None)
+    kinds = macro_kinds(layers)
+    assert [[one.name for one in kind.layers] for kind in kinds] == [
+        ["text.fc1", "text.mu"],
+        ["text.fc2"],
+        ["text.logvar"],
+    ]
+    found = [kind.parameters(Lanes.of(layers)) for kind in kinds]
+    assert [one["KIND"] for one in found] == [1, 2, 3]
+    assert [one["SLICES"] for one in found] == [4, 2, 4]
+    assert [one["CONVERTER"] for one in found] == [1, 1, 0]
+    steps = (handoff / "steps.txt").read_text("utf-8")
+    named = re.findall(r"^layer (\S+) (\d+) ", steps, re.MULTILINE)
+    assert named == [("text.fc1", "1"), ("text.fc2", "2"), ("text.logvar", "3"), ("text.mu", "1")]
+
+
+def by_kind(printed: str) -> dict[str, dict[str, tuple[int, int]]]:
+    """The counts that a run printed of each kind."""
+    kinds = sorted(set(re.findall(r"^(kind\d+): ", printed, re.MULTILINE)))
+    return {
+        kind: counts("\n".join(re.findall(rf"^{kind}: (.*)$", printed, re.MULTILINE)))
+        for kind in kinds
+    }
+
+
+def test_every_simulator_sums_over_the_kinds(
+    handoff: Path, icarus: subprocess.CompletedProcess[str]
+) -> None:
+    verilator = run_goal(handoff, "verilator")
+    assert (icarus.returncode, icarus.stderr, verilator.returncode) == (0, "", 0)
+    found, of_kinds = counts(icarus.stdout), by_kind(icarus.stdout)
+    assert found == counts(verilator.stdout)
+    assert of_kinds == by_kind(verilator.stdout)
+    assert tuple(found) == TAPS
+    assert list(of_kinds) == ["kind1", "kind2", "kind3"]
+    assert all(differ == 0 for _, differ in found.values())
+    for tap, (compared, _) in found.items():
+        parts = [one[tap][0] for one in of_kinds.values()]
+        assert compared == sum(parts)
+        assert all(part > 100 for part in parts) or (tap, parts[2]) == ("converter", 0)
+
+
+def test_a_bench_that_reads_files_alone_agrees(handoff: Path) -> None:
+    bench = Bench(handoff)
+    bench.run()
+    assert not +bench.differing
+    assert bench.compared["digits"] > 1000
+
+
+def test_the_column_of_each_kind_agrees_in_cocotb(
+    handoff: Path, icarus: subprocess.CompletedProcess[str]
+) -> None:
+    done = run_cocotb(handoff)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert counts(done.stdout) == {"converter": counts(icarus.stdout)["converter"]}
+    assert by_kind(done.stdout)["kind3"] == {}
+
+
+def test_random_inputs_agree_in_each_kind(handoff: Path) -> None:
+    done = run_goal(handoff, "random", "VECTORS=100")
+    assert (done.returncode, done.stderr) == (0, "")
+    found, of_kinds = counts(done.stdout), by_kind(done.stdout)
+    assert list(of_kinds) == ["kind1", "kind2", "kind3"]
+    for tap, (compared, differ) in found.items():
+        assert differ == 0
+        assert compared == sum(one[tap][0] for one in of_kinds.values()) > 1000
+
+
+def test_a_fault_is_found_in_each_kind_where_it_is_applicable(handoff: Path) -> None:
+    done = run_goal(handoff, "mutants")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (handoff / "sv" / "faults.txt").read_text("utf-8").splitlines()
+    faults = [line.split("\t") for line in lines]
+    assert [name for *_, name in faults] == [one.name for one in FAULTS]
+    shown = {name: where for _, _, where, name in faults}
+    assert shown["one flipped cell"] == "kind1,kind2,kind3"
+    assert shown["half-even in place of half-up"] == "kind1"
+    for simulator in ("iverilog", "verilator"):
+        for kind in ("kind1", "kind2", "kind3"):
+            assert f"{simulator}: {kind}: the control passes\n" in done.stdout
+            for _, tap, where, name in faults:
+                told = f"found at {tap}" if kind in where.split(",") else "not applicable"
+                assert f"{simulator}: {kind}: {name}: {told}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "tap", "kind"),
+    [
+        ("taps/text.fc2/r0.c0/g0.codes.hex", "codes", "kind2"),
+        ("images/text.fc2/r0.c0/cells.hex", "sums", "kind2"),
+        ("directed/text.fc2/converter.txt", "converter", "kind2"),
+        ("taps/text.logvar/layer_sum.hex", "layer_sum", "kind3"),
+    ],
+)
+def test_one_changed_line_fails_in_its_kind(
+    handoff: Path, tmp_path: Path, file: str, tap: str, kind: str
+) -> None:
+    done = run_goal(with_changed_line(handoff, tmp_path / "copy", file), "icarus")
+    assert done.returncode != 0
+    found = by_kind(done.stdout)
+    wrong = {name: [one for one, (_, n) in taps.items() if n] for name, taps in found.items()}
+    assert wrong.pop(kind)[0] == tap
+    assert not any(wrong.values())
+    assert sum(differ for _, differ in counts(done.stdout).values()) > 0

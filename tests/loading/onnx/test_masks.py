@@ -1,0 +1,181 @@
+"""Constant masks of attention: every spelling of them is what ONNX Runtime computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import NodeProto, helper
+
+from cimtool.base.errors import CimError
+from cimtool.ir.program import Graph
+from cimtool.ir.source import Softmax
+from cimtool.loading.onnx.graph import read_onnx_graph
+from cimtool.loading.onnx.rules import translate
+from cimtool.simulation.simulator import run_graph
+
+TOKENS, D = 4, 3
+WIDTH = 2 * TOKENS**2
+WriteOnnx = Callable[..., Path]
+node = helper.make_node
+
+CAUSAL = np.tril(np.ones((TOKENS, TOKENS), bool))
+HIDDEN = np.where(CAUSAL, 0.0, -np.inf)
+BIASES = -0.5 * np.abs(np.arange(TOKENS)[:, None] - np.arange(TOKENS))
+
+CONSTANTS = {
+    "scores": np.array([-1, 2, TOKENS, TOKENS]), "flat": np.array([-1, WIDTH]),
+    "by_heads": np.array([-1, TOKENS, TOKENS]),
+    "Wm": np.random.default_rng(2).normal(size=(WIDTH, D)),
+    "causal": CAUSAL, "future": ~CAUSAL, "hidden": HIDDEN, "biases": BIASES + HIDDEN,
+    "far": np.where(CAUSAL, 0.0, -1e9), "near": np.where(CAUSAL, 0.0, -100.0),
+    "lowest": np.where(CAUSAL, 0.0, np.finfo(np.float32).min), "away": np.where(CAUSAL, 0.0, 1e4),
+    "least": np.finfo(np.float32).min, "infinite": -np.inf, "minus": -1e4, "half": 0.5, "zero": 0.0,
+    "heads": np.stack([HIDDEN, BIASES])[None], "pad": np.array([0, 0, 0, -np.inf]),
+    "padded": np.array([[False, False, False, True]]), "last": np.array([-1]), "low": -2.0,
+    "every": np.full((TOKENS, TOKENS), -np.inf), "one": np.array([1]), "ones": np.array([1, 1]),
+    "places": np.array([3, 2, 1, 0]), "largest": np.array([3]), "odd": np.array(np.nan),
+}  # fmt: skip
+
+FORMS: dict[str, list[NodeProto]] = {
+    "-inf added": [node("Add", ["t", "hidden"], ["m"])],
+    "-inf before": [node("Add", ["hidden", "t"], ["m"])],
+    "-1e9 added": [node("Add", ["t", "far"], ["m"])],
+    "float32's least added": [node("Add", ["t", "lowest"], ["m"])],
+    "10,000 taken": [node("Sub", ["t", "away"], ["m"])],
+    "a number too near to be a mask": [node("Add", ["t", "near"], ["m"])],
+    "biases and -inf": [node("Add", ["t", "biases"], ["m"])],
+    "a mask of each head": [node("Add", ["t", "heads"], ["m"])],
+    "-inf chosen": [node("Where", ["future", "infinite", "t"], ["m"])],
+    "scores chosen": [node("Where", ["causal", "t", "minus"], ["m"])],
+    "a number chosen": [node("Where", ["causal", "t", "low"], ["m"])],
+    "nothing chosen after": [
+        node("Add", ["t", "hidden"], ["a"]), node("Softmax", ["a"], ["b"], axis=-1),
+        node("Where", ["future", "zero", "b"], ["m"]),
+    ],
+    "two masks": [node("Add", ["t", "hidden"], ["a"]), node("Add", ["a", "pad"], ["m"])],
+    "a mask, then a choice": [
+        node("Add", ["t", "hidden"], ["a"]), node("Where", ["padded", "infinite", "a"], ["m"]),
+    ],
+    "scaled behind": [
+        node("Where", ["future", "infinite", "t"], ["a"]), node("Mul", ["a", "half"], ["b"]),
+        node("Div", ["b", "half"], ["m"]),
+    ],
+    "the larger of it and the least": [
+        node("Add", ["t", "lowest"], ["a"]), node("Max", ["a", "least"], ["m"]),
+    ],
+    "less its largest": [
+        node("Add", ["t", "biases"], ["a"]), node("ReduceMax", ["a"], ["l"], axes=[-1]),
+        node("Sub", ["a", "l"], ["m"]),
+    ],
+    "values added behind": [node("Add", ["t", "hidden"], ["a"]), node("Add", ["a", "t"], ["m"])],
+    "moved behind": [
+        node("Add", ["t", "heads"], ["a"]), node("Reshape", ["a", "by_heads"], ["r"]),
+        node("Unsqueeze", ["r", "one"], ["u"]), node("Squeeze", ["u", "one"], ["q"]),
+        node("Softmax", ["q"], ["s"]), node("Reshape", ["s", "scores"], ["m"]),
+    ],
+    "along another axis": [
+        node("Add", ["t", "hidden"], ["a"]), node("Transpose", ["a"], ["b"], perm=[0, 1, 3, 2]),
+        node("Softmax", ["b"], ["m"], axis=2),
+    ],
+    "other places": [
+        node("Add", ["t", "hidden"], ["a"]), node("Gather", ["a", "places"], ["m"], axis=3),
+    ],
+    "a finite one that no softmax reads": [node("Sub", ["t", "away"], ["a"]),
+                                           node("Relu", ["a"], ["m"])],
+}  # fmt: skip
+"""Nodes from scores `t` [n, 2, 4, 4] to what is read by a softmax, `m`."""
+
+
+def written(write_onnx: WriteOnnx, nodes: list[NodeProto]) -> Path:
+    """A file of scores, these nodes, a softmax and a layer of all weights."""
+    weights = {
+        name: array.astype(np.float32) if array.dtype == np.float64 else array
+        for name, array in ((name, np.asarray(value)) for name, value in CONSTANTS.items())
+    }
+    before = node("Reshape", ["x", "scores"], ["t"])
+    behind = [node("Softmax", ["m"], ["p"]), node("Reshape", ["p", "flat"], ["f"])]
+    mu = node("MatMul", ["f", "Wm"], ["mu"])
+    logvar = node("MatMul", ["f", "Wm"], ["logvar"])
+    return write_onnx([before, *nodes, *behind, mu, logvar], weights, shape=("n", WIDTH))
+
+
+def program(file: Path) -> Graph:
+    return translate(read_onnx_graph(file))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_masked_softmax_is_what_onnx_runtime_computes(write_onnx: WriteOnnx, form: str) -> None:
+    file = written(write_onnx, FORMS[form])
+    x = 2 * np.random.default_rng(1).normal(size=(7, WIDTH)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(["mu"], {"x": x})
+    found = run_graph(program(file), {"x": x.astype(np.float64)})["mu"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+def masks(graph: Graph) -> list[np.ndarray]:
+    """The masks of a program's softmaxes, all that have one."""
+    ops = (one.op for one in graph.nodes)
+    return [op.mask for op in ops if isinstance(op, Softmax) and op.mask is not None]
+
+
+def test_numbers_that_may_weigh_something_are_added(write_onnx: WriteOnnx) -> None:
+    assert not masks(program(written(write_onnx, FORMS["a number too near to be a mask"])))
+    (mask,) = masks(program(written(write_onnx, FORMS["biases and -inf"])))
+    np.testing.assert_array_equal(mask, np.tile(HIDDEN, (2, 1)))
+
+
+def test_a_mask_that_all_rows_share_is_kept_once(write_onnx: WriteOnnx) -> None:
+    nodes = [node("Add", ["t", "pad"], ["m"])]
+    (mask,) = masks(program(written(write_onnx, nodes)))
+    np.testing.assert_array_equal(mask, CONSTANTS["pad"][None])
+
+
+REFUSED = {
+    "no number left": (
+        [node("Add", ["t", "every"], ["m"])],
+        r"\(Softmax\): has a row in which a mask leaves no number, which has no softmax",
+    ),
+    "a mask that depends on the input": (
+        [node("Greater", ["t", "zero"], ["g"]), node("Where", ["g", "t", "infinite"], ["m"], "w")],
+        r"w \(Where\): chooses by g, which depends on the input; expected a choice that is the",
+    ),
+    "a choice of two values": (
+        [node("Relu", ["t"], ["r"]), node("Where", ["causal", "t", "r"], ["m"], "w")],
+        r"w \(Where\): chooses between t and r; expected a constant as one of both",
+    ),
+    "a mask times a value": (
+        [node("Add", ["t", "hidden"], ["a"]), node("Mul", ["a", "t"], ["m"], "u")],
+        r"u \(Mul\): scales numbers with a mask of attention; expected to by constants above 0",
+    ),
+    "a mask times what is below 0": (
+        [node("Add", ["t", "hidden"], ["a"]), node("Mul", ["a", "low"], ["m"], "u")],
+        r"u \(Mul\): scales numbers with a mask of attention; expected to by constants above 0",
+    ),
+    "a mask that something else reads": (
+        [node("Add", ["t", "hidden"], ["a"]), node("Relu", ["a"], ["m"], "r")],
+        r"r \(Relu\): reads a mask of attention with -inf; expected a softmax of masked numbers",
+    ),
+    "a mask under a limit": (
+        [node("Add", ["t", "hidden"], ["a"]), node("Max", ["a", "low"], ["m"], "l")],
+        r"l \(Max\): limits numbers with a mask of attention; expected a softmax of them",
+    ),
+    "the largest along axes": (
+        [node("Add", ["t", "hidden"], ["a"]), node("ReduceMax", ["a"], ["m"], "l", axes=[2, 3])],
+        r"l \(ReduceMax\): reduces axes \[2, 3\] of numbers with a mask of attention; expected one",
+    ),
+    "what is no number": (
+        [node("Add", ["t", "odd"], ["m"], "a")], r"a \(Add\): odd holds nan; expected finite",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_constant_mask_is_refused(write_onnx: WriteOnnx, what: str) -> None:
+    nodes, sentence = REFUSED[what]
+    with pytest.raises(CimError, match=r"text\.onnx: .*" + sentence):
+        program(written(write_onnx, nodes))
