@@ -23,12 +23,12 @@ from harness import parser, report, use_threads
 import cimtool
 from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
+from cimtool.demo.data import DemoFiles
 from cimtool.reference.exact import exact
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.teacher_file import Teacher
 from cimtool.training.trainer import BEST
 from cimtool.verification.drift import DriftTable, StageRow

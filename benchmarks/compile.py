@@ -9,7 +9,7 @@ from typing import Any
 from harness import arguments, in_child, peak_bytes, report, use_threads
 from model import compiled, full_size
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 SECONDS, GIGABYTES = 30, 4
 """Limits of a compilation."""

@@ -23,10 +23,10 @@ from harness import parser, report, use_threads
 
 from cimtool import api
 from cimtool.base.arrays import Array
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.configuration import reference_notes
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
-from cimtool.training.demo_data import DemoFiles
 
 Row = dict[str, Any]
 

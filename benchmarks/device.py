@@ -23,10 +23,10 @@ from peers import torch_loops
 from projector import AIMED, Contest, crosssim_entry, rates, times
 
 import cimtool
+from cimtool.demo.data import DemoFiles
 from cimtool.gpu.torch_device import TorchBackend
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.types import integer
-from cimtool.training.demo_data import DemoFiles
 
 BATCHES = BATCH, 4096
 

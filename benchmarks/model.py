@@ -16,7 +16,7 @@ from torch import nn
 
 import cimtool
 from cimtool.bundle.bundle import Bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 

@@ -28,12 +28,12 @@ import numpy as np
 from scipy import stats
 
 import cimtool
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.evaluation.run import Score
 from cimtool.reference.bootstrap import interval as resampled
 from cimtool.reference.bootstrap import resamples
 from cimtool.reference.metrics import cosines, on_grid
 from cimtool.reference.truth import retrieved, truth_of
-from cimtool.training.demo_data import DemoFiles
 
 RATE = 1e-4
 SAMPLES = 10

@@ -13,11 +13,11 @@ from peers import torch_loops
 
 import cimtool
 from cimtool.bundle.bundle import Bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
 from cimtool.simulation.simulator import ROW_BLOCK
-from cimtool.training.demo_data import DemoFiles
 
 SECONDS = 2
 """Limits for 1,500 texts and 1,500 videos on `ideal`."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import cimtool
-from cimtool.training.demo_data import collect_pairs, document_rows, installed_sources
+from cimtool.demo.data import collect_pairs, document_rows, installed_sources
 
 HELD = 1500
 RATE, TAU = 1e-4, 0.7

@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import THREADS, parser, report
 from model import full_size
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 TARGET = "isaac-rram-128"
 SECONDS = {"verify": 20, "demo": 120}

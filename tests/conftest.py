@@ -19,7 +19,7 @@ from programs import installed
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from cimtool.training.demo_data import DemoFiles
+    from cimtool.demo.data import DemoFiles
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
@@ -187,7 +187,7 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
 
 
 def _files(folder: Path) -> DemoFiles:
-    from cimtool.training.demo_data import DemoFiles
+    from cimtool.demo.data import DemoFiles
 
     files, projectors = DemoFiles.under(folder), folder / "projectors.pth"
     return replace(files, teacher=projectors, projectors=projectors, few=files.eval)

@@ -22,7 +22,7 @@ import yaml
 
 import cimtool
 from cimtool import api
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = Path(".github", "actions", "verify")

@@ -11,10 +11,10 @@ import torch
 from cimtool import api
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
 from cimtool.hardware.placement import placements
 from cimtool.loading.polynomial import read_polynomial
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 

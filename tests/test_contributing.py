@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from cimtool.base import plugins
 from cimtool.base.named import Named
-from cimtool.cli import COMMANDS, cli
+from cimtool.cli import COMMANDS, cli, group
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.target import load_target, target_names
@@ -39,7 +39,8 @@ def test_the_table_of_folders_names_what_there_is(folders: str, touched: str) ->
     read = [first / "__init__.py"]
     for name in named:
         if "/" in name or "." in name:
-            places = [place for place in (first / name, ROOT / "cimtool" / name) if place.exists()]
+            above = (first, first.parent, ROOT / "cimtool")
+            places = [folder / name for folder in above if (folder / name).exists()]
             assert places, name
             read += places
     texts = [file.read_text("utf-8") for file in read if file.is_file()]
@@ -144,21 +145,22 @@ def test_one_class_is_enough(
     del module.Added
 
 
-def test_a_command_is_one_file_and_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "addition.py").write_text(
-        "import click\nfrom cimtool.cli.group import Command\n\n"
+def test_a_command_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "added" / "commands" / "addition.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '"""Add one."""\n\nimport click\nfrom cimtool.cli.group import Command\n\n'
         "@click.command(cls=Command)\n@click.pass_obj\n"
         "def command(out):\n    out.result({}, 'it is added')\n"
     )
-    package = importlib.import_module("cimtool.cli")
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    monkeypatch.setitem(COMMANDS, "addition", "Add one.")
+    monkeypatch.setattr(group, "PACKAGE", tmp_path)
+    (added,) = group.command_files(()).items()
+    monkeypatch.syspath_prepend(str(tmp_path.parent))
+    monkeypatch.setitem(COMMANDS, *added)
     assert isinstance(cli, click.Group)
     assert "Add one." in CliRunner().invoke(cli, ["--help"]).output
     assert CliRunner().invoke(cli, ["addition"]).output == "it is added\n"
-    del sys.modules["cimtool.cli.addition"]
+    del sys.modules[f"{tmp_path.name}.added.commands.addition"]
 
 
 def test_a_target_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import torch
 from c_tools import c_compiler
 
 from cimtool import api, cli
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

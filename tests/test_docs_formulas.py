@@ -11,10 +11,10 @@ import pytest
 from scipy.special import logit, logsumexp
 
 from cimtool import api
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.reference.exact import exact
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.losses.constraints import Siamese
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

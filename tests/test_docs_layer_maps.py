@@ -10,9 +10,9 @@ import torch
 
 from cimtool import cli
 from cimtool.bundle.bundle import MANIFEST
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.layer_map import OWN_KEYS, VALUES
 from cimtool.loading.layouts import Layout
-from cimtool.training.demo_data import DemoFiles
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "layer-maps.md").read_text("utf-8")
 TOWERS = {"text_proj": "caption_tower", "video_proj": "clip_tower"}

@@ -11,9 +11,9 @@ from c_tools import differing as of_handoff
 from cimtool import api
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.exporters import Request, export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.target import target_names
 from cimtool.loading.embeddings import read_embeddings
-from cimtool.training.demo_data import DemoFiles
 
 
 def compiled(target: str, files: DemoFiles, folder: Path, **choices: object) -> Bundle:

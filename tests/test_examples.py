@@ -19,7 +19,7 @@ from c_tools import STRICT, c_compiler
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import export_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 from cimtool.training.losses import Loss
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -34,6 +34,9 @@ from cimtool.reference.truth import retrieval
 from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 
+RECALL_AT = 10
+"""A shortlist is also measured by the share that it holds of this number of best items."""
+
 
 def simulate(
     bundle: File,
@@ -366,3 +369,23 @@ def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
         both = zip(WAYS, found["trial_r1"].T, strict=False)  # a shortlist answers texts alone
         summary |= {f"r1_{way}": Percentiles.of(values, WORST) for way, values in both}
     return summary
+
+
+def recall(
+    exact: FloatArray, programmed: Simulator, queries: Features, shortlist: int
+) -> tuple[float, float]:
+    """Shares of the best items of the digital scores `exact` [n, M] that shortlists hold.
+
+    Returns the share of queries whose best item is there, and the share of their best ten.
+    """
+    best = best_items(exact)
+    held = np.empty(best.shape, bool)
+    for rows, ed in programmed.iter_distances(queries):
+        near = nearest_items(ed, shortlist)
+        held[rows] = (best[rows][:, :, None] == near[:, None, :]).any(axis=2)
+    return float(held[:, 0].mean()), float(held.mean())
+
+
+def best_items(scores: FloatArray) -> IntArray:
+    """The RECALL_AT best items [n, k] of scores [n, M], of equal ones the lower row first."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :RECALL_AT]

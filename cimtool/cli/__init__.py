@@ -15,32 +15,17 @@ from cimtool import __version__
 from cimtool.base.errors import CimError
 from cimtool.base.escapes import printable
 from cimtool.base.plugins import as_plugin_fault, broken_plugins
-from cimtool.cli.group import LazyGroup, Refusal
+from cimtool.cli.group import LazyGroup, Refusal, command_files
 from cimtool.cli.output import shown
 
-# A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
-# its summary here is the first sentence of its help.
-COMMANDS = {
-    "demo": "Run the whole pipeline on real data that needs no download.",
-    "compile": "Compile trained projectors and their polynomial for a target.",
-    "program": "Write a gallery into the arrays for a score in the memory, or change it there.",
-    "simulate": "Score texts against videos on the bit-accurate simulator.",
-    "encode": "Encode a gallery into checksummed shards.",
-    "search": "Search a gallery in shards for the best items of each text.",
-    "verify": "Measure the drift of each stage, and check the bits of every implementation.",
-    "compare": "Put the drift of several bundles side by side.",
-    "sweep": "Compile for every point of a grid, and say what each drifts and costs.",
-    "tune": "Choose the bits of each layer at the lowest cost within a budget.",
-    "cost": "Estimate arrays, time, energy and area of a bundle on its target.",
-    "export": "Write a bundle's files for other tools.",
-    "teacher": "Label pairs with the probability that the polynomial is fitted to.",
-    "fit": "Fit the polynomial to a teacher's labels.",
-    "train": "Train projectors, or fine-tune them for a target.",
-    "evaluate": "Measure retrieval of embeddings, trained models and bundles.",
-    "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
-    "targets": "List, show, check and import hardware targets.",
-    "noise": "Fit a noise model to measurements of devices.",
-}
+WALK = (
+    *("demo", "compile", "program", "simulate", "encode", "search", "verify", "compare", "sweep"),
+    *("tune", "cost", "export", "teacher", "fit", "train", "evaluate", "inspect", "targets"),
+    "noise",
+)
+"""The order of the commands in the help; others follow by their names."""
+
+COMMANDS = command_files(WALK)
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
@@ -53,7 +38,7 @@ WAITING = "OMP_WAIT_POLICY"
 """The variable by which OpenMP, once it is loaded, decides how its threads wait."""
 
 
-@click.group(cls=LazyGroup, modules=COMMANDS)
+@click.group(cls=LazyGroup, files=COMMANDS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Put a trained cross-modal matcher on compute-in-memory hardware, and see what it costs."""

@@ -41,39 +41,60 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class LazyGroup(Group):
-    """A group of commands in modules of their own, each imported when it is called for.
+PACKAGE = Path(__file__).parents[1]
 
-    `modules` is the summary of each command by name; it is all that the group's help needs.
+
+def command_files(walk: Sequence[str]) -> dict[str, Path]:
+    """The files of the commands by name: those in `commands/` of every room, a file each.
+
+    They come in the order of `walk`, then by name.
+    """
+    found = {file.stem: file for file in sorted(PACKAGE.glob("*/commands/[!_]*.py"))}
+    return {name: found[name] for name in dict.fromkeys((*walk, *found)) if name in found}
+
+
+class LazyGroup(Group):
+    """A group of commands in files of their own, each imported when it is called for.
+
+    The first line of a file is the command's summary, and all that the group's help needs.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, files: Mapping[str, Path], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.modules = modules
+        self.files = files
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of a walk, not of the alphabet."""
-        return list(self.modules)
+        return list(self.files)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module; None for a name that is none of the group's."""
-        if cmd_name not in self.modules:
+        if cmd_name not in self.files:
             return None
-        found = importlib.import_module(f"{__package__}.{cmd_name}").command
+        room = self.files[cmd_name].parents[1].name
+        found = importlib.import_module(f"{PACKAGE.name}.{room}.commands.{cmd_name}").command
         if not isinstance(found, click.Command):
-            raise TypeError(f"{__package__}.{cmd_name}.command is not a click command")
+            raise TypeError(f"{self.files[cmd_name]}: command is not a click command")
         return found
+
+    def summaries(self) -> dict[str, str]:
+        """The first line of each command's file, without importing it."""
+        summaries = {}
+        for name, file in self.files.items():
+            with file.open(encoding="utf-8") as text:
+                summaries[name] = text.readline().strip().strip('"')
+        return summaries
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write names and summaries without importing a command."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self.modules.items()))
+            formatter.write_dl(list(self.summaries().items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the group's options and the names of commands, without importing a command."""
         commands = [
             CompletionItem(name, help=summary)
-            for name, summary in self.modules.items()
+            for name, summary in self.summaries().items()
             if name.startswith(incomplete)
         ]
         return commands + click.Command.shell_complete(self, ctx, incomplete)

@@ -13,6 +13,7 @@ from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
 from cimtool.bundle.ledger import ArrayWrites, Ledger
 from cimtool.bundle.matcher import open_bundle
+from cimtool.bundle.simulate import best_items
 from cimtool.costs.cam_search import CamUse
 from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
@@ -25,7 +26,7 @@ from cimtool.galleries.programming import (
     source_of,
     write_programmed,
 )
-from cimtool.galleries.shortlists import Places, Recall, best_items, places_of
+from cimtool.galleries.shortlists import Places, Recall, places_of
 from cimtool.galleries.wear import check_endurance
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance

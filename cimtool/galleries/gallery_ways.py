@@ -8,21 +8,19 @@ galleries tell those of any.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, Bundle
-from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
-from cimtool.costs.totals import NOTHING, Cost, Quantity
+from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.ways import GalleryWay
 from cimtool.galleries.gallery_job import GalleryJob, Maker
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
 from cimtool.ir.program import Graph
-from cimtool.loading.embeddings import File
 from cimtool.passes.gallery import distance_graph, program_gallery
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.simulation.simulator import Simulator
@@ -37,36 +35,12 @@ SHARE = 8
 """Features are reduced to one in so many dimensions, where calibration rows differ in those."""
 
 
-@dataclass(frozen=True)
-class GalleryWay:
-    """One way: of one encoded text against all items; None for what nothing says.
-
-    `cells` are those of an item; `arrays` hold all items, on `chips`, beside those of the map to
-    fewer dimensions. `refused` says why a way cannot be taken.
-    """
-
-    way: str
-    cells: int | None = None
-    arrays: int | None = None
-    chips: int | None = None
-    conversions: int | None = None
-    energy_pj: Quantity = NOTHING
-    latency_ns: Quantity = NOTHING
-    refused: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
-        both = {name: getattr(self, name).to_json() for name in ("energy_pj", "latency_ns")}
-        return vars(self) | both
-
-
-def gallery_ways(bundle: File, found: Estimate) -> tuple[GalleryWay, ...]:
+def gallery_ways(compiled: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
     """The ways that a bundle has, of the cost `found` with its gallery.
 
     None without a gallery, for one that holds its gallery already, and where the bundle keeps no
     calibration items to program: it was compiled for a digital score.
     """
-    compiled = open_bundle(bundle)
     if found.gallery is None or found.score is None or compiled.gallery is not None:
         return ()
     if QUERIES not in compiled.manifest["files"]:

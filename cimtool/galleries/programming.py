@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.progress import Say, silent
@@ -31,7 +31,7 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import open_bundle
-from cimtool.bundle.simulate import nearest_items
+from cimtool.bundle.simulate import recall
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.shortlist_picture import search_svg
@@ -42,7 +42,6 @@ from cimtool.galleries.shortlists import (
     Recall,
     ShortlistAsked,
     ShortlistSearch,
-    best_items,
 )
 from cimtool.galleries.wear import check_endurance, first_writes, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
@@ -380,18 +379,3 @@ def _few_bit_accuracy(job: GalleryJob, bits: ShortlistBits, length: int) -> Accu
     return Accuracy(
         len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
     )
-
-
-def recall(
-    exact: FloatArray, programmed: Simulator, queries: Features, shortlist: int
-) -> tuple[float, float]:
-    """Shares of the best items of the digital scores `exact` [n, M] that shortlists hold.
-
-    Returns the share of queries whose best item is there, and the share of their best ten.
-    """
-    best = best_items(exact)
-    held = np.empty(best.shape, bool)
-    for rows, ed in programmed.iter_distances(queries):
-        near = nearest_items(ed, shortlist)
-        held[rows] = (best[rows][:, :, None] == near[:, None, :]).any(axis=2)
-    return float(held[:, 0].mean()), float(held.mean())

@@ -12,6 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.progress import Countdown, PartDone, Say
+from cimtool.bundle.simulate import best_items
 from cimtool.costs.memory_use import memory_use
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.shortlists import (
@@ -20,7 +21,6 @@ from cimtool.galleries.shortlists import (
     ShortlistAsked,
     ShortlistSearch,
     TriedShortlist,
-    best_items,
     places_of,
     searched,
 )

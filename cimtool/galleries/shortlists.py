@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
@@ -286,15 +286,6 @@ class TriedShortlist:
         lengths = [length_for(half.best[:, 0], recall) for half in self.places]
         known = [one for one in lengths if one is not None and one <= most]
         return max(known) if len(known) == len(lengths) else None
-
-
-RECALL_AT = 10
-"""A shortlist is also measured by the share that it holds of this number of best items."""
-
-
-def best_items(scores: FloatArray) -> IntArray:
-    """The RECALL_AT best items [n, k] of scores [n, M], of equal ones the lower row first."""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :RECALL_AT]
 
 
 def places_of(distances: IntArray, best: IntArray) -> IntArray:

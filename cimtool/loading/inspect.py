@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.json_files import LARGEST, parse_json
+from cimtool.base.named import Named
 from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
@@ -32,7 +34,6 @@ from cimtool.loading.embeddings import (
     embeddings_of,
     read_embeddings,
 )
-from cimtool.loading.handoff import HANDOFF, describe_handoff
 from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layout import TOKENS, Layout, remarks
@@ -61,14 +62,27 @@ TEACHER = ("ed", "vd", "y")
 Facts = dict[str, Any]
 
 
+class Described(Named):
+    """Base of what describes a folder that holds a certain file."""
+
+    file: ClassVar[str]
+    """The name of the file that tells such a folder."""
+
+    @classmethod
+    @abstractmethod
+    def facts(cls, folder: Path) -> Facts:
+        """The contents of a folder as plain data with its `kind`; CimError if it is not whole."""
+
+
 def inspect(path: Path) -> Facts:
     """Describe a checkpoint, polynomial, data, target, settings, ONNX file, bundle or hand-off.
 
     The result is plain data; `kind` says which of these it is. CimError where the file is
     missing, broken, or none of them, and where a hand-off is not as it was exported.
     """
-    if (path / HANDOFF).is_file():
-        return {"file": str(path), **describe_handoff(path)}
+    for folder in Described.every().values():
+        if (path / folder.file).is_file():
+            return {"file": str(path), **folder.facts(path)}
     if path.is_dir():
         return {"file": str(path), **_bundle(path)}
     readers: dict[str, Callable[[Path], Facts]] = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matched_pairs import matched_warnings
-from cimtool.galleries.programming import recall
+from cimtool.bundle.simulate import recall
 from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.row_norms import other_scale

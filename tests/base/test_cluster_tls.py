@@ -16,8 +16,8 @@ from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 from cimtool.base import cluster
 from cimtool.base.cluster_tls import AUTHORITY, CERTIFICATE, KEY
 from cimtool.base.errors import CimError
-from cimtool.cli.search import command as search
-from cimtool.cli.sweep import command as sweep
+from cimtool.experiments.commands.sweep import command as sweep
+from cimtool.galleries.commands.search import command as search
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 
 @pytest.mark.parametrize("coeff", [(-0.5, 1e-20), (-0.5, 1e-310), (1e-30, 1e-30), (1e-320, 1e-320)])

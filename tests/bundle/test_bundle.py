@@ -33,6 +33,7 @@ from cimtool.bundle.bundle import (
     sha256,
 )
 from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Node, Program, rewrite_each
@@ -40,7 +41,6 @@ from cimtool.passes import pipeline
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.pipeline import passes_for
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 ALL = (*WHOLE, *OF_STAGES)
 

@@ -17,6 +17,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.chip import chip_die, read_chip
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import Request, export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import CellBand, Devices, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -24,7 +25,6 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.simulation.chip_program import LayerOfChip
 from cimtool.simulation.die_program import Conditions, DieProgram, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "offset cells with flipped columns": {},

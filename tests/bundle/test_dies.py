@@ -11,6 +11,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, conditions_of, dies
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.settings import Settings, resolve
@@ -18,7 +19,6 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.program import Graph
 from cimtool.simulation import die_program
 from cimtool.simulation.die_program import arrays_of, on_die
-from cimtool.training.demo_data import DemoFiles
 
 DEVICES = """
 source = "a test"

@@ -24,8 +24,8 @@ from cimtool.bundle.bundle import (
     STAGES,
     read_bundle,
 )
+from cimtool.demo.data import DemoFiles
 from cimtool.ir.arithmetic import Clip
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="module")

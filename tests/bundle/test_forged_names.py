@@ -14,7 +14,7 @@ from forging import Change, changed
 from cimtool.bundle.bundle import MANIFEST, PROGRAM, STAGES
 from cimtool.bundle.exporters import Exporter
 from cimtool.cli import run
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 CODE = "x */ int y(void) __attribute__((constructor)); /*"
 OUTSIDE = "../../../x"

@@ -11,11 +11,11 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.bundle.matched_pairs import FEWEST, matched_warnings
+from cimtool.demo.data import DemoFiles
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.polynomial_file import polynomial_text
 
 SWAPPED = "with each side's rows through the other's projector"

@@ -24,11 +24,11 @@ from cimtool.bundle.serial import (
     read_program,
     scaled_columns,
 )
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Program
 from cimtool.ir.types import integer, real, type_text
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="module")

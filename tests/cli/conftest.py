@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cimtool import cli
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 PARTS = re.compile(r"\A( *[0-9]+\.[0-9] s  (point|start|epoch|probe|shard|tried)[^\n]*\n)+")
 """Lines of progress at the beginning of a log."""

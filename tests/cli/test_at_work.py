@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cimtool import demo
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.cli.compile import first_notes
-from cimtool.training.demo_data import DemoFiles
+from cimtool.cli.commands.compile import first_notes
+from cimtool.demo.data import DemoFiles
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -14,7 +14,7 @@ import pytest
 from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 
 from cimtool import cli
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 POINTS = r"( *[0-9.]+ s  point [0-9]+ of 12: done[^\n]*\n)+"
 """The progress of a sweep in a log."""

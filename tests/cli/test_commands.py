@@ -13,10 +13,10 @@ import pytest
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.cli.compile import command
+from cimtool.cli.commands.compile import command
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
 from cimtool.hardware.settings import Overrides, setting_keys
-from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
 

@@ -67,8 +67,9 @@ def test_names_of_commands_are_completed_without_importing_one(
 ) -> None:
     monkeypatch.setenv("COMP_WORDS", "cimtool ")
     monkeypatch.setenv("COMP_CWORD", "1")
-    for name in cli.COMMANDS:
-        monkeypatch.setitem(sys.modules, f"cimtool.cli.{name}", None)
+    for name, file in cli.COMMANDS.items():
+        module = f"cimtool.{file.parents[1].name}.commands.{name}"
+        monkeypatch.setitem(sys.modules, module, None)
     found = asked("bash_complete", monkeypatch, capsys).split()
     assert found == [f"plain,{name}" for name in cli.COMMANDS]
 

@@ -11,9 +11,9 @@ import pytest
 
 from cimtool import api
 from cimtool.base.plugins import targets_folder
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.cam import cam_origins
 from cimtool.hardware.target import target_names
-from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
 FILES = ("cost.json", "placement.svg", "roofline.svg")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from cimtool import api
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.polynomial_file import without_scales
 from cimtool.training.surrogate import read_surrogate
 from cimtool.training.teacher_file import read_teacher

@@ -17,9 +17,9 @@ import torch
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.simulation.simulator import run_rows
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.sensitivity import Part, Sensitivity, advice
 
 Run = Callable[..., Any]

@@ -17,7 +17,7 @@ import pytest
 from cimtool import __main__
 from cimtool.bundle import bundle
 from cimtool.bundle.bundle import read_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 

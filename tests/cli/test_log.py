@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cimtool.cli import output
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 

@@ -13,7 +13,7 @@ import pytest
 from cimtool import api, cli
 from cimtool.base.errors import CimError
 from cimtool.cli.group import Command, FilePath
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 
 def commands(group: click.Group = cli.cli) -> Iterator[click.Command]:

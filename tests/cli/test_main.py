@@ -26,8 +26,8 @@ from cimtool import cli
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.cli import output
 from cimtool.cli.group import Command, Group, LazyGroup, OneOf
+from cimtool.demo.data import DemoFiles
 from cimtool.simulation.kernels import choice, library
-from cimtool.training.demo_data import DemoFiles
 
 MODULE = [sys.executable, "-m", "cimtool"]
 
@@ -147,7 +147,7 @@ def test_a_command_is_in_its_module_and_has_the_summary_of_the_table(name: str) 
     assert isinstance(group, LazyGroup)
     command = group.get_command(click.Context(group), name)
     assert command is not None
-    assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == cli.COMMANDS[name]
+    assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == cli.cli.summaries()[name]
 
 
 def leaves(command: click.Command, path: str) -> dict[str, click.Command]:

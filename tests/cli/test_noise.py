@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.demo.data import DemoFiles
 from cimtool.loading import embeddings
-from cimtool.training.demo_data import DemoFiles
 
 Cimtool = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Compiling = Callable[..., list[object]]
 CAM = "fefet2-tcam-45nm"

@@ -14,7 +14,7 @@ import torch
 
 from cimtool import api
 from cimtool.base.errors import CimWarning
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 SWAPPED = "with each side's rows through the other's projector"

@@ -11,7 +11,7 @@ import pytest
 from threads import threads_of
 
 from cimtool import api
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cimtool.cli import run
-from cimtool.cli.train import GROUPS, command
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
+from cimtool.experiments.commands.train import GROUPS, command
 
 Printed = pytest.CaptureFixture[str]
 SIZES = ["--set", "model.hidden=16", "--set", "model.width=8"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.cli import COMMANDS
+from cimtool.cli import COMMANDS, cli
 from cimtool.cli.values import parse_grid, parse_limits, parse_options, plain_value
 
 
@@ -82,7 +80,9 @@ def test_a_value_that_toml_refuses_is_a_text(text: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_number_of_a_command_is_in_ascii_digits(name: str) -> None:
-    command = importlib.import_module(f"cimtool.cli.{name}").command
+    assert isinstance(cli, click.Group)
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
     for option in (one for one in command.params if one.type.name in NUMERIC):
         for text in ("1_0", "٣"):
             with pytest.raises(click.BadParameter):

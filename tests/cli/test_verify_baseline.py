@@ -13,7 +13,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
 

@@ -12,13 +12,13 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, estimate, estimate_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.formats import TIMES
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.polynomial_file import polynomial_text
 
 MACS = 1024 * 2048 + 2048 * 2048 + 2 * 2048 * 1024

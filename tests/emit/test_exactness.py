@@ -25,6 +25,7 @@ from random_layers import (
 from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.bundle.serial import Constants, ConstantTable, program_text, read_program
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.converters import Formula
@@ -37,7 +38,6 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
 from cimtool.simulation.simulator import Runner, run_graph
-from cimtool.training.demo_data import DemoFiles
 
 LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
 BLOCKS, BLOCK = 8, 90

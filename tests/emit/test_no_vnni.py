@@ -13,6 +13,7 @@ from programs import installed
 
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.crossbar import Crossbar
@@ -22,7 +23,6 @@ from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real
 from cimtool.simulation.simulator import Simulator, run_graph
-from cimtool.training.demo_data import DemoFiles
 
 SCRIPT = Path(__file__).parents[1] / "no_vnni.py"
 K, N, ROWS = 300, 24, 9

@@ -17,6 +17,7 @@ from cimtool import api
 from cimtool.api import Compilation
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.emit import runtime
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
@@ -28,7 +29,6 @@ from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program
 from cimtool.ir.types import real
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 FEATURES = ["mu", "s", "ed_self", "vd_self"]
 

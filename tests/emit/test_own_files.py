@@ -17,8 +17,8 @@ from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.json_files import parse_json, values_digest
 from cimtool.bundle.bundle import FLOAT_FILE, MANIFEST, STAGES, manifest_text, read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.own_files import require_own_file, require_own_float_file
-from cimtool.training.demo_data import DemoFiles
 
 Change = Callable[[onnx.ModelProto], object]
 

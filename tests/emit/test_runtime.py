@@ -15,8 +15,8 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import Exporter, export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
-from cimtool.training.demo_data import DemoFiles
 
 BUNDLE = Path(__file__).parents[2] / "exports/reference-small@isaac-rram-128"
 Change = Callable[[onnx.ModelProto], object]

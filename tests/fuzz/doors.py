@@ -85,6 +85,7 @@ from cimtool.emit.runtime import Session
 from cimtool.experiments.sweeps.folder import REFERENCES, SWEEP, SweepFolder
 from cimtool.experiments.training_grid.folder import POINT
 from cimtool.galleries.shards import INDEX, shard_name
+from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.cam import load_cam
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.imported import import_target
@@ -92,7 +93,6 @@ from cimtool.hardware.noise.spec import PRESETS, load_noise
 from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality, unit_rows
-from cimtool.loading.handoff import HANDOFF
 from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import read_towers

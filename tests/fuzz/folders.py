@@ -17,7 +17,7 @@ from cimtool.bundle.bundle import CONSTANTS, MANIFEST, Bundle, manifest_text
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, ChipFile
 from cimtool.bundle.exporter import Request, export_bundle
 from cimtool.galleries.shards import INDEX
-from cimtool.loading.handoff import HANDOFF
+from cimtool.handoff.written import HANDOFF
 
 WIDTH = 8
 """Numbers of a row of the data that a small model trains on."""

@@ -14,9 +14,9 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries import encoding, shards
 from cimtool.galleries.shards import INDEX, open_gallery
-from cimtool.training.demo_data import DemoFiles
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

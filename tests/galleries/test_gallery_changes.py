@@ -19,7 +19,7 @@ from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, manifest_text, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 ITEMS, LENGTH = 12, 5
 

@@ -11,10 +11,10 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.matcher import open_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.loading.embeddings import File
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 
 def job(files: DemoFiles, calibration: dict[str, Any], place: Path) -> GalleryJob:

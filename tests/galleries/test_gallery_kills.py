@@ -15,7 +15,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimWarning
 from cimtool.bundle.bundle import read_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 ITEMS = 6
 

@@ -15,6 +15,7 @@ from cimtool import api
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.serial import ConstantTable, graph_text
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries.gallery_changes import HeldItems
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.wear import ArrayCells, counts_after, matrix_cells, word_cells
@@ -25,7 +26,6 @@ from cimtool.passes.cam_shortlist import CamShortlist
 from cimtool.passes.gallery import distance_graph
 from cimtool.passes.shortlist import Examples, ShortlistBits
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.training.demo_data import DemoFiles
 
 POOL, FIRST, SEQUENCES = 40, 8, 1000
 

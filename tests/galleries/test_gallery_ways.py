@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.totals import Quantity
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries.gallery_ways import between, gallery_ways
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="module", params=["hybrid", "in-memory"])
@@ -35,7 +36,7 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
     cost = api.cost(programmed.bundle.folder)
     expected = cost.score
     assert expected is not None
-    ways = gallery_ways(bundle, api.cost(bundle, gallery=len(items)))
+    ways = gallery_ways(open_bundle(bundle), api.cost(bundle, gallery=len(items)))
     assert ways[0].way == "digital"
     hybrid = programmed.gallery.shortlist is not None
     name = "shortlist of 100: whole mu" if hybrid else "score in the memory"
@@ -48,7 +49,7 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
     ):  # fmt: skip
         assert one.value is not None
         assert one.value == pytest.approx(other.value, rel=0.05)
-    assert not gallery_ways(programmed.bundle.folder, cost)
+    assert not gallery_ways(open_bundle(programmed.bundle.folder), cost)
 
 
 def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_p
     )  # fmt: skip
     counts = []
     for items in (1, 3):
-        ways = gallery_ways(tmp_path / "b", api.cost(tmp_path / "b", gallery=items))
+        ways = gallery_ways(open_bundle(tmp_path / "b"), api.cost(tmp_path / "b", gallery=items))
         counts += [one.conversions for one in ways if one.way == "score in the memory"]
     assert counts[1] == 3 * counts[0] > 0
 
@@ -84,14 +85,16 @@ def test_exact_scores_of_a_shortlist_read_what_holds_the_whole_gallery(
 
 
 def test_few_bits_take_least(bundle: Path) -> None:
-    ways = {one.way: one for one in gallery_ways(bundle, api.cost(bundle, gallery=100_000))}
+    ways = {
+        one.way: one for one in gallery_ways(open_bundle(bundle), api.cost(bundle, gallery=100_000))
+    }
     assert any("components" in name for name in ways)
     whole = ways["shortlist of 100: whole mu"]
     few = ways["shortlist of 100: items of 2 bits of 2 components with queries of 4"]
     assert few.cells is not None
     assert whole.cells is not None
     assert few.cells < whole.cells
-    assert not gallery_ways(bundle, api.cost(bundle))
+    assert not gallery_ways(open_bundle(bundle), api.cost(bundle))
 
 
 def test_a_line_through_two_quantities() -> None:

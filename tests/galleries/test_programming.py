@@ -17,14 +17,14 @@ from cimtool.base.files import sha256
 from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import IN_MEMORY, QUERIES, manifest_text, read_bundle
 from cimtool.bundle.exporters import export_bundle
-from cimtool.bundle.simulate import hybrid_scores
+from cimtool.bundle.simulate import hybrid_scores, recall
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
 from cimtool.galleries import programming as programmed
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 ITEMS = 40
 LENGTH = 7
@@ -212,7 +212,7 @@ def test_recall_counts_what_shortlists_hold() -> None:
             yield slice(0, 1), np.array([[0, 1, 2, 3]])
             yield slice(1, 2), np.array([[0, 1, 2, 3]])
 
-    assert programmed.recall(exact, Near(), {}, 2) == (0.5, 0.5)  # type: ignore[arg-type]
+    assert recall(exact, Near(), {}, 2) == (0.5, 0.5)  # type: ignore[arg-type]
 
 
 def test_the_export_holds_the_shortlist_too(made: SimpleNamespace, tmp_path: Path) -> None:

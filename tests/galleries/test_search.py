@@ -18,9 +18,9 @@ from cimtool.base import cluster
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.folders import sealed_text
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries import shards
 from cimtool.galleries.search import BestItems
-from cimtool.training.demo_data import DemoFiles
 
 Made = Callable[[int], Path]
 

@@ -11,9 +11,9 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.folders import sealed_text
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries.shards import INDEX, describe_gallery
 from cimtool.loading.inspect import format_facts
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture

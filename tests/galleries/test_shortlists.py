@@ -16,6 +16,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, read_bundle
 from cimtool.costs.totals import NOTHING, Quantity
+from cimtool.demo.data import DemoFiles
 from cimtool.galleries.programming import SEARCH_PICTURE
 from cimtool.galleries.shortlists import (
     NOWHERE,
@@ -28,7 +29,6 @@ from cimtool.galleries.shortlists import (
     searched,
 )
 from cimtool.passes.shortlist import ShortlistBits
-from cimtool.training.demo_data import DemoFiles
 
 
 @given(hnp.arrays(np.int64, (3, 12), elements=st.integers(-3, 3)))

@@ -10,7 +10,7 @@ import pytest
 from handoff_runs import SHARED, handoff_of
 from shared import made_once, shared_folder
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,9 +20,9 @@ from handoff_runs import (
     with_changed_line,
 )
 
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.bench import BENCH_PART
 from cimtool.handoff.faults import FAULTS, Fault, faulty
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.mark.parametrize("kind", KINDS)

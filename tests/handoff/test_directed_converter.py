@@ -13,9 +13,9 @@ from handoff_runs import PLAIN, shown_faults
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.directed_converter import converter_inputs, converter_text
 from cimtool.handoff.layers import DrivenLayer, driven_layers
-from cimtool.training.demo_data import DemoFiles
 
 KINDS: dict[str, dict[str, object]] = {
     "pairs": {"encoding": "differential", "dac_bits": 3},

@@ -9,7 +9,7 @@ import pytest
 from c_tools import c_compiler
 from handoff_runs import KINDS, handoff_of, shown_faults
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 CASES = {
     "one cycle": (

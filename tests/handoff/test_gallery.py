@@ -12,8 +12,8 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.loading.handoff import describe_handoff
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
+from cimtool.handoff.written import describe_handoff
 
 
 @pytest.fixture(scope="module", params=["in-memory", "hybrid", "components"])

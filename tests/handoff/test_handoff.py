@@ -16,9 +16,9 @@ from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import Exporter, Request, export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.parts import PARTS
 from cimtool.loading.embeddings import read_embeddings
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.handoff.images import layer_image, write_images, write_layer
+from cimtool.handoff.written import read_weights
 from cimtool.hardware.image import ImageSpec
 from cimtool.hardware.image_file import ImagesFile, LayerImage
 from cimtool.hardware.input_codes import InputCode
@@ -19,7 +20,6 @@ from cimtool.hardware.placement import crossbar_layers, placed
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import load_target, target_names
-from cimtool.loading.handoff import read_weights
 
 ROWS, COLUMNS = 141, 70
 """More than one array of most targets."""

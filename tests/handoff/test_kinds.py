@@ -11,10 +11,10 @@ from handoff_bench import Bench
 from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_changed_line
 
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.faults import FAULTS
 from cimtool.handoff.kinds import macro_kinds
 from cimtool.handoff.layers import Lanes, driven_layers
-from cimtool.training.demo_data import DemoFiles
 
 SETTINGS = """
 [layers."text.fc2"]

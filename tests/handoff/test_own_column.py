@@ -14,7 +14,7 @@ import pytest
 from c_tools import c_compiler
 from handoff_runs import KINDS, PLAIN, TAPS, counts, handoff_of, need_cocotb, run_goal
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMN = ROOT / "examples" / "handoff" / "cim_column.sv"

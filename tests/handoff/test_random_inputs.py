@@ -15,7 +15,7 @@ from ranges_apart import with_ranges_apart
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import export_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 REFERENCE = Path(__file__).parents[2] / "exports" / "reference-small@isaac-rram-128"
 TAPS = ["digits", "sums", "codes", "shift_add"]

@@ -10,9 +10,9 @@ from handoff_bench import Bench, numbers
 from handoff_runs import counts, handoff_of, run_goal, with_changed_line
 
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.layers import driven_layers
 from cimtool.handoff.stimuli import requantised
-from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.fixture(scope="module")

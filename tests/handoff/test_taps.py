@@ -11,6 +11,7 @@ from handoff_bench import Bench, numbers
 
 from cimtool import api
 from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.c.expected import REAL_ROWS
 from cimtool.handoff.constants import write_constants
 from cimtool.handoff.images import write_images
@@ -20,7 +21,6 @@ from cimtool.handoff.taps import write_ends, write_taps
 from cimtool.hardware.image import ImageSpec
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 
 def exported(bundle: Bundle, folder: Path, pattern: str = "*") -> Bench:

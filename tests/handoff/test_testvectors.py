@@ -18,6 +18,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
 from cimtool.handoff.converter_taps import layer_sum, taps
 from cimtool.handoff.hex_lines import hex_lines
@@ -26,7 +27,6 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 
 class Exported:

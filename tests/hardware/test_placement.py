@@ -8,8 +8,8 @@ import pytest
 from cimtool import api
 from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.placement import Placement, placements
-from cimtool.training.demo_data import DemoFiles
 
 Prepare = Callable[..., Compilation]
 

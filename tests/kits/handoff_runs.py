@@ -16,7 +16,7 @@ from c_tools import c_compiler
 
 from cimtool import api
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 TAPS = (
     *("digits", "sums", "codes", "shift_add"),

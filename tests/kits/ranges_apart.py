@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 
 def with_ranges_apart(files: DemoFiles, folder: Path) -> DemoFiles:

@@ -11,12 +11,12 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.calibration_rows import require_unseen, without_seen
 from cimtool.loading.data_notes import data_noted
 from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.judgements import Judgements
-from cimtool.training.demo_data import DemoFiles
 
 
 def data(text: np.ndarray, video: np.ndarray) -> Embeddings:

@@ -8,8 +8,8 @@ import numpy as np
 
 from cimtool import api
 from cimtool.base.arrays import Array
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.row_norms import median_norm
-from cimtool.training.demo_data import DemoFiles
 
 
 def arrays(file: Path) -> dict[str, Array]:

@@ -13,6 +13,7 @@ from crossbars import changed, crossbar_of, with_crossbar
 from cimtool.api import prepare
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
@@ -24,7 +25,6 @@ from cimtool.passes.bias import layer_means
 from cimtool.passes.converters import fit_references
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 from .conftest import passed
 

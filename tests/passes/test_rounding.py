@@ -9,6 +9,7 @@ import pytest
 from threads import threads_of
 
 from cimtool import api
+from cimtool.demo.data import DemoFiles
 from cimtool.ir.format import round_half_up
 from cimtool.passes.rounding import (
     BLOCK,
@@ -19,7 +20,6 @@ from cimtool.passes.rounding import (
     shrinkage,
     unit_triangle,
 )
-from cimtool.training.demo_data import DemoFiles
 
 N, K, COLUMNS, LIMIT = 400, 40, 12, 7
 

@@ -14,10 +14,10 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.report.frames import frame_columns
 from cimtool.report.result import Result, View, view
 from cimtool.report.table import Cell, Column, make_table
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.report import Report
 
 LONGEST_REPR, LONGEST_HTML = 2_000, 20_000

@@ -9,11 +9,11 @@ import pytest
 
 from cimtool.api import Compilation, prepare
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.types import integer
 from cimtool.simulation.simulator import Runner, Simulator, run_graph
-from cimtool.training.demo_data import DemoFiles
 
 Array = np.ndarray
 

@@ -13,10 +13,10 @@ import cimtool
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.items import ARRAYS, Items, gaussian_items, model_items
 
 Arrays = dict[str, Array]

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 import cimtool
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.progress import silent
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.history import Means, recalls_of
 from cimtool.training.job import TrainingOptions, make_job
 from cimtool.training.loss import Batch, Objective, Task, Terms

@@ -13,8 +13,8 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.reference.statistics import Gaussians
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.items import ARRAYS, Items, gaussian_items
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import (

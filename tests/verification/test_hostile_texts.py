@@ -21,7 +21,7 @@ from cimtool import api
 from cimtool.base.escapes import is_shown
 from cimtool.bundle.bundle import MANIFEST
 from cimtool.cli import run
-from cimtool.training.demo_data import DemoFiles
+from cimtool.demo.data import DemoFiles
 
 TEXT = "\\*bold* <script>alert(1)</script> */ ]]> \x1b[2J\u202e \"'`[x](javascript:1)|\n# x"
 FILE = "<script>alert(1) \x1b[2J\u202e \"'` [x](javascript:1)"

@@ -16,11 +16,11 @@ from cimtool.base.progress import silent
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import Queries, metrics
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.answers import survival_sentence, verdict
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.headline import with_dies

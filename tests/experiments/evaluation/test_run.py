@@ -13,6 +13,7 @@ import pytest
 
 import cimtool
 from cimtool.base.errors import CimError, CimWarning
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.evaluation import run
 from cimtool.experiments.evaluation.run import Score, check_truth, rank_queries
 from cimtool.experiments.evaluation.subjects import raw_subject
@@ -22,7 +23,6 @@ from cimtool.reference.bootstrap import Samples
 from cimtool.reference.exact import exact
 from cimtool.reference.queries import RANKINGS, metrics
 from cimtool.reference.truth import BY_CLASS
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.references import gaussians, trained_features
 from cimtool.verification.report import Report
 

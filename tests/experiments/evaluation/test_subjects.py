@@ -12,12 +12,12 @@ import torch
 
 import cimtool
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.references import trained_features
 
 

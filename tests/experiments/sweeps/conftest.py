@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cimtool import api
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps.evaluator import Outcome
 from cimtool.experiments.sweeps.results import Sweep
-from cimtool.training.demo_data import DemoFiles
 
 RunSweep = Callable[..., Sweep]
 

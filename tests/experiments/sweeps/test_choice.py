@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps.choice import Choice, cheapest, comparable, front
 from cimtool.experiments.sweeps.evaluator import Outcome
 from cimtool.experiments.sweeps.page import pareto_page
 from cimtool.experiments.sweeps.render import points_table, sweep_text
 from cimtool.experiments.sweeps.results import Sweep
-from cimtool.training.demo_data import DemoFiles
 
 Made = Callable[..., Outcome]
 SAME = ["ideal, 128x128"] * 9

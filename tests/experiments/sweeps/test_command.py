@@ -13,11 +13,11 @@ import pytest
 
 from cimtool import cli
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps.command import toml_text
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.hardware.target import load_target
 from cimtool.ir.heads.cosine import Cosine
-from cimtool.training.demo_data import DemoFiles
 
 RunSweep = Callable[..., Sweep]
 

@@ -12,6 +12,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps.page import pareto_page
 from cimtool.experiments.sweeps.remarks import raw_sentences
 from cimtool.experiments.sweeps.render import points_table, sweep_text
@@ -19,7 +20,6 @@ from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.run import PointsFailed
 from cimtool.experiments.tuning.render import tuned_text
 from cimtool.experiments.tuning.run import Tuned
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.faults import NOT_CHECKED
 
 RunSweep = Callable[..., Sweep]

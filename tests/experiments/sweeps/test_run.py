@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.folders import POINTS, read_sealed, sealed_text
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps import evaluator, run
 from cimtool.experiments.sweeps.evaluator import PointEvaluator
 from cimtool.experiments.sweeps.folder import REFERENCES, SweepFolder
@@ -28,7 +29,6 @@ from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.run import PointsFailed, die_request
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.stages import encode, real_means
 
 RunSweep = Callable[..., Sweep]

@@ -13,6 +13,7 @@ import pytest
 from cimtool import api, cli
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps import evaluator
 from cimtool.experiments.sweeps.page import pareto_page
 from cimtool.experiments.sweeps.references import trained_gaussians
@@ -21,7 +22,6 @@ from cimtool.experiments.sweeps.results import Sweep
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import monte_carlo
-from cimtool.training.demo_data import DemoFiles
 
 RunSweep = Callable[..., Sweep]
 HEADS = ["pcme-poly", "csd", "cosine"]

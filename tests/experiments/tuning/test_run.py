@@ -12,11 +12,11 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CheckFailed, CimError
+from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweeps.command import toml_text, with_layers
 from cimtool.experiments.tuning.render import tuned_text
 from cimtool.experiments.tuning.run import Tuned, halves
 from cimtool.loading.embeddings import Embeddings
-from cimtool.training.demo_data import DemoFiles
 
 BUDGET = 1.0
 CALIBRATION = 96

@@ -14,13 +14,13 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.exporters import export_bundle
+from cimtool.demo.data import DemoFiles
 from cimtool.handoff.c.model import CModel, c_model
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder, Program
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 
 SAME = r"""
 #include "weights.h"

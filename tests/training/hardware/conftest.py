@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from cimtool.base.progress import silent
+from cimtool.demo.data import DemoFiles
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 
 BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}

@@ -15,12 +15,12 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.dies import NoiseOptions
+from cimtool.demo.data import DemoFiles
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.fine_tune import distillation, split_rows, tensor_keys, with_tensors
 from cimtool.training.history import CompiledEpoch
 from cimtool.training.trainer import Run

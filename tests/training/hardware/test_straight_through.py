@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from cimtool.demo.data import DemoFiles
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.fine_tune import layer_tensors
 from cimtool.training.hardware.straight_through import (

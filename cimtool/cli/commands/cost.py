@@ -1,0 +1,77 @@
+"""Estimate arrays, time, energy and area of a bundle on its target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cimtool import api
+from cimtool.base.files import COST_FILES, check_folder, replace_texts
+from cimtool.bundle.matcher import open_bundle
+from cimtool.bundle.placement_picture import placement_svg
+from cimtool.cli.group import AtLeast, Command
+from cimtool.cli.options import DIR, FILE
+from cimtool.cli.output import Output, json_text
+from cimtool.costs.render import estimate_json, estimate_text
+from cimtool.costs.roofline import roofline_svg
+from cimtool.costs.ways import GalleryWay, query_ways
+from cimtool.report.formats import ENERGIES, TIMES, whole
+from cimtool.report.table import Column, Content, Table, item_table
+from cimtool.report.terminal import table_text
+
+
+@click.command(cls=Command)
+@click.argument("bundle", metavar="BUNDLE", type=FILE)
+@click.option(
+    "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
+)
+@click.option(
+    "--samples", type=AtLeast(1), metavar="K", default=10, help="Monte Carlo samples a side."
+)
+@click.option("--operating-point", metavar="NAME", help="Operating point [default: the first].")
+@click.option(
+    "--digital", type=FILE, help="TOML file of the digital unit: its process, width, clock, prices."
+)
+@click.option("-o", "--output", type=DIR, help="Folder of the files [default: the bundle].")
+@click.pass_obj
+def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -> None:
+    """Estimate arrays, time, energy and area of a bundle on its target.
+
+    Uses the target's figures at one operating point, and reference prices for what has none. A
+    total without a part is a lower bound. Writes cost.json, placement.svg and,
+    with a gallery, roofline.svg. A bundle compiled with --score-mapping in-memory
+    or hybrid is shown all ways of a query against the gallery, side by side.
+    """
+    check_folder(output or bundle)
+    found = api.cost(bundle, **options)
+    ways = query_ways(open_bundle(bundle), found)
+    values = {**estimate_json(found, bundle.name), "ways": [one.to_json() for one in ways]}
+    picture = placement_svg(
+        found.placements, found.floorplan, f"{bundle.name} on {found.target.name}"
+    )
+    roofline = roofline_svg(found, bundle.name)
+    contents = (json_text(values) + "\n", picture, roofline)
+    texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
+    written = replace_texts(output or bundle, texts, "the cost")
+    text = estimate_text(found, bundle.name)
+    if ways:
+        text += f"\n\n{table_text(ways_table(ways, found.gallery or 0))}"
+        text += "".join(f"\n{one.way}: {one.refused}" for one in ways if one.refused)
+    out.result({**values, "written": written}, f"{text}\n\nwrote {', '.join(map(str, written))}")
+
+
+def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:
+    """One encoded text against all items, by the way of the score; refused ways are left out."""
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column(f"one text against {items:,} items"), lambda w: w.way),
+        (Column("cells\nan item", whole), lambda w: w.cells),
+        (Column("arrays", whole), lambda w: w.arrays),
+        (Column("chips", whole), lambda w: w.chips),
+        (Column("conversions", whole), lambda w: w.conversions),
+        (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
+        (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
+    )
+    return item_table("Ways of a query", [one for one in ways if not one.refused], columns)

@@ -1,0 +1,43 @@
+"""Say what a checkpoint, bundle, target, data or ONNX file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.render import sizes
+from cimtool.cli.group import Command
+from cimtool.cli.options import FILE
+from cimtool.cli.output import Output
+from cimtool.loading.inspect import format_facts, inspect
+from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE", type=FILE)
+@click.pass_obj
+def command(out: Output, file: Path) -> None:
+    """Say what a checkpoint, bundle, target, data or ONNX file holds.
+
+    A bundle is checked as by commands that run it. The shards of a gallery are verified by their
+    SHA-256. Of the folder of a hand-off every file is, and the weights of each layer are read back
+    from the cells of its arrays.
+    """
+    facts = inspect(file)
+    shown = facts
+    if facts["kind"] == "bundle":
+        bundle = read_bundle(file if file.is_dir() else file.parent)
+        held = [name for name in facts["files"] if (file / name).is_file()]
+        facts = {**facts, "bytes_by_purpose": sizes(file, held)}
+        shown = {**facts, "model": _with_names(facts["model"], bundle.model.called)}
+    out.result(facts, "\n".join(format_facts(shown)))
+
+
+def _with_names(model: Mapping[str, Any], called: Modalities) -> dict[str, Any]:
+    """The facts of a bundle's model, widths by the names that its calibration has."""
+    names = {f"{m}_width": f"{name_of(m, called)}_width" for m in TEXT_VIDEO}
+    return {names.get(key, key): value for key, value in model.items()}

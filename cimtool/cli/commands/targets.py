@@ -1,0 +1,101 @@
+"""List, show, check and import hardware targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cimtool.base.files import check_output, replace_texts
+from cimtool.base.plugins import OWN, unless_broken
+from cimtool.cli.group import Command, Group
+from cimtool.cli.options import FILE, TOML
+from cimtool.cli.output import Output
+from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
+from cimtool.hardware.describe import describe, describe_cam
+from cimtool.hardware.imported import import_target, target_text
+from cimtool.hardware.recomputed import recomputed
+from cimtool.hardware.target import Target, load_target, origin_of, target_origins
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """List, show, check and import hardware targets."""
+
+
+@command.command("list", cls=Command)
+@click.pass_obj
+def list_(out: Output) -> None:
+    """List the targets that come with cimtool and with plug-ins, and memories that match."""
+    rows = []
+    for name, origin in (target_origins() | cam_origins()).items():
+        with unless_broken(f'target "{name}"', origin):
+            one = _loaded(name)
+            rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
+    widths = {key: max(len(row[key]) for row in rows) for key in ("name", "class", "origin")}
+    lines = [
+        "  ".join((*(f"{row[key]:<{width}}" for key, width in widths.items()), row["title"]))
+        for row in rows
+    ]
+    out.result({"targets": rows}, "\n".join(lines))
+
+
+@command.command(cls=Command)
+@click.argument("target", metavar="NAME|FILE")
+@click.pass_obj
+def show(out: Output, target: str) -> None:
+    """Show every value of a target, and every figure with its source."""
+    loaded = _loaded(target)
+    if isinstance(loaded, Cam):
+        origin, text = cam_origin(target), describe_cam(loaded)
+    else:
+        origin, text = origin_of(target), describe(loaded)
+    out.result(loaded.to_json() | {"origin": origin}, f"{text}\n\nfrom {origin}")
+
+
+def _loaded(name_or_path: str) -> Target | Cam:
+    """A target, or a content-addressable memory beside one."""
+    return load_cam(name_or_path) if is_cam(name_or_path) else load_target(name_or_path)
+
+
+@command.command("import", cls=Command)
+@click.argument("file", metavar="JSON", type=FILE)
+@click.option("-o", "--output", type=TOML, required=True, help="File of the target; its name too.")
+@click.pass_obj
+def import_(out: Output, file: Path, output: Path) -> None:
+    """Write a target from CrossSim's JSON parameters, or from part of aihwkit's rpu_config.
+
+    A key whose value has no counterpart here is refused by its name; docs/targets.md lists those
+    that have one.
+    """
+    check_output(output, ".toml")
+    values, target = import_target(file, output.stem)
+    (written,) = replace_texts(output.parent, {output.name: target_text(values)}, "the target")
+    notes = "\n".join(f"* {note}" for note in (*target.unmodelled, *target.unconfirmed))
+    out.result({"written": written, "target": target.to_json()}, f"{notes}\nwrote {written}")
+
+
+@command.command(cls=Command)
+@click.argument("files", metavar="[NAME|FILE]...", nargs=-1)
+@click.pass_obj
+def check(out: Output, files: tuple[str, ...]) -> None:
+    """Check targets (all known ones): the first that is not valid ends with status 2.
+
+    One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
+    efficiency and density are recomputed from geometry and the other figures of their operating
+    point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
+    What was solved from the figure that it gives is said to be consistent by construction; a
+    derived figure of which the file does not say from what confirms nothing. Retrievals are
+    recomputed too. Figures of different conditions are refused.
+    """
+    valid, compared, lines = {}, {}, []
+    every = target_origins() | cam_origins()
+    for file, origin in (dict.fromkeys(files, OWN) or every).items():
+        with unless_broken(f'target "{file}"', origin):
+            target = _loaded(file)
+            found = recomputed(target, file)
+            valid[file] = target.name
+            compared[file] = [vars(one) for one in found]
+            lines.append(f'{file}: a valid target, "{target.name}"')
+            lines += [f"  {one.sentence()}" for one in found]
+    out.result({"valid": valid, "compared": compared}, "\n".join(lines))

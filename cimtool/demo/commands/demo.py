@@ -1,0 +1,121 @@
+"""Run the whole pipeline on real data that needs no download."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cimtool.cli.commands.verify import failures_shown
+from cimtool.cli.group import INTEGER, Command
+from cimtool.cli.options import FILE
+from cimtool.cli.output import Output
+from cimtool.experiments.evaluation.render import evaluation_table
+from cimtool.report.page import render_text
+from cimtool.report.terminal import table_text
+from cimtool.verification.render import terminal_text
+
+if TYPE_CHECKING:
+    from cimtool.demo.data import DemoFiles
+    from cimtool.demo.walk import DemoSettings
+
+CACHE, OUT = Path("demo-cache"), Path("exports")
+BY_HAND = Path("by-hand")
+"""Folder of what the printed commands make."""
+
+
+@click.command(cls=Command)
+@click.option("--target", metavar="NAME|FILE", default="isaac-rram-128")
+@click.option(
+    "--epochs",
+    type=INTEGER,
+    metavar="N",
+    default=3,
+    help="Epochs of each of both trainings.",
+)
+@click.option(
+    "--out",
+    "folder",
+    type=FILE,
+    default=OUT,
+    help="Folder of bundle and scores.",
+)
+@click.option("--cache", type=FILE, default=CACHE, help="Folder of trained models.")
+@click.pass_obj
+def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) -> None:
+    """Run the whole pipeline on real data that needs no download.
+
+    Trains a probabilistic teacher on functions and their docstrings of the installed libraries,
+    labels pairs, fits the polynomial, trains on it, compiles, simulates and verifies, and puts
+    every stage beside Monte Carlo and the raw embeddings. A second run starts at compile.
+    """
+    from cimtool.demo.walk import run_demo
+
+    with failures_shown(out):
+        found = run_demo(target, epochs, cache, folder, out.step, out.say)
+    files = found.files
+    commands = demo_commands(files, found.settings, target)
+    trained = ("--projectors", files.projectors, "--poly", files.poly)
+    other = ("--calibration", files.calibration, "--target", "hermes-pcm-14nm")
+    again = _line("compile", *trained, *other)
+    table = evaluation_table(found.stages)
+    stages = [table_text(table, out.width), "", *table.footnotes]
+    text = render_text("cimtool.demo", "demo.txt", found=found, again=again, commands=commands)
+    out.result(
+        {
+            "target": target,
+            "epochs": epochs,
+            "artefacts": vars(files),
+            "bundle": found.bundle,
+            "scores": found.scores,
+            "report": found.report.to_json(),
+            "stages": found.stages.to_json(),
+            "commands": commands,
+        },
+        "\n".join(["", terminal_text(found.report, out.width), "", *stages, "", text]),
+    )
+
+
+def demo_commands(
+    files: DemoFiles, settings: DemoSettings, target: str, folder: Path = BY_HAND
+) -> tuple[str, ...]:
+    """Command lines that come to the demo's artefacts and report in `folder`."""
+    from cimtool.demo.data import DemoFiles
+    from cimtool.demo.walk import FIRST, FIRST_POLY, LAST, MATCHED, POLY_LOSS, TEACHER_LOSS
+
+    own, bundle, first = DemoFiles.under(folder), folder / "bundle", folder / FIRST_POLY
+    options = [f"--set={name}={value}" for name, value in settings.options.items()]
+    degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
+    train = ["train", "--data", files.train, "--epochs", settings.epochs]
+
+    def label(projectors: Path, pairs: int, labels: Path) -> list[object]:
+        drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
+        return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
+
+    def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
+        ranked = ["--projectors", projectors, "--data", files.few]
+        return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
+
+    few = ["--data", files.few, "--samples", samples]
+    build = ["--calibration", files.calibration, "--target", target]
+    lines: tuple[list[object], ...] = (
+        [*train, "--loss", TEACHER_LOSS, *options, "-o", own.teacher.parent],
+        label(own.teacher, settings.first_pairs, folder / FIRST),
+        fit(folder / FIRST, own.teacher, first),
+        [*train, "--loss", POLY_LOSS, "--start", own.teacher, "--poly", first,
+         "-o", own.projectors.parent],
+        label(own.projectors, settings.last_pairs, folder / LAST),
+        fit(folder / LAST, own.projectors, own.poly),
+        ["compile", "--projectors", own.projectors, "--poly", own.poly, *build, "-o", bundle],
+        ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
+        ["verify", bundle, "--data", files.eval],
+        ["evaluate", own.teacher, "--poly", first, *few],
+        ["evaluate", own.projectors, bundle, "--poly", own.poly, *few],
+    )  # fmt: skip
+    return tuple(_line(*words) for words in lines)
+
+
+def _line(*words: object) -> str:
+    return shlex.join(map(str, ("cimtool", *words)))

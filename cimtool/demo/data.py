@@ -1,0 +1,227 @@
+"""The demo's data: embeddings of the functions that are installed, and of their docstrings.
+
+Pairs of natural language and code are read from the Python sources of the installation. Embeddings
+are sub-word TF-IDF and truncated SVD, without any download.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import re
+import sysconfig
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfTransformer
+
+from cimtool.base.arrays import Array, BoolArray, IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.threads import side_by_side, thread_count
+from cimtool.demo.sources import DocumentedFunction, documented_functions
+from cimtool.loading.digests import row_digests
+
+PACKAGES = ("numpy", "scipy", "sklearn")
+SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})
+
+
+def installed_sources(packages: Iterable[str] = PACKAGES) -> tuple[Path, ...]:
+    """Return the folders of the standard library and of `packages`, importing none of them."""
+    return (Path(sysconfig.get_paths()["stdlib"]), *(_package_folder(name) for name in packages))
+
+
+def _package_folder(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise CimError(f'package "{name}" is not installed, but its sources are wanted as a corpus')
+    return Path(spec.origin).parent
+
+
+def collect_pairs(folders: Iterable[Path]) -> list[DocumentedFunction]:
+    """Return the pairs of all functions below `folders`, sorted, no text and no code twice.
+
+    The order depends on what the sources hold and not on where they lie, so that the same
+    installation gives the same pairs on every machine.
+    """
+    paths = [path for folder in folders for path in _sources(folder)]
+    found = documented_functions(paths, thread_count())
+    texts: set[str] = set()
+    codes: set[str] = set()
+    kept = []
+    for pair in sorted(found):
+        if pair.text not in texts and pair.code not in codes:
+            kept.append(pair)
+        texts.add(pair.text)
+        codes.add(pair.code)
+    return kept
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*.py"):
+        if SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts[:-1]):
+            yield path
+
+
+# camelCase, snake_case and ACRONYMWord come apart; digits are pieces of their own.
+PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+GRAM_LENGTHS = (3, 4)
+MOST_GRAMS = 16000
+RAREST_GRAM = 3  # grams of fewer documents tell nothing about others
+
+
+def words_of(document: str) -> Iterator[str]:
+    """The words of `document` in lower case, identifiers split."""
+    return map(str.lower, PIECE.findall(document))
+
+
+def grams_of(word: str) -> tuple[str, ...]:
+    """A word and its character n-grams."""
+    marked = f"<{word}>"  # so that a word's beginning and end differ from its middle
+    parts = (marked[i : i + n] for n in GRAM_LENGTHS for i in range(len(marked) - n + 1))
+    return (word, *parts)
+
+
+def _counted(bags: Iterable[Iterable[str]]) -> tuple[csr_matrix, list[str]]:
+    """The number of times that each name occurs in each bag [bags, names], and the names."""
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    counted = [Counter(bag) for bag in bags]
+    columns = [numbers[name] for bag in counted for name in bag]
+    values = np.fromiter(chain.from_iterable(bag.values() for bag in counted), np.float32)
+    starts = np.cumsum([0, *map(len, counted)])
+    shape = len(counted), len(numbers)
+    return csr_matrix((values, columns, starts), shape), list(numbers)
+
+
+def _gram_counts(documents: Iterable[str]) -> csr_matrix:
+    """The number of times that each gram occurs in each document, grams in alphabetical order."""
+    of_documents, words = _counted(map(words_of, documents))
+    of_words, grams = _counted(map(grams_of, words))
+    counts = of_documents @ of_words[:, sorted(range(len(grams)), key=grams.__getitem__)]
+    counts.sort_indices()  # sums over a row are then the same whatever came first
+    return counts
+
+
+def _telling(counts: csr_matrix) -> IntArray:
+    """The grams that are kept: not too rare, and of those the most frequent."""
+    documents = np.bincount(counts.indices, minlength=counts.shape[1])
+    kept = np.flatnonzero(documents >= min(RAREST_GRAM, counts.shape[0]))
+    total = np.asarray(counts.sum(axis=0)).ravel()[kept]
+    return np.sort(kept[np.argsort(-total, kind="stable")[:MOST_GRAMS]])
+
+
+def document_rows(documents: Sequence[str], unseen: int, width: int = 1024, seed: int = 0) -> Array:
+    """Embed documents as float32 rows `[n, width]` of norm `sqrt(width)`.
+
+    The map, sub-word TF-IDF and truncated SVD, is fitted on all but the first `unseen`; the same
+    documents and seed give the same rows, and one of unknown grams alone a row of zeros. Raises
+    CimError if those hold too little for `width` dimensions.
+    """
+    counts = _gram_counts(documents)
+    counts = counts[:, _telling(counts[unseen:])]
+    seen = counts[unseen:]
+    if width > min(seen.shape):
+        raise CimError(
+            f"{seen.shape[0]} documents with {seen.shape[1]} n-grams are too few "
+            f"for {width} dimensions"
+        )
+    weights = TfidfTransformer(sublinear_tf=True).fit(seen).transform(counts)
+    # Orthogonalised: in float32 plain power iterations lose the small singular values.
+    svd = TruncatedSVD(
+        width,
+        n_iter=1,
+        n_oversamples=32,
+        power_iteration_normalizer="QR",
+        random_state=seed,
+    )
+    fitted = svd.fit_transform(weights[unseen:])
+    rows = np.concatenate([svd.transform(weights[:unseen]), fitted])
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Array = rows * (math.sqrt(width) / np.where(norms > 0, norms, 1))
+    return scaled.astype(np.float32)
+
+
+SEED = 0
+"""Seed of the split and of the maps to embeddings."""
+
+
+@dataclass(frozen=True)
+class DemoFiles:
+    """Files of a model and its data; each `.npz` holds aligned `text`, `video` [n, width].
+
+    `teacher` are the projectors that the polynomial `poly` was fitted to, `projectors` those that
+    were trained on it; `few` holds the first rows of `eval`.
+    """
+
+    teacher: Path
+    projectors: Path
+    poly: Path
+    train: Path
+    calibration: Path
+    eval: Path
+    few: Path
+
+    @classmethod
+    def under(cls, folder: Path) -> DemoFiles:
+        """The demo's own in `folder`; projectors lie in the folder of their run."""
+        return cls(
+            teacher=folder / "teacher" / "model.pth",
+            projectors=folder / "demo" / "model.pth",
+            poly=folder / "poly.json",
+            train=folder / "train.npz",
+            calibration=folder / "calibration.npz",
+            eval=folder / "eval.npz",
+            few=folder / "few.npz",
+        )
+
+    def missing(self) -> list[str]:
+        """Names of the files that are not there."""
+        return [path.name for path in vars(self).values() if not path.is_file()]
+
+
+def write_embeddings(
+    pairs: Sequence[DocumentedFunction],
+    files: DemoFiles,
+    width: int,
+    eval_rows: int,
+    few_rows: int,
+    calibration_rows: int,
+) -> int:
+    """Write embeddings of pairs that are drawn to evaluate on, and of the others; count these.
+
+    The first `few_rows` of the former are a file of their own, for what takes long. Both sides are
+    embedded by maps fitted on the others, of which the first calibrate as well. No row of these is
+    one to evaluate on: functions that differ in punctuation alone have the same embedding. Raises
+    CimError where there are no more than `eval_rows` pairs.
+    """
+    if len(pairs) <= eval_rows:
+        raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
+    order = np.random.default_rng(SEED).permutation(len(pairs))
+    shuffled = [pairs[i] for i in order]
+    sides = [[pair.text for pair in shuffled], [pair.code for pair in shuffled]]
+    # With a thread of BLAS each: many of its products here are too small for its own to pay.
+    text, video = side_by_side(
+        lambda documents: document_rows(documents, eval_rows, width, SEED), sides
+    )
+    seen = _seen(text, eval_rows) | _seen(video, eval_rows)
+    others = eval_rows + np.flatnonzero(~seen)
+    for file, rows in (
+        (files.eval, np.arange(eval_rows)),
+        (files.few, np.arange(min(few_rows, eval_rows))),
+        (files.train, others),
+        (files.calibration, others[:calibration_rows]),
+    ):
+        np.savez(file, text=text[rows], video=video[rows])
+    return len(others)
+
+
+def _seen(rows: Array, eval_rows: int) -> BoolArray:
+    """Mask of the rows behind the first `eval_rows`: those that equal one of these."""
+    digests = row_digests(rows)
+    return np.isin(digests[eval_rows:], digests[:eval_rows])

@@ -1,0 +1,302 @@
+"""The demo: the public commands one after the other, from what is installed to a report."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.base.files import check_folder, check_output, check_room, require_outside_bundles
+from cimtool.base.folders import LOCK, alone_in
+from cimtool.base.partial import partial_folder
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import check_place
+from cimtool.demo.data import (
+    PACKAGES,
+    DemoFiles,
+    collect_pairs,
+    installed_sources,
+    write_embeddings,
+)
+from cimtool.experiments.evaluation.run import Evaluation
+from cimtool.hardware.target import Target, load_target
+from cimtool.loading.source import ModelSource
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.degrees_table import advice
+from cimtool.training.fit import Fit
+from cimtool.training.items import Items, model_items
+from cimtool.training.options import MOST_EPOCHS, check_count
+from cimtool.training.teacher_file import (
+    LabelKind,
+    Teacher,
+    make_teacher,
+    sigmoid_of,
+    write_teacher,
+)
+from cimtool.verification.report import Report
+
+NAME = "demo"
+SAMPLED, FIRST, LAST = "sampled.npz", "first.npz", "last.npz"
+"""Labelled pairs: of the teacher by Monte Carlo and exactly, and of the deployed model exactly."""
+
+FIRST_POLY = "first-poly.json"
+"""The polynomial that is trained on."""
+
+TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
+"""The loss of the teacher, which samples as PCME does, and the same on the polynomial."""
+
+MATCHED = 0.5
+"""Share of right pairs among those that are labelled."""
+
+UNFINISHED = "unfinished-"
+"""Beginning of the name of a folder of artefacts until all of them are made."""
+
+FORMAT = 8  # raised when the same settings come to mean other artefacts
+MANIFEST = "manifest.json"
+DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
+"""Sources of the corpus, and the trainer."""
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """All that the artefacts depend on, beside what is installed; `options` are `train`'s.
+
+    `epochs` are those of each of both trainings, of the teacher and on the polynomial;
+    `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
+    deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
+    """
+
+    epochs: int
+    eval_rows: int = 1500
+    few_rows: int = 256
+    calibration_rows: int = 512
+    width: int = 1024
+    first_pairs: int = 50_000
+    last_pairs: int = 300_000
+    sampled_pairs: int = 10_000
+    degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    samples: tuple[int, ...] = (2, 10, 50)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def least_bytes(self) -> int:
+        """The least that the artefacts take: the float32 rows of both modalities."""
+        return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The demo's artefacts and what they were made by, the bundle's folder, scores and report.
+
+    `stages` puts the retrieval of every stage side by side, from the raw embeddings to the bundle.
+    """
+
+    settings: DemoSettings
+    files: DemoFiles
+    bundle: Path
+    scores: Path
+    report: Report
+    stages: Evaluation
+
+
+def run_demo(
+    target: str, epochs: int, cache: Path, out: Path, announce: Say, say: Say = silent
+) -> DemoResult:
+    """Train a model unless `cache` has it; then compile, simulate, verify and evaluate it.
+
+    `announce` is told of each part of the walk in one line, `say` what happens within. Raises
+    CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
+    written, CheckFailed where a bit differs.
+    """
+    hardware = load_target(target)
+    name = f"{NAME}@{hardware.name}"
+    bundle, scores = out / name, out / f"{name}.scores.npz"
+    check_count("epochs", epochs, 1, MOST_EPOCHS)
+    check_place(bundle)
+    check_output(scores, ".npz")
+    with alone_in(out, NAME, f".{name}{LOCK}"):
+        return _demo(hardware, DemoSettings(epochs), cache, bundle, scores, announce, say)
+
+
+def _demo(
+    hardware: Target,
+    settings: DemoSettings,
+    cache: Path,
+    bundle: Path,
+    scores: Path,
+    announce: Say,
+    say: Say,
+) -> DemoResult:
+    files = prepare_demo(cache, settings, installed_sources(), announce)
+    announce(f"compiling for {hardware.name}")
+    api.compile(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target=hardware,
+        output=bundle,
+        say=say,
+    )
+    announce("simulating all pairs of the evaluation set")
+    api.simulate(bundle, files.eval, output=scores, say=say)
+    announce("verifying every stage and every bit on the same pairs")
+    report = api.verify(bundle, files.eval, say=say)
+    counts = ", ".join(map(str, settings.samples))
+    announce(f"evaluating every stage on {settings.few_rows} of them, Monte Carlo at K = {counts}")
+    stages = api.evaluate(
+        files.few,
+        ModelSource(files.teacher, files.poly.with_name(FIRST_POLY)),
+        ModelSource(files.projectors, files.poly),
+        bundle,
+        samples=settings.samples,
+        say=say,
+    )
+    return DemoResult(settings, files, bundle, scores, report, stages)
+
+
+def prepare_demo(
+    cache: Path, settings: DemoSettings, sources: Sequence[Path], announce: Say
+) -> DemoFiles:
+    """Return the artefacts of these settings and sources, made below `cache` unless they are there.
+
+    Takes minutes at first and nothing afterwards: each combination of settings and installed
+    versions has a folder of its own, which appears only once it is complete. Raises CimError if
+    `cache` cannot be written or is in a bundle, or a folder in it has lost files.
+    """
+    text = json.dumps(_inputs(settings, sources), indent=2) + "\n"
+    finished = cache / hashlib.sha256(text.encode()).hexdigest()[:12]
+    if finished.exists():
+        return _cached(finished, announce)
+    require_outside_bundles(finished)
+    check_folder(cache)
+    check_room(finished, settings.least_bytes)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with partial_folder(cache, UNFINISHED) as beside:
+            work = beside / finished.name
+            work.mkdir()
+            _make(DemoFiles.under(work), settings, sources, announce)
+            (work / MANIFEST).write_text(text, encoding="utf-8")
+            work.rename(finished)
+    except BrokenPipeError:  # of what `announce` writes to
+        raise
+    except OSError as error:
+        if finished.exists():  # another run made the same ones meanwhile
+            return _cached(finished, announce)
+        raise CimError(f"demo data cannot be written to {cache}: {error.strerror}") from error
+    return DemoFiles.under(finished)
+
+
+def _cached(finished: Path, announce: Say) -> DemoFiles:
+    files = DemoFiles.under(finished)
+    if missing := files.missing():
+        raise CimError(f"{finished} lacks {', '.join(missing)}; delete it to have it made again")
+    announce(f"using the trained model in {finished}")
+    return files
+
+
+def _inputs(settings: DemoSettings, sources: Sequence[Path]) -> dict[str, object]:
+    """Plain values that decide the artefacts, whose digest names their folder."""
+    packages = {name: importlib.metadata.version(name) for name in DISTRIBUTIONS}
+    return {
+        "format": FORMAT,
+        "settings": asdict(settings),
+        "python": platform.python_version(),
+        "packages": packages,
+        "sources": [str(path) for path in sources],
+    }
+
+
+def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], announce: Say) -> None:
+    announce(f"reading functions and their docstrings from {', '.join(('Python', *PACKAGES))}")
+    pairs = collect_pairs(sources)
+    announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
+    count = write_embeddings(
+        pairs,
+        files,
+        settings.width,
+        settings.eval_rows,
+        settings.few_rows,
+        settings.calibration_rows,
+    )
+    train: dict[str, Any] = {"epochs": settings.epochs, "say": announce}
+    announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
+    api.train(
+        files.train, files.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
+    )
+    folder = files.poly.parent
+    first = folder / FIRST_POLY
+    announce(f"labelling {settings.first_pairs:,} pairs exactly")
+    items = model_items(ModelSource(files.teacher), files.train, silent)
+    _labelled(items, "exact", settings.first_pairs, folder / FIRST)
+    found = _fitted(files.teacher, files, FIRST, first, settings, announce)
+    announce(f"labelling {settings.sampled_pairs:,} pairs by Monte Carlo at K = {DEFAULT_SAMPLES}")
+    sampled = _labelled(items, "mc", settings.sampled_pairs, folder / SAMPLED)
+    del items
+    announce(_distances(found, api.fit(sampled).polynomial))
+    announce("training on the polynomial, from the teacher")
+    api.train(
+        files.train,
+        files.projectors.parent,
+        start=files.teacher,
+        poly=first,
+        loss=POLY_LOSS,
+        **train,
+    )
+    announce(f"labelling {settings.last_pairs:,} pairs exactly")
+    items = model_items(ModelSource(files.projectors), files.train, silent)
+    _labelled(items, "exact", settings.last_pairs, folder / LAST)
+    del items
+    _fitted(files.projectors, files, LAST, files.poly, settings, announce)
+
+
+def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path) -> Teacher:
+    """Label pairs as `cimtool teacher` does, of items that are encoded once for several labels."""
+    sigmoid, _ = sigmoid_of(items.file, items.a, items.b, {})
+    made = make_teacher(items, pairs, MATCHED, kind, sigmoid)
+    write_teacher(made, file)
+    return made
+
+
+def _fitted(
+    projectors: Path,
+    files: DemoFiles,
+    labels: str,
+    poly: Path,
+    settings: DemoSettings,
+    announce: Say,
+) -> Fit:
+    """Fit polynomials to labelled pairs, and write the cheapest that is enough."""
+    announce(f"fitting polynomials of degree {', '.join(map(str, settings.degrees))}")
+    found = api.fit(
+        poly.with_name(labels),
+        degree=settings.degrees,
+        projectors=projectors,
+        data=files.few,
+        output=poly,
+    )
+    announce(advice(found.comparison, found.form, found.asked))
+    return found
+
+
+def _distances(found: Fit, by_samples: Polynomial) -> str:
+    """The errors of polynomials by exact and by sampled labels, on exact held-out labels."""
+    held = found.held
+    own, other = (
+        float(np.sqrt(np.square(poly.evaluate(held.ed, held.vd) - held.logit).mean()))
+        for poly in (found.polynomial, by_samples)
+    )
+    return (
+        f"logit RMSE on {len(held):,} held-out pairs: {own:.2g} of {found.form.name} by exact "
+        f"labels, {other:.2g} of degree {by_samples.degree} by sampled ones"
+    )

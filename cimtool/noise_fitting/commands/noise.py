@@ -1,0 +1,46 @@
+"""Fit a noise model to measurements of devices."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cimtool.base.files import check_output, replace_texts
+from cimtool.cli.group import Command, Group
+from cimtool.cli.options import FILE, TOML
+from cimtool.cli.output import Output
+from cimtool.noise_fitting.fit import fit_noise
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Fit a noise model to measurements of devices."""
+
+
+@command.command(cls=Command)
+@click.argument("data", metavar="CSV", type=FILE)
+@click.option("-o", "--output", type=TOML, default=Path("noise.toml"), help="File of the model.")
+@click.pass_obj
+def fit(out: Output, data: Path, output: Path) -> None:
+    """Fit programming error, drift and read noise, with intervals that hold together in 95 of 100.
+
+    CSV has the columns device, target, seconds, conductance: a line a reading, in uS, each device
+    read once at each of the same times (one, or three and more), by its seconds after programming.
+    Or, of column sums, target, rows, columns, mean, deviation: fits programming error alone. The
+    file that it writes is for --noise-model.
+    """
+    check_output(output, ".toml")
+    found = fit_noise(data)
+    found.model  # noqa: B018  what is written must be a noise model
+    (written,) = replace_texts(output.parent, {output.name: found.text()}, "the noise model")
+    parameters = [{"key": one.key, **asdict(one)} for one in found.parameters]
+    lines = [
+        f"{one.key:<22} {one.value:>10.4g}   {one.low:.4g} to {one.high:.4g}"
+        for one in found.parameters
+    ]
+    targets = f"{len(found.targets)} targets up to {found.g_max:g} uS"
+    told = f"{found.measurements:,} measurements of {targets}"
+    values = {**asdict(found), "parameters": parameters, "written": written}
+    out.result(values, "\n".join([told, *lines, *found.notes, f"wrote {written}"]))
