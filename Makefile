@@ -13,11 +13,12 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 KEPT_BYTECODE := PYTHONDONTWRITEBYTECODE=
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-cpus check docs fuzz clean
+.PHONY: help demo test test-all test-cpus check docs fuzz clean
 
 help:
 	@echo 'make demo        train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
-	@echo 'make test        run the tests (TEST_ARGS="tests/ir -k mvm")'
+	@echo 'make test        run the first tier of the tests, in minutes (TEST_ARGS="tests/ir -k mvm")'
+	@echo 'make test-all    run all tests'
 	@echo 'make test-cpus   run the tests of kernels with the instruction sets of other CPUs'
 	@echo 'make check       run ruff and mypy'
 	@echo 'make docs        build the documentation site into build/docs, warnings as errors'
@@ -30,7 +31,12 @@ demo: $(READY)
 # One thread a worker: two workers with a pool of threads each would only get in each other's way.
 # In the order of collection, where tests/conftest.py has the longest files first.
 # Bytecode is kept even where the environment says otherwise: some 200 processes import the package.
+# The first tier has one representative of each thing; the mark `thorough` of a test says why it is
+# not in it.
 test: $(READY)
+	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs --quick $(TWO_WORKERS) $(TEST_ARGS)
+
+test-all: $(READY)
 	$(ONE_THREAD) $(KEPT_BYTECODE) $(BIN)/python -m pytest -rs $(TWO_WORKERS) $(TEST_ARGS)
 
 test-cpus: $(READY)

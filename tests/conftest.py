@@ -71,8 +71,29 @@ LONGEST = (
 """The files of tests that take ten seconds and more, about, the longest first."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first: one that begins last would leave a worker alone with it."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of the first tier."""
+    parser.addoption("--quick", action="store_true", help="Leave out tests marked thorough.")
+
+
+def in_first_tier(item: pytest.Item) -> bool:
+    """True for a test without the mark `thorough`, and for parameters that the mark calls quick."""
+    mark = item.get_closest_marker("thorough")
+    if mark is None:
+        return True
+    parameters = item.name.partition("[")[2]
+    return any(one in parameters for one in mark.kwargs.get("quick", ()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first: one that begins last would leave a worker alone with it.
+
+    With --quick only the first tier is left.
+    """
+    if config.getoption("--quick"):
+        kept = [item for item in items if in_first_tier(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not in_first_tier(item)])
+        items[:] = kept
     folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))
 

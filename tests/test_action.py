@@ -137,6 +137,7 @@ def given(files: DemoFiles, bundle: str, **more: str) -> dict[str, str]:
     return {"bundle": bundle, "data": str(files.eval), "python": sys.executable, **more}
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_a_push_a_pass_and_a_failure(
     runner: Runner, small_trunk: DemoFiles, bundles: dict[int, str]
 ) -> None:

@@ -42,6 +42,10 @@ def bundle(
     return compiled(request.param, small_trunk, tmp_path_factory.mktemp("targets"))
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier",
+    quick=("isaac-rram-128", "dcim-28nm-isscc23", "hermes", "charge"),
+)
 def test_no_value_differs(bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path) -> None:
     assert differing(bundle.folder, small_trunk, tmp_path) == []
 
@@ -53,6 +57,9 @@ def of_c_model(bundle: Bundle, files: DemoFiles, folder: Path) -> tuple[int, int
     return of_handoff(folder / "handoff")
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier", quick=("isaac-rram-128", "dcim-28nm-isscc23")
+)
 def test_no_value_of_the_c_model_differs(
     bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -68,6 +75,7 @@ def test_torch_computes_the_same_scores(bundle: Bundle, small_trunk: DemoFiles) 
     np.testing.assert_array_equal(*scores)
 
 
+@pytest.mark.thorough("each target; one of a kind is in the first tier", quick=("isaac-rram-128",))
 @pytest.mark.parametrize("target", target_names())
 def test_no_value_differs_with_the_score_in_the_memory(
     target: str, small_trunk: DemoFiles, tmp_path: Path

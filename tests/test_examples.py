@@ -154,6 +154,7 @@ def test_rank_a_gallery(small_bundle: Path, small_trunk: DemoFiles, tmp_path: Pa
     assert "expected rows of 24 float32" in refused.stderr
 
 
+@pytest.mark.thorough("whole pages and notebooks run in order")
 def test_train_on_a_polynomial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:

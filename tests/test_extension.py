@@ -89,6 +89,7 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     return found | {"folder": folder}
 
 
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.parametrize(
     "command",
     [

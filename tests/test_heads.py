@@ -89,6 +89,7 @@ def test_no_value_of_the_c_model_differs(
     assert wrong == 0
 
 
+@pytest.mark.thorough("each target; one of a kind is in the first tier", quick=("isaac",))
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_head

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("torch", "sklearn", "distributed", "pyarrow", "pandas", "polars")
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_path: Path) -> None:
     walk = ROOT / "tests" / "kits" / "light_walk.py"
     done = subprocess.run(
@@ -24,6 +25,7 @@ def test_the_core_runs_without_any_extra_and_names_it_where_one_is_needed(tmp_pa
     assert done.stdout.count("ok  ") == 17
 
 
+@pytest.mark.thorough("starts a process for each", quick=("train",))
 @pytest.mark.parametrize(
     ("command", "line"), [("train", "Model and loss:"), ("demo", "Folder of trained models.")]
 )

@@ -449,6 +449,10 @@ def test_every_case_is_recorded_and_every_shipped_noise_model_has_one(
     assert models <= {case.noise for case in CASES.values()}
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier",
+    quick=("isaac-rram-128", "dcim-28nm-isscc23", "neurram-rram-130nm", "dies/wires", "arrays/"),
+)
 @pytest.mark.parametrize("name", CASES)
 def test_the_integers_are_those_recorded(
     name: str, recorded: dict[str, dict[str, str]], tmp_path: Path

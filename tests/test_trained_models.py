@@ -107,6 +107,15 @@ CASES = [
 ]
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier",
+    quick=(
+        "trunk-isaac",
+        "two-branch-hermes",
+        "variational-autoencoder-dcim-28nm-isscc23",
+        "cross",
+    ),
+)
 @pytest.mark.parametrize(("model", "target"), CASES)
 def test_no_value_differs(model: str, target: str, trained: Trained) -> None:
     projectors, poly = trained(model)

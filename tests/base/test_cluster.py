@@ -61,6 +61,7 @@ def squares(address: str, count: int) -> Iterator[int]:
         yield from cluster.on_cluster(client, address, SQUARE, 2, calls, "a square", "again")
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 def test_a_scheduler_that_is_frozen_before_it_registers_a_client_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_scheduler_that_is_frozen_before_it_registers_a_client_is_told(
             pass
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 def test_a_scheduler_that_falls_silent_is_told(log: io.StringIO, tmp_path: Path) -> None:
     port, found = free_port(), []
     address = f"tcp://127.0.0.1:{port}"
@@ -120,6 +122,7 @@ def test_a_call_that_ends_its_workers_is_told(
     assert log.getvalue() == ""
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 @pytest.mark.parametrize("frozen", [1, 2])
 def test_workers_that_fall_silent_are_given_up(
     frozen: int, log: io.StringIO, tmp_path: Path

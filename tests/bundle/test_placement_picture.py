@@ -26,6 +26,7 @@ def placed(full_size: FullSize, name: str) -> tuple[tuple[Placement, ...], Floor
     return layers, floorplan(layers, target)
 
 
+@pytest.mark.thorough("more of the same kind", quick=("hermes",))
 @pytest.mark.parametrize("name", ["hermes-pcm-14nm", "dcim-28nm-isscc23", "c2c-22nm-intel"])
 def test_every_array_has_a_square_of_its_own(full_size: FullSize, name: str) -> None:
     layers, plan = placed(full_size, name)
@@ -55,6 +56,7 @@ def test_each_graph_begins_with_a_load_of_its_own(full_size: FullSize) -> None:
     assert _slots(layers, plan)[first] == plan.rounds["text"] * 4
 
 
+@pytest.mark.thorough("more of the same kind", quick=("ideal",))
 @pytest.mark.parametrize("name", ["ideal", "colonnade-65nm", "puma-rram-128", "hermes-pcm-14nm"])
 def test_a_picture_is_drawn_and_described(full_size: FullSize, name: str) -> None:
     layers, plan = placed(full_size, name)

@@ -61,6 +61,7 @@ def tuned(files: DemoFiles, folder: Path) -> list[object]:
     return ["train", "--hardware", "ideal", *given, "-o", folder]
 
 
+@pytest.mark.thorough("starts many whole processes", quick=("tuned",))
 @pytest.mark.parametrize(("command", "more"), [(trained, []), (trained, ["--resume"]), (tuned, [])])
 def test_a_second_training_in_the_folder_is_refused(
     command: Callable[[DemoFiles, Path], list[object]],
@@ -82,6 +83,7 @@ def test_a_second_training_in_the_folder_is_refused(
     assert ".lock" not in os.listdir(folder)
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_a_second_demo_in_the_folder_is_refused(
     cimtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 @pytest.mark.parametrize(
     ("what", "happened"),
     [
@@ -72,6 +73,7 @@ def test_a_sweep_goes_on_after_its_scheduler(
     assert contents(folder) == whole
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_sweep_ends_without_one_of_its_workers(
     what: signal.Signals, sweeping: list[str], whole: dict[str, bytes], tmp_path: Path

@@ -71,6 +71,7 @@ READERS: dict[str, Callable[[Place], list[object]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough("more of the same kind", quick=("train", "compile", "verify"))
 @pytest.mark.parametrize("reader", READERS)
 def test_an_array_that_is_not_read_is_named(cimtool: Run, place: Place, reader: str) -> None:
     ran = cimtool(*READERS[reader](place))
@@ -101,6 +102,7 @@ def test_json_has_the_notes_as_well(cimtool: Run, place: Place) -> None:
     assert "notes" not in cimtool(*plain, "--json").json
 
 
+@pytest.mark.thorough("more of the same kind", quick=("compile",))
 @pytest.mark.parametrize("reader", ["compile", "sweep", "tune"])
 def test_some_calibration_rows_of_zeros_are_a_warning(
     cimtool: Run, place: Place, reader: str

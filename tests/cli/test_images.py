@@ -119,6 +119,7 @@ def test_a_fit(images: DemoFiles, cimtool: Run, trained: Path, seen: Path, tmp_p
     assert "R@1 text to image, %" in require_images(" | ".join(names))
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 def test_a_tuning(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     ran = cimtool(
         *("tune", "--projectors", images.projectors, "--poly", images.poly),

@@ -192,6 +192,7 @@ def test_the_same_inputs_give_the_same_bytes(
     assert bundle.MANIFEST in contents(places[0])
 
 
+@pytest.mark.thorough("more threads than a quiet core has")
 def test_the_number_of_threads_changes_no_byte(
     compiling: Run,
     medium_trunk: DemoFiles,

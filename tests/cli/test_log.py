@@ -54,6 +54,7 @@ def test_fine_tuning_has_a_line_an_epoch(
     assert len(lines(cimtool("train", *given))) == 2
 
 
+@pytest.mark.thorough("waits for the log's seconds")
 def test_tuning_has_a_line_a_choice(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:
     more = ["--budget", "logit_rmse=1", "-o", tmp_path / "bits.toml"]
     found = lines(cimtool("tune", *of_model(small_trunk), *more))

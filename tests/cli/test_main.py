@@ -264,6 +264,7 @@ def in_a_shell(redirected: str, *arguments: str | Path) -> subprocess.CompletedP
 CLOSED = [">&-", "2>&-", "<&- >&- 2>&-"]
 
 
+@pytest.mark.thorough("starts many whole processes", quick=("form0->&-",))
 @pytest.mark.parametrize("redirected", CLOSED)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_closed_streams_take_what_is_said_and_the_work_is_done(
@@ -278,6 +279,7 @@ def test_closed_streams_take_what_is_said_and_the_work_is_done(
     assert json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))
 
 
+@pytest.mark.thorough("starts many whole processes", quick=("2>&-",))
 @pytest.mark.parametrize("redirected", CLOSED)
 def test_a_mistake_is_status_2_where_streams_are_closed(redirected: str) -> None:
     done = in_a_shell(redirected, "targets", "show", "nothing")
@@ -423,6 +425,7 @@ def test_names_that_no_one_reads_to_their_end_are_cut(tmp_path: Path) -> None:
     assert json.loads(whole.stdout)[long] == "n" * 90
 
 
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.parametrize("asked", [None, "ACTIVE"])
 def test_threads_of_torch_wait_asleep_unless_the_user_asks_otherwise(
     tmp_path: Path, asked: str | None

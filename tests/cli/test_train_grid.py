@@ -77,6 +77,7 @@ def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
     assert contents(other) == before
 
 
+@pytest.mark.thorough("more of the same kind", quick=("before a point",))
 @pytest.mark.parametrize(
     ("where", "name", "at"),
     [(run_module, "train_point", 2), (Trainer, "epoch", 4), (PointFolder, "keep", 2)],

@@ -72,6 +72,7 @@ def test_judgements_are_taken_from_the_command_line(
     assert "q.txt grades above 0, 30 pairs of 30 texts" in " ".join(ran.out.split())
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 def test_converters_and_rows_of_all_layers_are_varied_within_the_budget(
     cimtool: Callable[..., Any], small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

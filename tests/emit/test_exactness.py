@@ -117,6 +117,7 @@ def assert_agree(case: Case, seed: int) -> None:
     assert_equal(expected, dict(zip(names, values, strict=True)), seed)
 
 
+@pytest.mark.thorough("every form of a layer; each kernel has some in the first tier", quick=("0",))
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_all_implementations_agree(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
@@ -165,6 +166,7 @@ def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, ste
         assert_agree(layer_case(layer, np.ones(()), rows), 0)
 
 
+@pytest.mark.thorough("every form of a layer; each kernel has some in the first tier")
 def test_optimisation_levels_and_threads_agree() -> None:
     for seed in range(0, BLOCKS * BLOCK, 10):
         case = random_case(seed)

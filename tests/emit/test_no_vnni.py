@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from crossbars import at_steps, changed, crossbar_of
 from onnx import TensorProto, helper, numpy_helper
 from programs import installed
@@ -106,6 +107,7 @@ def store_bundle(folder: Path, bundle: Bundle, data: Path) -> None:
     store(folder, "score", file.read_bytes(), narrow, {"logit": logit})
 
 
+@pytest.mark.thorough("QEMU is slow")
 def test_files_are_exact_without_vnni(
     tmp_path: Path, small_bundle: Path, small_trunk: DemoFiles
 ) -> None:

@@ -105,6 +105,9 @@ def assert_agree(layer: CrossbarMvm, seed: int) -> None:
 CONVERTED = changed(PLAIN, encoding="offset", cell_bits=1, weight_bits=6, adc_bits=6, rows=16)
 
 
+@pytest.mark.thorough(
+    "every form of a layer; each kernel has some in the first tier", quick=("shape0",)
+)
 @pytest.mark.parametrize("code", [SignedTop, OpenMagnitude])
 @pytest.mark.parametrize("shape", [(6, 2), (6, 4), (12, 8)])
 @pytest.mark.parametrize("encoding", ["offset", "differential", "offset-flip"])

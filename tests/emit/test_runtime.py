@@ -81,6 +81,7 @@ INFO = 1
 """The level of ONNX Runtime's log at which it tells all but its innermost steps."""
 
 
+@pytest.mark.thorough("warnings of onnx over all files")
 def test_no_file_of_an_export_is_warned_of(
     small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

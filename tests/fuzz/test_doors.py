@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = "exports/reference-small@isaac-rram-128"
 
 
+@pytest.mark.thorough("a fuzzer; make fuzz runs it for longer")
 def test_no_changed_file_is_more_than_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "tests/fuzz/doors.py", "--count", "750", "--seed", "11"]
     command += ["--minutes", "3", "--bundle", BUNDLE, "--finds", str(tmp_path / "finds")]

@@ -19,6 +19,7 @@ import resigned  # noqa: E402
 from resigned import Place, tried  # noqa: E402
 
 
+@pytest.mark.thorough("a fuzzer; make fuzz runs it for longer")
 def test_no_changed_bundle_is_more_than_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "tests/fuzz/resigned.py", "--runs", "60", "--seed", "5"]
     command += ["--finds", str(tmp_path / "finds")]
@@ -88,6 +89,7 @@ PLANTED: dict[str, tuple[Planted, str]] = {
 }
 
 
+@pytest.mark.thorough("a fuzzer; make fuzz runs it for longer")
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_wrong_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resigned, "SLOWEST", 3.0 if name == "a hang" else 30.0)

@@ -62,6 +62,7 @@ def test_mapped_rows_give_the_bytes_of_rows_in_an_archive(
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.thorough("kills a real encoding")
 def test_an_encoding_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     small_bundle: Path, items: Path, tmp_path: Path
 ) -> None:

@@ -67,6 +67,9 @@ def files_of(bundle: Bundle) -> dict[str, str]:
     return {name: sha for name, sha in bundle.manifest["files"].items() if name not in ledgers}
 
 
+@pytest.mark.thorough(
+    "other ways of a gallery; one is in the first tier", quick=("hybrid", "components")
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_change_is_bit_for_bit_programming_anew(
     way: str, made: SimpleNamespace, tmp_path: Path
@@ -94,6 +97,7 @@ def test_a_change_is_bit_for_bit_programming_anew(
     assert not {0, 11, 3, 7} & set(top["top_index"].ravel().tolist())
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
 @pytest.mark.parametrize("way", WAYS)
 def test_changes_follow_one_another(way: str, made: SimpleNamespace, tmp_path: Path) -> None:
     place, video = tmp_path / "living", made.video
@@ -111,6 +115,7 @@ def test_changes_follow_one_another(way: str, made: SimpleNamespace, tmp_path: P
     assert (place.parent / "living.previous").is_dir()
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
 @pytest.mark.parametrize("way", WAYS)
 def test_verify_finds_no_differing_bit(way: str, made: SimpleNamespace, tmp_path: Path) -> None:
     video = made.video

@@ -135,6 +135,7 @@ replacements = st.lists(st.tuples(st.integers(0, 99), st.integers(0, POOL - 1)),
 steps = st.tuples(places, replacements, rows)
 
 
+@pytest.mark.thorough("a long random sequence")
 @settings(max_examples=SEQUENCES, deadline=None)
 @given(way=st.sampled_from(sorted(WAYS)), sequence=st.lists(steps, min_size=1, max_size=5))
 def test_a_sequence_of_changes_is_programming_anew(

@@ -27,6 +27,7 @@ def bundle(
     return folder
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
 def test_a_way_takes_what_a_programmed_gallery_takes(
     bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
     assert not gallery_ways(open_bundle(programmed.bundle.folder), cost)
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier")
 def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_path: Path) -> None:
     # The largest values lie in the second half of these items, and take further bits.
     api.compile(

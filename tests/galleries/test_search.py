@@ -121,6 +121,7 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 @pytest.mark.usefixtures("slow_cluster")
 @pytest.mark.parametrize(
     ("last", "happened"),

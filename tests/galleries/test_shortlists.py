@@ -184,6 +184,7 @@ def test_trials_that_are_skipped_count_as_done(hybrid: SimpleNamespace, tmp_path
     assert len(places) < places[-1] <= 40
 
 
+@pytest.mark.thorough("draws up many shortlists")
 def test_the_cheapest_that_reaches_a_recall_is_chosen(
     hybrid: SimpleNamespace, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ if HERE:
     from cimtool.gpu.triton_layers import TensorCoreLayer
 
 
+@pytest.mark.thorough("Triton's interpreter is slow")
 @pytest.mark.skipif(HERE, reason="runs here")
 def test_all_tests_of_this_file_pass_in_tritons_interpreter() -> None:
     pytest.importorskip("triton")

@@ -25,6 +25,10 @@ from cimtool.handoff.bench import BENCH_PART
 from cimtool.handoff.faults import FAULTS, Fault, faulty
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier",
+    quick=("row groups", "levels", "digital"),
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_differs_in_icarus(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -57,6 +61,9 @@ def own_target(file: Path, base: str, table: str) -> Path:
     return file
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("row groups-all",)
+)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", ["row groups", "differential", "polarity", "unit column"])
 def test_cells_lie_in_the_order_of_the_target(
@@ -68,6 +75,10 @@ def test_cells_lie_in_the_order_of_the_target(
     assert_no_value_differs(run_goal(handoff, "icarus"))
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier",
+    quick=("negative first-columns-difference",),
+)
 @pytest.mark.parametrize("conversion", ["difference", "polarity"])
 @pytest.mark.parametrize("pairs", PAIRS)
 @pytest.mark.parametrize("order", ["negative first", "all"])
@@ -125,6 +136,10 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
             assert f"{simulator}: kind1: {name}: found at {tap}\n" in done.stdout
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier",
+    quick=("sums.hex", "requantised.hex"),
+)
 @pytest.mark.parametrize(
     ("file", "tap"),
     [

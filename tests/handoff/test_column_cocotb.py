@@ -11,6 +11,9 @@ import pytest
 from handoff_runs import PLAIN, counts, run_cocotb, run_goal
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("levels",)
+)
 @pytest.mark.parametrize("kind", ["leak", "levels", "differential"])
 def test_a_column_agrees_as_in_the_bench(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -33,6 +36,9 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("cocotb"))
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("quotient",)
+)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("quotient = top;", "quotient = top - WIDE'(1);"), ("<<< (p %", "<<< (1 - p %")],

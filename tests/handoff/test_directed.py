@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from handoff_bench import numbers
 
 from cimtool.bundle.bundle import read_bundle
@@ -18,6 +19,7 @@ from cimtool.handoff.requantiser import (
 )
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_lost_bits_show_in_a_bundle(small_bundle: Path, tmp_path: Path) -> None:
     """In 95% of the channels in which any input of its range is requantised otherwise."""
     able = found = 0

@@ -53,6 +53,9 @@ def every_sum(layer: DrivenLayer, k: int) -> np.ndarray:
     return np.array(sorted(made & set(ends)))
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("pairs", "levels")
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_code_that_a_column_reaches(
     kind: str, narrow_trunk: DemoFiles, tmp_path: Path
@@ -106,6 +109,9 @@ def test_a_line_an_input(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
     assert min(one.sum for one in inputs) < 0 < max(one.sum for one in inputs)
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("iverilog",)
+)
 @pytest.mark.parametrize("simulator", ["iverilog", "verilator"])
 def test_faults_of_a_converter_are_found(
     simulator: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path

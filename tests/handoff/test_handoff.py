@@ -70,6 +70,7 @@ def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
     assert wrong == 0
 
 
+@pytest.mark.thorough("other compilers; gcc is in the first tier", quick=("gcc",))
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
@@ -142,6 +143,7 @@ def test_a_number_that_is_missing_or_left_over_is_found(
     assert "check: c/expected.bin: expected" in done.stderr
 
 
+@pytest.mark.thorough("other compilers; gcc is in the first tier", quick=("gcc--O2",))
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3", "-Os"])
 @pytest.mark.parametrize("name", ["gcc", "clang"])
 def test_the_model_needs_nothing_beside_itself(

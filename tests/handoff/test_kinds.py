@@ -67,6 +67,7 @@ def by_kind(printed: str) -> dict[str, dict[str, tuple[int, int]]]:
     }
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_every_simulator_sums_over_the_kinds(
     handoff: Path, icarus: subprocess.CompletedProcess[str]
 ) -> None:
@@ -100,6 +101,7 @@ def test_the_column_of_each_kind_agrees_in_cocotb(
     assert by_kind(done.stdout)["kind3"] == {}
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_random_inputs_agree_in_each_kind(handoff: Path) -> None:
     done = run_goal(handoff, "random", "VECTORS=100")
     assert (done.returncode, done.stderr) == (0, "")
@@ -110,6 +112,7 @@ def test_random_inputs_agree_in_each_kind(handoff: Path) -> None:
         assert compared == sum(one[tap][0] for one in of_kinds.values()) > 1000
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_a_fault_is_found_in_each_kind_where_it_is_applicable(handoff: Path) -> None:
     done = run_goal(handoff, "mutants")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -127,6 +130,9 @@ def test_a_fault_is_found_in_each_kind_where_it_is_applicable(handoff: Path) -> 
                 assert f"{simulator}: {kind}: {name}: {told}\n" in done.stdout
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("codes.hex",)
+)
 @pytest.mark.parametrize(
     ("file", "tap", "kind"),
     [

@@ -21,6 +21,7 @@ COLUMN = ROOT / "examples" / "handoff" / "cim_column.sv"
 PAGE = ROOT / "docs" / "handoff-your-column.md"
 
 
+@pytest.mark.thorough("whole pages and notebooks run in order")
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     c_compiler("iverilog")
     need_cocotb()
@@ -60,6 +61,9 @@ def first_that_differs(printed: str) -> str:
     return next(tap for tap, (_, differ) in counts(printed).items() if differ)
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("differential",)
+)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "leak"])
 def test_it_takes_every_kind_of_array_without_leak(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -75,6 +79,7 @@ def test_it_takes_every_kind_of_array_without_leak(
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 @pytest.mark.parametrize(
     ("choices", "refusal"),
     [
@@ -102,6 +107,7 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("own"))
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_verilator_agrees_without_a_warning(handoff: Path) -> None:
     done = run_goal(handoff, "verilator", f"COLUMN={COLUMN}")
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,6 +115,9 @@ def test_verilator_agrees_without_a_warning(handoff: Path) -> None:
     assert "%Warning" not in (handoff / "build" / "verilator_kind1.log").read_text("utf-8")
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("icarus",)
+)
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 @pytest.mark.parametrize(
     ("right", "wrong", "tap"),

@@ -21,6 +21,9 @@ REFERENCE = Path(__file__).parents[2] / "exports" / "reference-small@isaac-rram-
 TAPS = ["digits", "sums", "codes", "shift_add"]
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("levels",)
+)
 @pytest.mark.parametrize("kind", ["levels", "leak", "digital", "analog shift-and-add"])
 def test_no_value_differs(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -32,6 +35,7 @@ def test_no_value_differs(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_a_thousand_vectors_of_the_reference_bundle(tmp_path: Path) -> None:
     export_bundle(read_bundle(REFERENCE), "handoff", tmp_path / "here")
     found = counts(run_goal(tmp_path / "here", "random", "OPTIMIZE=-O1").stdout)
@@ -39,6 +43,7 @@ def test_a_thousand_vectors_of_the_reference_bundle(tmp_path: Path) -> None:
     assert all(compared >= 100_000 and differ == 0 for compared, differ in found.values())
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_channels_whose_ranges_do_not_overlap(narrow_trunk: DemoFiles, tmp_path: Path) -> None:
     files = with_ranges_apart(narrow_trunk, tmp_path)
     folder = handoff_of(files, tmp_path, {"array": "24x32"})

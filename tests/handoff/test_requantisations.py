@@ -37,6 +37,7 @@ def test_each_is_tapped_as_the_program_computes_it(handoff: Path) -> None:
     assert max(highest) > 63 >= min(highest)
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_the_bench_compares_each(handoff: Path) -> None:
     bench = Bench(handoff)
     bench.run()
@@ -49,6 +50,9 @@ def test_the_bench_compares_each(handoff: Path) -> None:
     assert bench.compared["requantised"] == found["requantised"][0]
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("constants",)
+)
 @pytest.mark.parametrize(
     ("file", "tap"),
     [

@@ -22,6 +22,7 @@ def channels(multiplier: IntArray, shift: IntArray, lo: int, hi: int) -> Requant
     return Requantisation("y", none, multiplier, shift, *limits)
 
 
+@pytest.mark.thorough("more vectors", quick=("1024", "16384"))
 @pytest.mark.parametrize(("lo", "hi"), [(0, 255), (-128, 127)])
 @pytest.mark.parametrize("reach", [1 << 10, 1 << 14, 1 << 17])
 def test_lost_bits_show_where_any_number_shows_them(lo: int, hi: int, reach: int) -> None:

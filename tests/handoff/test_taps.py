@@ -68,6 +68,10 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier",
+    quick=("4-bit", "several arrays", "digital", "leak"),
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bench_that_reads_files_alone_sees_every_tap(
     kind: str, small_trunk: DemoFiles, tmp_path: Path

@@ -218,6 +218,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
         np.testing.assert_array_equal(exported[f"{name}.shift_add"], found)
 
 
+@pytest.mark.thorough("more of the same kind", quick=("slice",))
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
 def test_references_that_are_set_are_in_the_layout(
     small_trunk: DemoFiles, tmp_path: Path, kind: str

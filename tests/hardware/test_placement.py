@@ -32,6 +32,7 @@ def first_layer(compilation: Compilation) -> Placement:
     return placements(compilation.stages[-1].program, compilation.settings)[0]
 
 
+@pytest.mark.thorough("more of the same kind", quick=("flags0", "ideal"))
 @pytest.mark.parametrize(
     ("target", "flags", "groups", "slices", "cycles", "arrays"),
     [

@@ -503,6 +503,10 @@ def outputs(module: nn.Module, x: np.ndarray) -> dict[str, np.ndarray]:
     return {"mu": found[0].numpy(), "s": found[1].exp().numpy()}
 
 
+@pytest.mark.thorough(
+    "every architecture; the first ones are in the first tier",
+    quick=("legacy", "layer norm, gelu, residual-newer"),
+)
 @pytest.mark.parametrize("exporter", ["legacy", "older operators", "newer"])
 @pytest.mark.parametrize("name", ARCHITECTURES | ACTIVATIONS)
 def test_the_float_program_is_torchs(folder: Path, name: str, exporter: str) -> None:
@@ -524,6 +528,15 @@ COMPILED = [(name, target) for name in ARCHITECTURES for target in TARGETS]
 COMPILED += [(name, TARGETS[0]) for name in ACTIVATIONS]
 
 
+@pytest.mark.thorough(
+    "every architecture; the first ones are in the first tier",
+    quick=(
+        "layer norm, gelu, residual-isaac",
+        "silu-gated-isaac",
+        "three of batch norm and relu-dcim",
+        "softsign-isaac",
+    ),
+)
 @pytest.mark.parametrize(("name", "target"), COMPILED)
 def test_what_is_compiled_is_the_same_to_the_last_bit(folder: Path, name: str, target: str) -> None:
     modules, rows = [built(name, seed) for seed in (1, 2)], rows_of(name)

@@ -244,6 +244,9 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
     np.testing.assert_allclose(found["s"], wanted.sigmoid().exp(), atol=1e-5)
 
 
+@pytest.mark.thorough(
+    "a module refused by the newer exporter takes seconds", quick=("module0", "module1")
+)
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
@@ -647,6 +650,7 @@ def scripted() -> nn.Module:
     return torch.jit.script(body(nn.SiLU()))
 
 
+@pytest.mark.thorough("torch exports each anew", quick=("Buffers", "pruned"))
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "make", [Buffers, Keeping, nn.Identity, pruned, weight_normed, exported, scripted]
@@ -732,6 +736,7 @@ class DoubleThenSingle(nn.Module):
         return self.last(self.first(x).relu().double())
 
 
+@pytest.mark.thorough("torch exports each anew", quick=("-6",))
 @pytest.mark.parametrize("width", [6, None])
 @pytest.mark.parametrize(
     "make",
@@ -758,6 +763,7 @@ def test_a_module_that_converts_to_half_precision_is_refused_with_the_reason() -
         ModelSource((module, module), head="cosine", widths=(6, 6)).load()
 
 
+@pytest.mark.thorough("torch exports each anew", quick=("20",))
 @pytest.mark.parametrize(("threshold", "text"), [(20, ""), (5, "chooses by"), (2, "chooses by")])
 def test_a_softplus_keeps_its_threshold(threshold: float, text: str) -> None:
     class Softplus(nn.Module):

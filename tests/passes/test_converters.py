@@ -117,6 +117,9 @@ def random_layer(hardware: Crossbar) -> tuple[CrossbarMvm, IntArray]:
     return CrossbarMvm(stored, np.arange(4), scale, hardware.no_references), x
 
 
+@pytest.mark.thorough(
+    "every form of a layer; each kernel has some in the first tier", quick=("plain", "leak")
+)
 @pytest.mark.parametrize("kind", get_args(AdcReferenceKind))
 @pytest.mark.parametrize("form", FORMS)
 def test_candidates_err_what_the_contract_says(form: str, kind: AdcReferenceKind) -> None:

@@ -232,6 +232,10 @@ def test_a_layer_norm_is_within_the_stated_error(models: SimpleNamespace, op: La
     assert np.abs(close - exact).max() > 0
 
 
+@pytest.mark.thorough(
+    "every curve on every array; one is in the first tier",
+    quick=("tanh-after a layer-isaac", "softmax1-of the input-ideal"),
+)
 @pytest.mark.parametrize("target", ["ideal", "isaac-rram-128"])
 @pytest.mark.parametrize("first", [True, False], ids=["after a layer", "of the input"])
 @pytest.mark.parametrize("op", [*CURVES, NORMS[0], Softmax(), MASKED], ids=lambda op: op.name)

@@ -138,6 +138,9 @@ def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> 
     np.testing.assert_array_equal(found["logit"], readable)
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier", quick=("isaac-rram-128", "dcim-28nm-isscc23")
+)
 @pytest.mark.parametrize("target", target_names())
 def test_implementations_agree_on_every_target(small: Compiled, target: str) -> None:
     """With fitted converters, where the target has any."""

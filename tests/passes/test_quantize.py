@@ -97,6 +97,7 @@ def exact_units(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
     return np.vectorize(lambda v: int(v) * Fraction(float(unit)), otypes=[object])(values)
 
 
+@pytest.mark.thorough("more of the same kind", quick=("0.0-4", "100.0-16"))
 @pytest.mark.parametrize("bits", [4, 8, 12, 16])
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 def test_ed_and_vd_are_exact_sums_of_the_stored_numbers(

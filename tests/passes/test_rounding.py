@@ -81,6 +81,7 @@ def test_second_moments_are_exact() -> None:
     np.testing.assert_allclose(second_moments(rows, True), centred.T @ centred, rtol=1e-12)
 
 
+@pytest.mark.thorough("more threads than a quiet core has")
 def test_the_number_of_threads_changes_no_byte(medium_trunk: DemoFiles, tmp_path: Path) -> None:
     files, contents = medium_trunk, []
     for threads in (1, 2):

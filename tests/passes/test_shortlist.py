@@ -40,6 +40,10 @@ def case(models: SimpleNamespace) -> Case:
     return Case(models)
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier",
+    quick=("isaac-rram-128-3", "dcim-28nm-isscc23-None"),
+)
 @pytest.mark.parametrize("dimensions", [None, 3])
 @pytest.mark.parametrize("target", target_names())
 def test_all_implementations_agree_on_every_target(

@@ -129,6 +129,7 @@ def results(
     }
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_each_is_short_in_a_notebook(results: dict[str, Result]) -> None:
     for name, found in results.items():
         assert 20 < len(repr(found)) < LONGEST_REPR, name

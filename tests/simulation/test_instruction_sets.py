@@ -38,6 +38,7 @@ def counted(environ: dict[str, str], layers: int, *kernels: str) -> kernel_check
     return found
 
 
+@pytest.mark.thorough("emulates other instruction sets")
 def test_products_of_bytes_in_vectors_of_256_bits(tmp_path: Path) -> None:
     """AVX-VNNI, which CPUs have without AVX-512; a handler of signals stands for it elsewhere."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
@@ -60,6 +61,7 @@ def test_products_of_bytes_in_vectors_of_256_bits(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.thorough("emulates other instruction sets")
 @pytest.mark.parametrize("words", ["-amx-tile,-avx512vnni,-avxvnni", "-amx-tile,-avx512f,-avxvnni"])
 def test_products_of_bytes_without_vnni(words: str) -> None:
     """They are added in 16 bits there; a kernel that is wrong ends the process."""

@@ -148,6 +148,7 @@ def test_the_first_line_says_that_raw_rows_are_better(
     assert "raw R@1 ends at" in (tmp_path / "b" / "training.html").read_text()
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_start_of_unknown_rows_is_suspected(tmp_path: Path) -> None:
     rows = near(200, 2.0)
     rows["video"] = rows["video"][:, ::-1].copy()

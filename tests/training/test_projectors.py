@@ -120,6 +120,7 @@ cimtool.train(sys.argv[1], sys.argv[2], batch=16, learning_rate=3e-3, epochs=4, 
 """
 
 
+@pytest.mark.thorough("kills a real training")
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     data: Path, whole: ProjectorRun, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from cimtool.ir.heads.cosine import Cosine
 RunSweep = Callable[..., Sweep]
 
 
+@pytest.mark.thorough("more of the same kind", quick=("grid0", "grid1"))
 @pytest.mark.parametrize(
     ("grid", "files"),
     [

@@ -118,6 +118,7 @@ def test_raw_embeddings_are_a_row_and_the_first_line_where_they_are_better(
     assert tuned.baselines["raw embeddings"]["r1_text_to_video"] == 1
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_rows_that_are_not_such_as_the_model_knows_are_told(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_sealed_point_of_other_costs_is_computed_anew(
     assert file.read_bytes() == whole
 
 
+@pytest.mark.thorough("kills a real sweep")
 def test_a_killed_sweep_goes_on_where_it_was(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [4, 8], "adc_bits": [4, 8]}
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 def test_two_dask_workers_compute_what_this_process_does(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

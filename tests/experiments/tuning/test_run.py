@@ -84,6 +84,7 @@ def test_compile_takes_the_file_and_verify_measures_what_was_said(
     assert {name: tuned.on_all[name] for name in found} == pytest.approx(found, rel=1e-5)
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 @pytest.mark.parametrize("seed", range(2))
 def test_verify_measures_the_budget_as_kept(
     seed: int, small_trunk: DemoFiles, tmp_path: Path
@@ -101,6 +102,7 @@ def test_verify_measures_the_budget_as_kept(
     assert metrics["r1_loss"] == pytest.approx(found.on_all["r1_loss"])
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_mistake_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -231,6 +234,7 @@ def test_a_budget_of_recall_on_items_without_labels_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
 def test_budgets_and_limits_on_labelled_rows_are_of_the_others_of_a_class(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def noisy_layer(kit: SimpleNamespace, noise: Noise, seed: int, **hardware: Any) 
     return replace(found, lo=-wide, hi=wide)  # the clip would hide what differs
 
 
+@pytest.mark.thorough("every form of a layer; each kernel has some in the first tier")
 @given(
     seed=st.integers(0, 1000),
     encoding=st.sampled_from(["differential", "offset", "offset-flip"]),

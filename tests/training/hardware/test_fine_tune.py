@@ -67,6 +67,7 @@ def compiled_rmse(files: DemoFiles, projectors: Path) -> float:
     return float(np.sqrt(np.square(found - wanted).mean()))
 
 
+@pytest.mark.thorough("a whole fine-tuning", quick=("small_trunk",))
 @pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])
 def test_the_compiled_model_comes_nearer_to_the_float_one_on_unseen_rows(
     model: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -41,6 +41,7 @@ def test_the_probability_is_the_mean_of_the_sigmoids_of_all_pairs_of_samples() -
     assert log_p.min() < -300
 
 
+@pytest.mark.thorough("a statistical check over many draws")
 def test_many_samples_come_to_the_exact_probability() -> None:
     text, video = encoded(0), encoded(1)
     torch.manual_seed(0)
