@@ -7,7 +7,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.demo import data as demo_data
-from cimtool.demo import demo_sources
+from cimtool.demo import sources as demo_sources
 from cimtool.demo.data import (
     DemoFiles,
     collect_pairs,
