@@ -65,6 +65,7 @@ def test_compare_two_settings(
     assert times > 2, "four bits less make the rounding error of weights 16 times larger"
 
 
+@pytest.mark.thorough("whole pages and notebooks run in order")
 def test_train_by_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(180) % 3
@@ -184,6 +185,7 @@ def test_train_on_a_polynomial(
     assert (tmp_path / "trained@isaac-rram-128" / "report.html").is_file()
 
 
+@pytest.mark.thorough("whole pages and notebooks run in order")
 def test_autoencode_digits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:

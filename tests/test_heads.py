@@ -78,6 +78,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return make
 
 
+@pytest.mark.thorough("other compilers; gcc is in the first tier", quick=("csd-trunk",))
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_head
 def test_no_value_of_the_c_model_differs(
@@ -260,6 +261,7 @@ def test_what_else_reads_a_bundle_reads_this_one(
     assert {f"text.{name}" for name in compiled(head).program.text.outputs} <= stored
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("csd",))
 @each_head
 def test_a_hybrid_score_shortlists_by_the_distance_of_every_head(
     compiled: Compiled, head: str, tmp_path: Path

@@ -189,6 +189,7 @@ def test_layers_have_the_bits_of_their_file(mixed: Compilation) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough("each target; one of a kind is in the first tier", quick=("dcim",))
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_value_differs(data: Path, tmp_path: Path, target: str) -> None:
     files = GOLDEN / "brevitas-qcdq.onnx", GOLDEN / "torchao-pt2e.onnx"

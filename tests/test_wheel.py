@@ -91,6 +91,7 @@ cimtool.evaluate("data.npz").scores[0].nothing
 """
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_a_users_program_is_typed_by_the_wheel(installed: Path, tmp_path: Path) -> None:
     """The library's types are known, its two mistakes are found, and there are no other ones."""
     (tmp_path / "user.py").write_text(USER)

@@ -105,6 +105,7 @@ def test_a_scheduler_that_falls_silent_is_told(log: io.StringIO, tmp_path: Path)
     assert log.getvalue() == ""
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 def test_a_call_that_ends_its_workers_is_told(
     log: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_towers_of_any_names_compile_to_names(
     assert {"l", "l.3", "l_3", "dot_l_2"} <= set(layers)
 
 
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 def test_its_hand_off_compiles_and_no_value_differs(
     towers: tuple[Path, Path], rows: Path, tmp_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ def tuned(files: DemoFiles, folder: Path) -> list[object]:
     return ["train", "--hardware", "ideal", *given, "-o", folder]
 
 
-@pytest.mark.thorough("starts many whole processes", quick=("tuned",))
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.parametrize(("command", "more"), [(trained, []), (trained, ["--resume"]), (tuned, [])])
 def test_a_second_training_in_the_folder_is_refused(
     command: Callable[[DemoFiles, Path], list[object]],

@@ -138,6 +138,7 @@ def test_the_part_that_costs_most(kind: Any) -> None:
     assert said.startswith(f"the rounding of {'the ' * (kind == 'input')}image ")
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_what_to_change_next(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_what_to_change_next(
         require_images((tmp_path / name).read_text())
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_calibration_rows(
     images: DemoFiles, cimtool: Run, compiling: Run, seen: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_training(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     assert "texts 0 and 1 belong to image 0, and their labels" in refused()
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_scores(images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     options = {"target": "hermes-pcm-14nm", "score_mapping": "in-memory"}
@@ -301,6 +304,7 @@ def test_a_map_that_is_missing_has_the_name_of_the_data_or_the_keys(
     assert remedy.format("video") in refused("right")
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_layers_may_be_said_of_images(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:
@@ -328,6 +332,7 @@ def test_layers_may_be_said_of_images(
     assert swept.status == 0, swept.err
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_outputs_of_images_are_compared(
     images: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:

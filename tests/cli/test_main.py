@@ -264,7 +264,7 @@ def in_a_shell(redirected: str, *arguments: str | Path) -> subprocess.CompletedP
 CLOSED = [">&-", "2>&-", "<&- >&- 2>&-"]
 
 
-@pytest.mark.thorough("starts many whole processes", quick=("form0->&-",))
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.parametrize("redirected", CLOSED)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_closed_streams_take_what_is_said_and_the_work_is_done(

@@ -14,6 +14,7 @@ from cimtool.demo.data import DemoFiles
 Run = Callable[..., Any]
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_bytes_of_names_that_are_no_utf_8(
     small_trunk: DemoFiles, cimtool: Run, compiling: Run, tmp_path: Path
 ) -> None:

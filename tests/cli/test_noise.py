@@ -93,6 +93,7 @@ def test_a_script_gets_numbers_of_dies(
     assert of_dies["r1_video_to_text"]["percentile_5"] == np.percentile(r1[:, 1], 5)
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_verify_takes_the_same_options(
     cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.thorough("draws dies of a shortlist")
 def test_dies_of_a_shortlist_tell_recall_and_r1(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.thorough("more of the same kind", quick=("by0",))
+@pytest.mark.thorough("the same by every command")
 @pytest.mark.filterwarnings("default")  # commands print them; elsewhere in tests they are errors
 @pytest.mark.parametrize(
     ("by", "told"),

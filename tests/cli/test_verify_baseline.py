@@ -52,6 +52,7 @@ def verified(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> Run:
     return verify
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_the_same_bundle_passes(
     verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_neurram_fills_thirteen_chips_and_a_third(full_size: FullSize) -> None:
     assert (plan.chips, plan.cores, plan.resident) == (14, 640, True)
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_isscc23_is_loaded_2560_times(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("dcim-28nm-isscc23"))
     assert (found.floorplan.loads, found.floorplan.chips, found.floorplan.arrays) == (2560, 1, 8)

@@ -123,7 +123,7 @@ def stored_codes(folder: Path) -> np.ndarray:
     return shortlist.operations(CellDistance)[SEARCH].stored
 
 
-@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("fefet-mcam",))
+@pytest.mark.thorough("a change of a CAM; one of arrays is in the first tier")
 @pytest.mark.parametrize("cam", [CAM, "fefet2-tcam-45nm"])
 def test_a_change_is_bit_for_bit_programming_anew(
     cam: str, made: SimpleNamespace, tmp_path: Path

@@ -67,6 +67,7 @@ def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_p
     assert counts[1] == 3 * counts[0] > 0
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_exact_scores_of_a_shortlist_read_what_holds_the_whole_gallery(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_accuracy_is_that_on_the_queries(made: SimpleNamespace) -> None:
     assert accuracy.top1_agreement == np.mean(found.argmax(axis=1) == exact.argmax(axis=1))
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("shortlisted",))
 @pytest.mark.parametrize("which", ["in_memory", "shortlisted"])
 def test_verify_finds_no_differing_bit(made: SimpleNamespace, which: str) -> None:
     folder = getattr(made, which).bundle.folder

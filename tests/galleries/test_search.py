@@ -89,6 +89,7 @@ def slow_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
 
 
+@pytest.mark.thorough("waits for timeouts of real clusters and processes")
 @pytest.mark.usefixtures("slow_cluster")
 def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     gallery: Made,

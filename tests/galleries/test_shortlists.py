@@ -150,6 +150,7 @@ def test_few_bits_are_programmed_and_lose_no_bit_between_machines(
     np.testing.assert_array_equal(best["top_score"], own)
 
 
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier")
 def test_components_are_programmed_and_lose_no_bit_between_machines(
     hybrid: SimpleNamespace, tmp_path: Path
 ) -> None:

@@ -101,6 +101,9 @@ def test_a_changed_number_is_found(handoff: Path, tmp_path: Path, place: int) ->
 ENDS = ("text/codes", "text/mu", "video/s", "video/vd_self", "score/ed", "score/vd")
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("sums", "requant")
+)
 @pytest.mark.parametrize("name", [*ENDS, "score/polynomial", "score/logit"])
 @pytest.mark.parametrize("line", [0, -1])
 def test_a_changed_tap_from_end_to_end_is_found(

@@ -53,6 +53,10 @@ def written(
     return weight, image.model_copy(update={"arrays": arrays}), images
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier",
+    quick=("isaac", "dcim-28nm-isscc23"),
+)
 @pytest.mark.parametrize("target", target_names())
 def test_weights_are_read_back_on_every_target(target: str, tmp_path: Path) -> None:
     weight, layer, images = written(settings_of(target), tmp_path, ImageSpec())
@@ -68,6 +72,9 @@ ENCODINGS = {
 }
 
 
+@pytest.mark.thorough(
+    "more circuits and faults; each simulator has one in the first tier", quick=("all",)
+)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_weights_are_read_back_in_every_order(encoding: str, tmp_path: Path) -> None:
     orders = product(

@@ -50,9 +50,7 @@ def test_the_bench_compares_each(handoff: Path) -> None:
     assert bench.compared["requantised"] == found["requantised"][0]
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("constants",)
-)
+@pytest.mark.thorough("more circuits and faults; each simulator has one in the first tier")
 @pytest.mark.parametrize(
     ("file", "tap"),
     [

@@ -166,6 +166,7 @@ def test_digits_and_cells_make_the_column_sums(exported: Exported) -> None:
             np.testing.assert_array_equal(sums, exported[f"{name}.sums"][:, r])
 
 
+@pytest.mark.thorough("more of the same kind", quick=("None",))
 @pytest.mark.parametrize("adc_bits", [None, 2])
 def test_a_lossless_slice_has_the_step_0(
     small_trunk: DemoFiles, tmp_path: Path, adc_bits: int | None

@@ -99,6 +99,7 @@ def test_judgements_keep_the_pairs_that_are_left() -> None:
     assert found.text_to_video is None
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_reports_are_those_of_the_rows_that_are_left(
     small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -416,6 +416,7 @@ def layer_normed(seed: int) -> tuple[list[NodeProto], dict[str, np.ndarray]]:
     return nodes, weights
 
 
+@pytest.mark.thorough("more of the same kind", quick=("1",))
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
 def test_the_float_file_is_centred_on_the_calibrated_range(
     write_onnx: WriteOnnx, rows: dict[str, np.ndarray], tmp_path: Path, degree: int

@@ -192,6 +192,7 @@ def test_a_polynomial_knows_the_model_that_it_was_fitted_to(
     assert any("pairs of another model than R@1 is measured of" in x for x in compared.notes)
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_fine_tuning_says_how_many_of_its_judges_were_trained_on(
     files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def test_rows_of_large_items_are_computed_in_smaller_blocks() -> None:
     np.testing.assert_array_equal(run_rows(graph, rows)["mu"], run_graph(graph, {"x": rows})["mu"])
 
 
+@pytest.mark.thorough("more of the same kind")
 @pytest.mark.parametrize(
     "flags",
     [

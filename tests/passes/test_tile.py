@@ -15,6 +15,7 @@ from cimtool.simulation.simulator import Simulator, run_graph
 from .conftest import passed
 
 
+@pytest.mark.thorough("more of the same kind", quick=("isaac", "colonnade"))
 @pytest.mark.parametrize("target", ["ideal", "isaac-rram-128", "hermes-pcm-14nm", "colonnade-65nm"])
 def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
     job = models.job(*models.data, target=target, array="8x128" if target != "ideal" else None)

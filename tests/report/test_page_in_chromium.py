@@ -92,6 +92,7 @@ def test_the_pictures_are_there(page: Page, address: str, report: Report) -> Non
     assert min(image[1:]) > 10
 
 
+@pytest.mark.thorough("draws a page in each window", quick=("360-True",))
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_the_page_never_scrolls_sideways(

@@ -172,7 +172,7 @@ def test_constant_scores_are_said() -> None:
     assert found.scores[0].metrics["r1_text_to_video"] == 0  # ties count against
 
 
-@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
+@pytest.mark.thorough("a gallery in the arrays; its own tests are in the first tier")
 @pytest.mark.parametrize("mapping", ["in-memory", "hybrid"])
 def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping: str) -> None:
     bundle = cimtool.compile(

@@ -80,6 +80,7 @@ def test_tune_ranks_by_the_judgements(small_trunk: DemoFiles, tmp_path: Path) ->
     assert "q.txt grades above 0, 60 pairs of 30 texts" in said
 
 
+@pytest.mark.thorough("the same by another command or kind of data")
 def test_a_model_of_text_and_audio_in_sweep_tune_and_compare(
     audio: Path, unseen: Path, tmp_path: Path
 ) -> None:

@@ -91,7 +91,7 @@ def test_every_value_of_the_program_is_shown_once(program: Program, model: CMode
         assert model.source.count(f"CIM_SEE({index}, ") == 1
 
 
-@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("stored0",))
+@pytest.mark.thorough("a shortlist in C; layers in C are in the first tier")
 @pytest.mark.parametrize(
     "stored", [{}, {"shortlist_bits": 2, "shortlist_dimensions": 5, "query_bits": 3}]
 )

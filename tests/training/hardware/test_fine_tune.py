@@ -99,6 +99,7 @@ def test_it_repeats_and_changes_layers_alone(small_trunk: DemoFiles, tmp_path: P
             assert np.array_equal(tensor.numpy(), start[key])
 
 
+@pytest.mark.thorough("dies in the loop")
 def test_dies_in_the_loop_repeat_and_are_judged_on_dies(
     small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
