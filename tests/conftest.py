@@ -39,6 +39,7 @@ LONGEST = (
     "tuning/test_run.py",
     "deployment/test_gallery_sequences.py",
     "emit/test_exactness.py",
+    "test_snapshots.py",
     "test_same_integers.py",
     "cli/test_cluster.py",
     "emit/test_handoff.py",
