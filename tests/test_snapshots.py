@@ -1,4 +1,4 @@
-"""What users see of every command, as it was: `tests/golden/snapshots`.
+"""Snapshots of what users see of every command: `tests/golden/snapshots`.
 
 After a change that is meant to change it,
 

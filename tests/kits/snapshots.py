@@ -1,4 +1,4 @@
-"""What a user sees of every command, on small bundles: terminal output, reports, pages, files.
+"""Commands on small bundles, and texts of what a user sees: terminal, reports, pages, files.
 
     python tests/kits/snapshots.py
 
