@@ -39,6 +39,7 @@ LONGEST = (
     "experiments/tuning/test_run.py",
     "galleries/test_gallery_sequences.py",
     "emit/test_exactness.py",
+    "test_snapshots.py",
     "test_same_integers.py",
     "cli/test_cluster.py",
     "handoff/test_handoff.py",
