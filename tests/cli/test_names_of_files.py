@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]
