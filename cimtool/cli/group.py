@@ -340,7 +340,7 @@ class NameOf(click.ParamType[str]):
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """All names, those of plug-ins as well."""
-        return f"[{'|'.join(self.family.every())}]"
+        return f"[{'|'.join(sorted(self.family.every()))}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value`; BadParameter with the nearest name for one that has to be known."""
