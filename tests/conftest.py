@@ -17,6 +17,7 @@ import pytest
 from programs import installed
 
 if TYPE_CHECKING:
+    from full_size import FullSize
     from playwright.sync_api import Browser, Page
 
     from cimtool.demo.data import DemoFiles
@@ -244,6 +245,14 @@ def small_bundle(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactor
         adc_bits=4,
     )
     return folder
+
+
+@pytest.fixture(scope="session")
+def full_size() -> FullSize:
+    """Makes programs of the size that the project is about."""
+    from full_size import FullSize
+
+    return FullSize()
 
 
 BROWSER_FLAGS = (

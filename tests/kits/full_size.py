@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -55,8 +54,3 @@ def _layer(crossbar: Crossbar, rows: int, columns: int) -> CrossbarMvm:
     weight = np.zeros((rows, columns), np.int64)
     steps = crossbar.no_references
     return CrossbarMvm(StoredWeights(weight, crossbar), weight[0], np.ones(columns), steps)
-
-
-@pytest.fixture(scope="session")
-def full_size() -> FullSize:
-    return FullSize()
