@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cimtool import demo
+from cimtool.demo import walk as demo
 from cimtool.demo.data import DemoFiles
 
 Run = Callable[..., Any]

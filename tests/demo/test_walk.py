@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from cimtool import api, cli
-from cimtool import demo as demo_module
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import read_bundle
+from cimtool.demo import walk as demo_module
 from cimtool.demo.commands.demo import demo_commands
 from cimtool.demo.data import DemoFiles
 from cimtool.demo.walk import (
