@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import graphlib
 import os
 import re
@@ -11,24 +10,23 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 from string import Formatter
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "cimtool"
-MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
-
-# From the ground up: a room imports those before it.
-ROOMS = (
-    *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "passes", "emit"),
-    *("bundle", "costs", "verification", "api", "cli"),
-    *("gpu", "noise_fitting", "galleries", "handoff", "training", "experiments", "demo"),
+from house import (
+    MODULES,
+    PACKAGE,
+    ROOMS,
+    ROOT,
+    arrows,
+    imports,
+    imports_of,
+    library,
+    tree,
 )
+
 # What may import by a name that is not written out: the lazy doors, and folders of classes.
 LAZY = {
     *("cimtool/__init__.py", "cimtool/api.py", "cimtool/cli/group.py"),
@@ -74,56 +72,6 @@ LIBRARIES = {
 HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")
 
 
-@dataclass(frozen=True)
-class Import:
-    names: tuple[str, ...]  # modules that this statement may load, the longest first
-    typing: bool  # for annotations alone
-
-
-@cache
-def tree(file: Path) -> ast.Module:
-    """The parsed text of a file, for all tests: to parse the package takes seconds.
-
-    Without garbage collection: a finalizer that parses in turn ends the outer parsing in a
-    SystemError with Python 3.11 (python/cpython#106905).
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return ast.parse(file.read_text())
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@cache
-def imports(file: str) -> list[Import]:
-    """All imports of a file, late ones inside functions too."""
-    return list(_imports(tree(ROOT / file), Path(file).parent.parts, typing=False))
-
-
-def _imports(node: ast.AST, package: tuple[str, ...], typing: bool) -> Iterator[Import]:
-    if isinstance(node, ast.Import):
-        yield from (Import((alias.name,), typing) for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
-        module = ".".join(filter(None, (base, node.module)))
-        for alias in node.names:
-            yield Import((f"{module}.{alias.name}", module), typing)
-    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-        for child in node.body:
-            yield from _imports(child, package, typing=True)
-        children: list[ast.AST] = [*node.orelse]
-    else:
-        children = list(ast.iter_child_nodes(node))
-    for child in children:
-        yield from _imports(child, package, typing)
-
-
-def library(one: Import) -> str:
-    return one.names[-1].partition(".")[0]
-
-
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_stays_in_its_rooms(name: str) -> None:
     outside = [
@@ -146,21 +94,6 @@ def test_every_library_is_declared() -> None:
     known |= {"pydantic_core", "triton", "cimtool"} | sys.stdlib_module_names  # come with others
     strangers = {(file, library(one)) for file in MODULES for one in imports(file)}
     assert not {one for one in strangers if one[1] not in known}
-
-
-@cache
-def arrows() -> dict[str, set[str]]:
-    """The modules of the package that each of them imports, for annotations too."""
-    files = {file.removesuffix(".py").removesuffix("/__init__"): file for file in MODULES}
-    modules = {name.replace("/", "."): file for name, file in files.items()}
-    graph: dict[str, set[str]] = {}
-    for module, file in modules.items():
-        found = (next((n for n in one.names if n in modules), module) for one in imports(file))
-        graph[module] = set(found) - {module}
-        if "register_modules(__name__, __path__)" in (ROOT / file).read_text():
-            graph[module] |= {name for name in modules if name.rpartition(".")[0] == module}
-    assert sum(map(len, graph.values())) > len(modules) / 2
-    return graph
 
 
 def test_no_import_runs_in_a_circle() -> None:
@@ -207,7 +140,7 @@ def test_modules_that_commands_import_load_no_slow_library() -> None:
         for file in MODULES
         if file != "cimtool/demo/data.py"  # of the demo alone
         for node in tree(ROOT / file).body
-        for one in _imports(node, Path(file).parent.parts, typing=False)
+        for one in imports_of(node, Path(file).parent.parts, typing=False)
         if isinstance(node, ast.Import | ast.ImportFrom) and library(one) in SLOW
     }
     assert loaders == {}

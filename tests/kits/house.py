@@ -1,0 +1,88 @@
+"""The structure of the package as its files tell it: rooms, and which module imports which."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "cimtool"
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
+
+# From the ground up: a room imports those before it.
+CORE = (
+    *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "passes", "emit"),
+    *("bundle", "costs", "verification"),
+)
+# What hangs on it: a folder each, which registers itself and which nothing in the core imports.
+LEAVES = ("gpu", "noise_fitting", "galleries", "handoff", "training", "experiments", "demo")
+ROOMS = (*CORE, "api", "cli", *LEAVES)
+
+
+@dataclass(frozen=True)
+class Import:
+    names: tuple[str, ...]  # modules that this statement may load, the longest first
+    typing: bool  # for annotations alone
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    """The parsed text of a file, for all tests: to parse the package takes seconds.
+
+    Without garbage collection: a finalizer that parses in turn ends the outer parsing in a
+    SystemError with Python 3.11 (python/cpython#106905).
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(file.read_text())
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@cache
+def imports(file: str) -> list[Import]:
+    """All imports of a file, late ones inside functions too."""
+    return list(imports_of(tree(ROOT / file), Path(file).parent.parts, typing=False))
+
+
+def imports_of(node: ast.AST, package: tuple[str, ...], typing: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import((alias.name,), typing) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
+        module = ".".join(filter(None, (base, node.module)))
+        for alias in node.names:
+            yield Import((f"{module}.{alias.name}", module), typing)
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for child in node.body:
+            yield from imports_of(child, package, typing=True)
+        children: list[ast.AST] = [*node.orelse]
+    else:
+        children = list(ast.iter_child_nodes(node))
+    for child in children:
+        yield from imports_of(child, package, typing)
+
+
+def library(one: Import) -> str:
+    return one.names[-1].partition(".")[0]
+
+
+@cache
+def arrows() -> dict[str, set[str]]:
+    """The modules of the package that each of them imports, for annotations too."""
+    files = {file.removesuffix(".py").removesuffix("/__init__"): file for file in MODULES}
+    modules = {name.replace("/", "."): file for name, file in files.items()}
+    graph: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        found = (next((n for n in one.names if n in modules), module) for one in imports(file))
+        graph[module] = set(found) - {module}
+        if "register_modules(__name__, __path__)" in (ROOT / file).read_text():
+            graph[module] |= {name for name in modules if name.rpartition(".")[0] == module}
+    assert sum(map(len, graph.values())) > len(modules) / 2
+    return graph
