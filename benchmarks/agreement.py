@@ -21,8 +21,9 @@ import numpy as np
 from crosssim import error, parameters
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.hardware.contract import Convert, layer_mvm
 from cimtool.hardware.converters import Formula, Lossless, UniformLaw
-from cimtool.hardware.crossbar import LEAK_BITS, Convert, Crossbar, cells_mvm, leak_of
+from cimtool.hardware.crossbar import LEAK_BITS, Crossbar, leak_of
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Devices, Die
@@ -251,9 +252,8 @@ def equal_row(case: Case, own: FloatArray, theirs: FloatArray) -> tuple[str, ...
         told += f", {off.max() / np.abs(lost).max():.1%} of the largest loss by wires"
     cause = case.cause
     if case.theirs is not None:
-        layer, rows = case.layer, case.rows
-        total = cells_mvm(rows, layer.stored.cells, layer.references, case.theirs(case))
-        same = (total - layer.stored.correction == rounded).mean()
+        found = layer_mvm(case.rows, case.layer.layer, case.theirs(case))
+        same = (found == rounded).mean()
         cause += f"; by that definition {same:.1%} are equal"
     return case.name, f"{equal:.1%}", f"{near:.1%}", told if off.any() else "", cause
 

@@ -24,8 +24,8 @@ from cimtool.base.escapes import toml_string
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.bundle.bundle import CONSTANTS, Bundle
+from cimtool.hardware.converted_layer import Cells
 from cimtool.hardware.converters import THRESHOLD_BITS, measured_thresholds
-from cimtool.hardware.crossbar import Cells
 from cimtool.hardware.noise.model import PositiveNumber
 from cimtool.hardware.noise.transfer import MeasuredConverters
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip, on_chip

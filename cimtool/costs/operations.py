@@ -165,19 +165,18 @@ def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
     two. A value of levels is read from registers for each conversion. Offsets are constants of a
     column, in its bias.
     """
-    law, groups, found = op.crossbar.law, len(op.stored.groups), Operations()
-    for column in op.columns:
-        references, many = column.references, column.cells.digits.shape[1]
-        if references is None or law is None:
+    groups, found = len(op.stored.groups), Operations()
+    for column in op.layer.columns:
+        law, many = column.law, column.cells.digits.shape[1]
+        if law is None:
             continue
-        lo, hi = references.law(law).ends
-        if references.levels is not None:
-            bits = (max(-lo, hi) * references.step).bit_length() + 1
+        lo, hi = law.ends
+        if op.crossbar.scope.levels:
+            bits = (max(-lo, hi) * column.step).bit_length() + 1
             found += Operations.of("registers", groups * len(column.cycles) * many, bits)
-        elif references.step & references.step - 1:
-            drive = sum(1 << op.crossbar.cycles[c].shift for c in column.cycles)
-            bits = (max(-lo, hi) * groups * drive).bit_length() + 1
-            step_bits = references.step.bit_length()
+        elif column.exponent < 0:
+            bits = (max(-lo, hi) * groups * column.drive).bit_length() + 1
+            step_bits = column.step.bit_length()
             found += Operations.of("multiplications", many, bits, step_bits)
             found += Operations.of("additions", many, width(out))
     return found

@@ -17,6 +17,7 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
 from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
+from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -37,15 +38,16 @@ def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
 
     Raises CimError where a row group has more rows than byte products add up in 32 bits.
     """
-    tallest = max(group.stop - group.start for group in op.stored.groups)
+    tallest = int(op.stored.cells.heights.max())
     if tallest > BYTE_ROWS:
         raise CimError(
             f"array rows: a row group of {tallest} rows cannot be emitted as integer ONNX; "
             f"expected at most {BYTE_ROWS} rows"
         )
-    if op.exact or op.crossbar.law is None:
+    law = op.crossbar.law
+    if op.exact or law is None:
         return _exact(writer, op, x_type, x)
-    return _converted(writer, op, op.crossbar.law, x)
+    return _converted(writer, op.layer, law, x)
 
 
 def _exact(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
@@ -59,38 +61,38 @@ def _exact(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
     return _with_bias(writer, total if wide else writer.cast(total, "INT64"), op.bias)
 
 
-def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
+def _converted(writer: GraphWriter, layer: ConvertedLayer, law: Law, x: str) -> str:
     """Converters that round or clip: every slice and cycle of every row group as it is."""
-    crossbar, stored = op.crossbar, op.stored
-    wide = _reach(op, law) > INT32.max
+    cells, crossbar, columns = layer.cells, layer.crossbar, layer.columns
+    wide = _reach(layer) > INT32.max
     kind = "INT64" if wide else "INT32"
     inputs = _input_digits(writer, crossbar, x)
-    columns = [cells.digits for cells in stored.slices]
-    if crossbar.column_leak or crossbar.unit_column:
-        columns.append(stored.unit_cells.digits)
-    weights = constant_planes(np.hstack(columns).astype(np.int64))
+    # A leak is added in the graph: cells keep their bytes.
+    leak, fraction = cells.leak, cells.fraction_bits
+    held = [(one.digits.astype(np.int64) - leak) >> fraction for one in cells.slices]
+    if leak or crossbar.unit_column:
+        held.append(cells.unit.digits)
+    weights = constant_planes(np.hstack(held))
     values = _product_values(writer, inputs, weights, wide)
-    values |= _shape_values(writer, op, kind)
-    division, of_cycles = _division(op, law), crossbar.reference_cycles > 1
+    values |= _shape_values(writer, layer, kind)
+    division, again = _division(layer), crossbar.reference_cycles
+    counts = [column.factors for column in columns[::again]]
     if division is None:
-        values |= _masks(writer, op, law, kind)
-        counts = [column.factors for column in op.columns]
+        values |= _masks(writer, layer, law, kind)
     else:
-        values |= _division_values(writer, op, law, division, kind)
-        counts = [c.factors * s for c, s in zip(op.columns, division.steps, strict=True)]
-    if of_cycles:  # codes are multiplied by their steps before cycles are added
-        counts = [column.factors for column in op.columns[:: crossbar.reference_cycles]]
-    factors = np.hstack(counts[: crossbar.slices])
-    idle = (crossbar.column_leak * stored.cells.idle_rows)[:, None] * crossbar.zero_digits
+        values |= _division_values(writer, layer, law, division, kind)
+        if again == 1:  # else codes are multiplied by their steps before cycles are added
+            counts = [own * step for own, step in zip(counts, division.steps, strict=True)]
+    factors, idle = np.hstack(counts[: crossbar.slices]), cells.idle_sums
     present = {
         "signed": division is None and crossbar.signed_sums,
         "raised": division is None and law.lo > 0,
         "set": division is not None and not division.tables,
         "levels": "start" in values,
         "lossless": "converted" in values,
-        "cycles": of_cycles,
+        "cycles": again > 1,
         "scaled": (factors != 1).any(),
-        "leaking": crossbar.column_leak > 0,
+        "leaking": leak > 0,
         "idle": idle.any(),
         "unit": crossbar.unit_column,
         "wide": wide,
@@ -103,39 +105,32 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
         "unit_factors": counts[-1],
     }
     if division is not None:
-        by_group["least"] = _by_cycle(op, division.least)
+        by_group["least"] = _by_cycle(layer, division.least)
     taken = [name for name in by_group if name in function.input]
     of_groups = [
         {name: writer.constant(by_group[name][r], kind) for name in taken}
-        for r in range(len(stored.groups))
+        for r in range(len(cells.groups))
     ]
-    total = _row_groups(writer, function, values, weights, stored.groups, of_groups)
-    offsets = np.zeros(1, np.int64) if division is None else division.offsets(op)
-    return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x, offsets)
+    total = _row_groups(writer, function, values, weights, cells.groups, of_groups)
+    offsets = np.zeros(1, np.int64) if division is None else division.offsets(layer)
+    return _digital(writer, layer, total if wide else writer.cast(total, "INT64"), x, offsets)
 
 
-def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str, offsets: IntArray) -> str:
+def _digital(
+    writer: GraphWriter, layer: ConvertedLayer, total: str, x: str, offsets: IntArray
+) -> str:
     """Append what the digital side adds to converted sums, int64: sums of inputs, and the bias.
 
-    Sums of inputs correct complements and offset weights (unless the unit column does), and take
-    off what erased cells leaked; `offsets` [N] is what converters took off. A sum in binary places
-    is then rounded half up.
+    `offsets` [N] are what converters took off. A sum in binary places is then rounded half up.
     """
-    crossbar, stored = op.crossbar, op.stored
-    counts = np.sum([s.signs << s.shift for s in stored.slices], axis=0)
-    leak = crossbar.column_leak << crossbar.reference_bits
-    leaked = factors = -leak * counts.astype(np.int64)
-    if not crossbar.unit_column:
-        factors = leaked + (stored.cells.row_sum_factors << crossbar.places)
-    heights = np.array([group.stop - group.start for group in stored.groups], np.int64)
-    ones = heights @ factors + stored.cells.idle_rows @ leaked
-    constant = ones * crossbar.inputs.lift + offsets
-    bias = op.bias - stored.correction
-    total = _with_row_sums(writer, total, x, factors, stored.groups)
-    if not crossbar.places:
-        return _with_bias(writer, total, bias + constant)
-    one, shift = np.array(1), np.array(crossbar.places)
-    return _with_bias(writer, emit_requant(writer, total, one, shift, constant), bias)
+    cells, places, factors = layer.cells, layer.cells.places, layer.row_factors
+    lifted = cells.heights @ factors * layer.crossbar.inputs.lift
+    constant = lifted + layer.start + offsets
+    total = _with_row_sums(writer, total, x, factors, cells.groups)
+    if not places:
+        return _with_bias(writer, total, layer.bias + constant)
+    one, shift = np.array(1), np.array(places)
+    return _with_bias(writer, emit_requant(writer, total, one, shift, constant), layer.bias)
 
 
 def _row_groups(
@@ -220,39 +215,36 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
     return byte_planes(writer, digits_type, digits)
 
 
-def _reach(op: CrossbarMvm, law: Law) -> int:
+def _reach(layer: ConvertedLayer) -> int:
     """No integer on the way from column sums to the layer's sum is larger than this."""
-    total, places = 0, op.crossbar.reference_bits
-    for column in op.columns:
-        factor = int(np.abs(column.factors).max())
-        largest = max(int(np.abs(edge).max()) for edge in column.bounds) << places
-        if column.references is not None:
-            step, offset = column.references.step, int(np.abs(column.references.offset).max())
-            own = column.references.law(law)
-            largest += offset + step * (1 + max(map(abs, own.ends)))
-            if isinstance(own, StaircaseLaw):
-                first, entries = own.table
-                largest = (largest << own.places) + step * max(len(entries), abs(first))
-        drive = sum(1 << op.crossbar.cycles[c].shift for c in column.cycles)
-        total += 2 * largest * factor * drive
-    return total * len(op.stored.groups)
+    total, places = 0, layer.crossbar.reference_bits
+    for column in layer.columns:
+        factor, largest = int(np.abs(column.factors).max()), column.reach << places
+        if column.law is not None:
+            step, law = column.step, column.law
+            largest += int(np.abs(column.offset).max()) + step * (1 + max(map(abs, law.ends)))
+            if isinstance(law, StaircaseLaw):
+                first, entries = law.table
+                largest = (largest << law.places) + step * max(len(entries), abs(first))
+        total += 2 * largest * factor * column.drive
+    return total * len(layer.cells.groups)
 
 
-def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
+def _shape_values(writer: GraphWriter, layer: ConvertedLayer, kind: str) -> dict[str, str]:
     """Constants of shift-and-add, and of what cells conduct."""
-    crossbar = op.crossbar
-    width = crossbar.slices * op.weight.shape[1]
+    crossbar = layer.crossbar
+    width = crossbar.slices * len(layer.bias)
     factors = crossbar.cycle_factors[None]
     values = {
         "by_cycle": writer.constant(np.array([len(crossbar.cycles), -1])),
         "by_row": writer.constant(np.array([-1, width + crossbar.unit_column])),
         "cycle_factors": writer.constant(factors, kind),
     }
-    if crossbar.unit_column or crossbar.column_leak:
+    if crossbar.unit_column or layer.cells.leak:
         values["widths"] = writer.constant(np.array([width, 1]))
-    if crossbar.column_leak:
-        values["digit"] = writer.constant(np.int64(1) << crossbar.fraction_bits, kind)
-        values["leak"] = writer.constant(np.int64(crossbar.column_leak), kind)
+    if layer.cells.leak:
+        values["digit"] = writer.constant(np.int64(1) << layer.cells.fraction_bits, kind)
+        values["leak"] = writer.constant(np.int64(layer.cells.leak), kind)
     return values
 
 
@@ -273,80 +265,79 @@ class Division:
     zeros: list[IntArray]
     tables: list[IntArray]
 
-    def offsets(self, op: CrossbarMvm) -> IntArray:
+    def offsets(self, layer: ConvertedLayer) -> IntArray:
         """The sum of the zeros in each output [N], whatever the inputs."""
+        factors = layer.crossbar.cycle_factors
         parts = [
-            (column.factors * zero).sum(axis=0) * op.crossbar.cycle_factors[column.cycles].sum()
-            for column, zero in zip(op.columns, self.zeros, strict=True)
+            (column.factors * zero).sum(axis=0) * factors[column.cycles].sum()
+            for column, zero in zip(layer.columns, self.zeros, strict=True)
         ]
         return np.asarray(np.sum(parts, axis=0), np.int64)
 
 
-def _division(op: CrossbarMvm, law: Law) -> Division | None:
+def _division(layer: ConvertedLayer) -> Division | None:
     """The quotients of a layer's conversions; None where masks of bits do."""
-    crossbar = op.crossbar
-    laws = [one.law(law) for one in op.references if one is not None]
-    tables = [own for own in laws if isinstance(own, StaircaseLaw)]
-    if not tables and not crossbar.scope.set:
+    laws = [one.law for one in layer.columns]
+    tables = [law for law in laws if isinstance(law, StaircaseLaw)]
+    if not tables and not layer.crossbar.scope.set:
         return None
-    places = crossbar.reference_bits
+    places = layer.crossbar.reference_bits
     fine = tables[0].places if tables else 0
     found = Division(places + fine, [], [], [], [], [])
-    for column in op.columns:
-        shape, one = column.bounds[0].shape, column.references
-        step, own = (1, None) if one is None else (one.step, one.law(law))
+    for column in layer.columns:
+        law, step, zero = column.law, column.step or 1, column.offset
         if tables:
-            held = own if isinstance(own, StaircaseLaw) else tables[0]  # not read where lossless
+            held = law if isinstance(law, StaircaseLaw) else tables[0]  # not read where lossless
             first, entries = held.table
-            zero = np.zeros(shape, np.int64) if one is None else one.offset
             least, top = (zero << fine) + first * step, len(entries) * step - 1
             found.tables.append(entries)
-        elif one is None:  # counted from the least sum, which no other sum is below
+        elif isinstance(law, UniformLaw):
+            zero = zero + law.lo * step
+            least, top = zero - (step >> 1 if law.half else 0), (law.hi + 1 - law.lo) * step - 1
+        else:  # counted from the least sum, which no other sum is below
             least = zero = column.bounds[0] << places
             top = int((column.bounds[1] - column.bounds[0]).max()) << places
-        else:
-            assert isinstance(law, UniformLaw)
-            zero = one.offset + law.lo * step
-            least, top = zero - (step >> 1 if law.half else 0), (law.hi + 1 - law.lo) * step - 1
         found.steps.append(step)
         found.tops.append(top)
-        found.least.append(np.broadcast_to(least, shape))
-        found.zeros.append(np.broadcast_to(zero, shape))
+        found.least.append(least)
+        found.zeros.append(zero)
     return found
 
 
-def _of_columns(writer: GraphWriter, op: CrossbarMvm, values: Iterable[int], stored: str) -> str:
+def _of_columns(
+    writer: GraphWriter, layer: ConvertedLayer, values: Iterable[int], stored: str
+) -> str:
     """A constant of one number, or one a column of [slices * N + unit], of each cycle or of all."""
     found = np.array(list(values), np.int64)
     if (found == found[0]).all():
         return writer.constant(found[0], stored)
     every = [
         np.full((1, column.cells.digits.shape[1]), v)
-        for v, column in zip(found, op.columns, strict=True)
+        for v, column in zip(found, layer.columns, strict=True)
     ]
-    return writer.constant(_by_cycle(op, every)[0], stored)
+    return writer.constant(_by_cycle(layer, every)[0], stored)
 
 
-def _by_cycle(op: CrossbarMvm, values: Sequence[IntArray]) -> IntArray:
-    """Values [groups, N] of each of the op's columns side by side, as they meet column sums.
+def _by_cycle(layer: ConvertedLayer, values: Sequence[IntArray]) -> IntArray:
+    """Values [groups, N] of each of the layer's columns side by side, as they meet column sums.
 
     That is [groups, slices * N + unit], or [groups, cycles, 1, slices * N + unit].
     """
-    cycles = op.crossbar.reference_cycles
+    cycles = layer.crossbar.reference_cycles
     if cycles == 1:
         return np.hstack(values)
     return np.stack([np.hstack(values[c::cycles]) for c in range(cycles)], axis=1)[:, :, None]
 
 
 def _division_values(
-    writer: GraphWriter, op: CrossbarMvm, law: Law, division: Division, kind: str
+    writer: GraphWriter, layer: ConvertedLayer, law: Law, division: Division, kind: str
 ) -> dict[str, str]:
     """Constants of conversions by division."""
     values = {
         "rise": writer.constant(np.int64(1) << division.rise, kind),
         "zero": writer.constant(np.int64(0), kind),
-        "step": _of_columns(writer, op, division.steps, kind),
-        "top": _of_columns(writer, op, division.tops, kind),
+        "step": _of_columns(writer, layer, division.steps, kind),
+        "top": _of_columns(writer, layer, division.tops, kind),
     }
     if division.tables:
         distinct = {table.tobytes(): table for table in division.tables}
@@ -355,38 +346,38 @@ def _division_values(
         values["table"] = writer.constant(np.concatenate(list(distinct.values())), kind)
         if len(distinct) > 1:
             own = (starts[table.tobytes()] for table in division.tables)
-            values["start"] = _of_columns(writer, op, own, kind)
-        if None in op.references:
-            converted = (one is not None for one in op.references)
-            values["converted"] = _of_columns(writer, op, converted, "BOOL")
-            places = np.int64(1) << op.crossbar.reference_bits
+            values["start"] = _of_columns(writer, layer, own, kind)
+        converted = [one.law is not None for one in layer.columns]
+        if not all(converted):
+            values["converted"] = _of_columns(writer, layer, converted, "BOOL")
+            places = np.int64(1) << layer.crossbar.reference_bits
             values["finer"] = writer.constant(places, kind)
     elif isinstance(law, UniformLaw) and law.to_even:
         evens = (step % 2 == 0 for step in division.steps)
-        values["evens"] = _of_columns(writer, op, evens, kind)
+        values["evens"] = _of_columns(writer, layer, evens, kind)
         values["one"] = writer.constant(np.int64(1), kind)
         values["lowest_code"] = writer.constant(np.int64(law.lo), kind)
     return values
 
 
-def _masks(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
+def _masks(writer: GraphWriter, layer: ConvertedLayer, law: Law, kind: str) -> dict[str, str]:
     """Constants of conversions from zero by powers of two."""
     assert not isinstance(law, StaircaseLaw)
-    steps = [None if one is None else one.step for one in op.references]
+    steps = [one.step for one in layer.columns]  # 0: lossless
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
     least, most = int(limits.min), int(limits.max)
 
     def of_columns(values: Iterable[int]) -> str:
-        return _of_columns(writer, op, (min(max(v, least), most) for v in values), kind)
+        return _of_columns(writer, layer, (min(max(v, least), most) for v in values), kind)
 
     even = int(law.to_even)
     return {
-        "half": of_columns(0 if step in (None, 1) else (step >> 1) - even for step in steps),
-        "odd": of_columns(step if step is not None and step > 1 else 0 for step in steps),
+        "half": of_columns((step >> 1) - even if step > 1 else 0 for step in steps),
+        "odd": of_columns(step if step > 1 else 0 for step in steps),
         "one": writer.constant(np.int64(1), kind),
         "mask": of_columns(-(step or 1) for step in steps),
-        "lowest": of_columns(least if step is None else law.lo * step for step in steps),
-        "highest": of_columns(most if step is None else law.hi * step for step in steps),
+        "lowest": of_columns(law.lo * step if step else least for step in steps),
+        "highest": of_columns(law.hi * step if step else most for step in steps),
     }
 
 

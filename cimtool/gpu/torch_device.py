@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,10 @@ import torch
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.hardware.cell_distance import CellDistance, rising_planes
+from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
 from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -227,68 +226,65 @@ def _on_tensor_cores(op: CrossbarMvm, x: Type, device: torch.device) -> TorchKer
         return None
     from cimtool.simulation.kernels.choice import candidate_of
 
-    reached, base = op.infer(x), op.bias - op.stored.correction
-    candidate = candidate_of(op.stored.cells, op.references, base, (reached.lo, reached.hi))
+    reached = op.infer(x)
+    candidate = candidate_of(op.layer, (reached.lo, reached.hi))
     return None if candidate is None else triton_layers.checked(candidate, device)
 
 
 def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
     """The form of a layer with converters, its cells on the device."""
-    cells, crossbar, bias = op.stored.cells, op.crossbar, op.bias - op.stored.correction
-    digits = [s.digits.astype(np.int64) for s in cells.slices]
-    largest = max(int(np.abs(held).max()) for held in digits)
-    tallest = max(group.stop - group.start for group in cells.groups)
-    product = integer_product(max(map(abs, crossbar.digit_limits)), largest, tallest)
-    stored, base = [_constant(held, device) for held in digits], _constant(bias, device)
-    flipped = [_constant(s.flipped, device) for s in cells.slices]
-    convert = _converter(crossbar, device)
+    layer, crossbar = op.layer, op.crossbar
+    cells, places = layer.cells, layer.cells.places
+    again = crossbar.reference_cycles
+    held = [one.cells.digits.astype(np.int64) for one in layer.columns[::again]]
+    largest = max(int(np.abs(digits).max()) for digits in held)
+    drawn = max(map(abs, crossbar.digit_limits))
+    product = integer_product(drawn, largest, int(cells.heights.max()))
+    stored, bias = [_constant(digits, device) for digits in held], _constant(layer.bias, device)
+    factors = [_constant(one.factors, device) for one in layer.columns[::again]]
+    row_factors, start = _constant(layer.row_factors, device), _constant(layer.start, device)
+    columns = [(one, _converter(one, crossbar.reference_bits, device)) for one in layer.columns]
+    idle, lift = cells.idle_sums.tolist(), crossbar.inputs.lift
 
     def run(x: Tensor) -> Tensor:
-        total = torch.zeros(len(x), len(bias), dtype=torch.int64, device=device)
-        for c, (digits, cycle, zero) in enumerate(_cycles(x, crossbar)):
-            for r, group in enumerate(cells.groups):
-                driven = digits[:, group]
-                summed = driven.sum(1, keepdim=True)
-                unused = int(cells.leak * cells.idle_rows[r] * zero)
-                leak = cells.leak * summed + unused << crossbar.reference_bits
-                at = crossbar.reference_of(len(cells.slices), c)
-                unit = op.references[at] if crossbar.unit_column else None
-                row_sum = convert(summed, unit, r) << cells.fraction_bits
-                for k, column in enumerate(cells.slices):
-                    p = product(driven, stored[k][group]) + unused
-                    p = convert(p, op.references[crossbar.reference_of(k, c)], r) - leak
-                    p = torch.where(flipped[k][r], crossbar.weights.complement * row_sum - p, p)
-                    total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
-                total -= cycle.factor * crossbar.weights.offset * row_sum
-        return (total + (1 << cells.places >> 1) >> cells.places) + base
+        total = start.expand(len(x), -1).clone()
+        driven = _digits(x, crossbar)
+        for r, group in enumerate(cells.groups):
+            for i, (column, convert) in enumerate(columns):
+                digits, counts = stored[i // again][group], factors[i // again][r]
+                for c in column.cycles:
+                    p = product(driven[c][:, group], digits) + idle[r][c]
+                    total += crossbar.cycles[c].factor * convert(p, r) * counts
+            total += (x[:, group] + lift).sum(1, keepdim=True) * row_factors[r]
+        return (total + (1 << places >> 1) >> places) + bias
 
     return run
 
 
-def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]]:
-    """(digits [n, K], cycle, digit of a zero) of each conversion, as `Crossbar.digits`."""
+def _digits(x: Tensor, crossbar: Crossbar) -> list[Tensor]:
+    """The digits [n, K] of each cycle, as `Crossbar.digits`."""
     x = x + crossbar.inputs.lift
     sign = torch.ones_like(x)
     if crossbar.inputs.sign_magnitude:
         sign, x = torch.sign(x), torch.abs(x)
-    for cycle, zero in zip(crossbar.cycles, crossbar.zero_digits, strict=True):
-        yield sign * (x >> cycle.shift & cycle.mask), cycle, int(zero)
+    return [sign * (x >> cycle.shift & cycle.mask) for cycle in crossbar.cycles]
 
 
 def _converter(
-    crossbar: Crossbar, device: torch.device
-) -> Callable[[Tensor, AdcReferences | None, int], Tensor]:
+    column: ConvertedColumns, rise: int, device: torch.device
+) -> Callable[[Tensor, int], Tensor]:
     """The values that int64 column sums of a row group are taken for, as `Crossbar.read`."""
+    law, step, offsets = column.law, column.step, _constant(column.offset, device)
+    if law is None:
+        return lambda p, group: p << rise
+    if isinstance(law, StaircaseLaw):
+        edges, levels = _constant(law.thresholds * step, device), _constant(law.levels, device)
 
-    def convert(p: Tensor, references: AdcReferences | None, group: int) -> Tensor:
-        p = p << crossbar.reference_bits
-        if crossbar.law is None or references is None:
-            return p
-        step, offset = references.step, _constant(references.of_group(group), device)
-        law, p = references.law(crossbar.law), p - offset
+    def convert(p: Tensor, group: int) -> Tensor:
+        offset = offsets[group]
+        p = (p << rise) - offset
         if isinstance(law, StaircaseLaw):
-            edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
-            codes = torch.bucketize(p << law.places, edges * step, right=True)
+            codes = torch.bucketize(p << law.places, edges, right=True)
             return levels[codes] * step + offset
         moved = p + (step >> 1 if law.half else 0)
         codes = torch.div(moved, step, rounding_mode="floor")

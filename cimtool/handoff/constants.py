@@ -10,7 +10,6 @@ from cimtool.base.files import place_in
 from cimtool.handoff.hex_lines import NUMBER_BITS
 from cimtool.handoff.layers import DrivenLayer, write_bus, write_numbers
 from cimtool.hardware.converters import StaircaseLaw
-from cimtool.hardware.references import offsets_of
 
 
 def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
@@ -18,7 +17,7 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
     for layer in layers:
         own = place_in(folder, layer.name)
         own.mkdir()
-        write_numbers(own / "bias.hex", layer.op.bias - layer.op.stored.correction)
+        write_numbers(own / "bias.hex", layer.op.layer.bias)
         for place, after in layer.requantisations.items():
             after_folder = place_in(folder, place)
             after_folder.mkdir()
@@ -32,9 +31,8 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
 
 def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     """Write the steps of a layer's references, its tables, and the offsets of its columns."""
-    op, crossbar = layer.op, layer.op.crossbar
-    steps = [0 if one is None else one.step for one in op.references]
-    write_numbers(folder / "steps.hex", np.array(steps))
+    op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
+    write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
     tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
     if crossbar.scope.levels:
         # Where a conversion is lossless, equal levels stand in its place.
@@ -46,19 +44,10 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
         write_numbers(folder / "levels.hex", np.stack([one.levels for one in tables]))
     if not crossbar.scope.set:
         return
-    width, cycles = op.weight.shape[1], crossbar.reference_cycles
-    slices = crossbar.slices * cycles
-    weights = offsets_of(op.references[:slices], len(op.stored.groups), width)
-    by_cycle = weights.reshape(len(weights), crossbar.slices, cycles, width).swapaxes(1, 2)
-    unit = (
-        offsets_of(op.references[slices:], len(op.stored.groups), 1)[..., 0]
-        if crossbar.unit_column
-        else None
-    )
+    cycles = crossbar.reference_cycles
     for g, (row, within, _) in enumerate(layer.groups()):
-        values = by_cycle[g].reshape(cycles, -1)
-        if unit is not None:
-            values = np.concatenate([values, unit[g].reshape(cycles, 1)], axis=1)
+        offsets = [one.offset[g] for one in columns]
+        values = np.stack([np.concatenate(offsets[c::cycles]) for c in range(cycles)])
         for array, lanes in zip(layer.arrays(row), layer.of_arrays(values), strict=True):
             place = folder / array
             place.mkdir(exist_ok=True)

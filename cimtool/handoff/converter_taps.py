@@ -9,10 +9,10 @@ from itertools import accumulate, pairwise, product
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.crossbar import group_sums
+from cimtool.hardware.contract import group_sums
+from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.references import AdcReferences
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,18 @@ class Taps:
 
 def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     """Compute the taps of a layer for integer inputs `x` [n, K]."""
-    crossbar, stored, columns = op.crossbar, op.stored, converted_columns(op)
-    shape = len(x), len(stored.groups), len(crossbar.cycles), columns[-1][0].stop
-    sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    crossbar, layer = op.crossbar, op.layer
+    sums, codes, places = _room(layer, x)
 
     def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        column, references = columns[crossbar.reference_of(k, c)]
-        sums[:, r, c, column] = codes[:, r, c, column] = p
-        if references is not None and crossbar.law is not None:
-            fine = p << crossbar.reference_bits
-            codes[:, r, c, column] = references.codes(crossbar.law, fine, r)
-        return crossbar.read(p, references, r)
+        at = crossbar.reference_of(k, c)
+        column, place = layer.columns[at], places[at]
+        sums[:, r, c, place] = codes[:, r, c, place] = p
+        if column.law is not None:
+            codes[:, r, c, place] = column.codes(p << crossbar.reference_bits, r)
+        return crossbar.read(p, op.references[at], r)
 
-    added = group_sums(x, stored.cells, op.references, probed)
+    added = group_sums(x, layer, probed)
     shift_add = np.stack(list(added), axis=1)
     return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
 
@@ -56,38 +55,43 @@ def die_reads(op: NoisyMvm, x: IntArray) -> tuple[IntArray, IntArray]:
     Sums, with the noise of reads, count 2^-fraction_bits of a digit in the places of the die's
     cells. Codes are as in `Taps`.
     """
-    crossbar, columns, carried = op.crossbar, converted_columns(op.perfect), op.carried(x)
-    groups = len(op.cells.groups)
-    shape = len(x), groups, len(crossbar.cycles), columns[-1][0].stop
-    sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    crossbar, layer, carried = op.crossbar, op.layer, op.carried(x)
+    sums, codes, places = _room(layer, x)
 
     def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        place = crossbar.reference_of(k, c)
-        column, references = columns[place][0], op.fine_references[place]
+        at = crossbar.reference_of(k, c)
+        column, place = layer.columns[at], places[at]
         p = carried(p, r, k, c)
-        sums[:, r, c, column] = codes[:, r, c, column] = p
-        if references is not None and crossbar.law is not None:
-            codes[:, r, c, column] = references.codes(crossbar.law, op.seen(p, r, k, c), r)
+        sums[:, r, c, place] = codes[:, r, c, place] = p
+        if column.law is not None:
+            codes[:, r, c, place] = column.codes(op.seen(p, r, k, c), r)
         return p << crossbar.reference_bits
 
-    for _ in group_sums(x, op.cells, op.references, probed):
+    for _ in group_sums(x, layer, probed):
         pass
     return sums, codes
 
 
-def converted_columns(op: CrossbarMvm) -> list[tuple[slice, AdcReferences | None]]:
-    """The columns of each of `op.columns` in `Taps.codes`, and their references."""
-    columns, again = op.columns, op.crossbar.reference_cycles
-    ends = accumulate((one.cells.digits.shape[1] for one in columns[::again]), initial=0)
-    places = [slice(*ends_of) for ends_of in pairwise(ends) for _ in range(again)]
-    return [(place, one.references) for place, one in zip(places, columns, strict=True)]
+def _room(layer: ConvertedLayer, x: IntArray) -> tuple[IntArray, IntArray, list[slice]]:
+    """Room for sums and for codes, and the places in it of the layer's columns."""
+    places = column_places(layer)
+    cycles = len(layer.crossbar.cycles)
+    shape = len(x), len(layer.cells.groups), cycles, places[-1].stop
+    return np.zeros(shape, np.int64), np.zeros(shape, np.int64), places
+
+
+def column_places(layer: ConvertedLayer) -> list[slice]:
+    """The places of each of a layer's columns in `Taps.codes`."""
+    again = layer.crossbar.reference_cycles
+    ends = accumulate((one.cells.digits.shape[1] for one in layer.columns[::again]), initial=0)
+    return [slice(*ends_of) for ends_of in pairwise(ends) for _ in range(again)]
 
 
 def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
     """The layer's output [n, N] from what its row groups add."""
     places = op.crossbar.places
     total: IntArray = shift_add.sum(axis=1) + (1 << places >> 1) >> places
-    return total + op.bias - op.stored.correction
+    return total + op.layer.bias
 
 
 def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
@@ -130,7 +134,7 @@ def _driven_ends(
 
 def sum_bits(op: CrossbarMvm) -> int:
     """Bits of two's complement that hold every column sum, whatever the inputs."""
-    crossbar, stored = op.crossbar, op.stored
-    largest = max(int(np.abs(edge).max()) for pair in stored.bounds for edge in pair)
+    crossbar, layer = op.crossbar, op.layer
+    largest = max(column.reach for column in layer.of_slices)
     unit = max(map(abs, crossbar.digit_limits)) * len(op.weight) if crossbar.unit_column else 0
     return max(largest, unit).bit_length() + 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.handoff.layers import DrivenLayer
+from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
 
 TOTALS = 512
 """Totals of digits, at most, that are tried for cells that leak."""
@@ -44,28 +44,26 @@ def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
     """
     found: list[ConverterInput] = []
     op, crossbar = layer.op, layer.op.crossbar
-    stored, bounds = op.stored, [*op.stored.bounds]
-    if crossbar.unit_column and not crossbar.fraction_bits:
-        bounds.append(stored.unit_bounds)
-    for k, (low, high) in enumerate(bounds):
-        for c in range(crossbar.reference_cycles):
-            references = op.references[crossbar.reference_of(k, c)]
-            if references is None and isinstance(crossbar.law, UniformLaw):
-                references = AdcReferences.from_zero(1 << crossbar.reference_bits)
-            if references is not None and crossbar.law is not None:
-                found += _of_converter(layer, (k, c), references, low, high)
+    for i, column in enumerate(op.layer.columns):
+        k, c = divmod(i, crossbar.reference_cycles)
+        if k == crossbar.slices and crossbar.fraction_bits:
+            continue
+        law = crossbar.law if column.law is None else column.law
+        if column.law is None and isinstance(law, UniformLaw):
+            column = replace(column, law=law, step=1 << crossbar.reference_bits)
+        if column.law is not None:
+            found += _of_converter(layer, (k, c), column)
     # A pair's sums below zero lie in its second cells: these first.
     return sorted(found, key=lambda one: (one.cells >= 0, one.slice, one.cycle, one.sum))
 
 
 def _of_converter(
-    layer: DrivenLayer, place: tuple[int, int], references: AdcReferences, low: IntArray,
-    high: IntArray,
-) -> Iterator[ConverterInput]:  # fmt: skip
-    """Yield the inputs of one converter, of columns whose sums lie within `low` to `high`."""
+    layer: DrivenLayer, place: tuple[int, int], column: ConvertedColumns
+) -> Iterator[ConverterInput]:
+    """Yield the inputs of one converter."""
     op = layer.op
-    for offset, least, most in _reaches(op, references, low, high):
-        edges = _edges(op, references, offset, least, most)
+    for offset, least, most in _reaches(op, column):
+        edges = _edges(op, column, offset, least, most)
         cells, digits = _nearest(layer, np.concatenate([edges, [least]]), least, most)
         below, of_them = _nearest(
             layer, np.concatenate([edges - 1, [most]]), least, most, down=True
@@ -74,31 +72,25 @@ def _of_converter(
         for s, t in np.unique(both, axis=1).T.tolist():
             total = (s << op.crossbar.fraction_bits) + op.crossbar.column_leak * t
             if least <= total <= most:
-                code = int(_codes(op, references, np.array(total), offset))
+                code = int(_codes(op, column, np.array(total), offset))
                 yield ConverterInput(*place, offset, s, t, total, code)
 
 
 def _codes(
-    op: CrossbarMvm, references: AdcReferences, sums: IntArray, offset: IntArray | int
+    op: CrossbarMvm, column: ConvertedColumns, sums: IntArray, offset: IntArray | int
 ) -> IntArray:
-    crossbar = op.crossbar
-    assert crossbar.law is not None
-    return references.law(crossbar.law).codes(
-        (sums << crossbar.reference_bits) - offset, references.step
-    )
+    assert column.law is not None
+    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.step)
 
 
-def _reaches(
-    op: CrossbarMvm, references: AdcReferences, low: IntArray, high: IntArray
-) -> Iterator[tuple[int, int, int]]:
+def _reaches(op: CrossbarMvm, column: ConvertedColumns) -> Iterator[tuple[int, int, int]]:
     """Yield offsets whose columns together reach all codes, with the ends of their sums."""
-    offsets, lows, highs = np.broadcast_arrays(references.offset, low, high)
-    every, which = np.unique(offsets, return_inverse=True)
+    (lows, highs), (every, which) = column.bounds, np.unique(column.offset, return_inverse=True)
     least = np.full(len(every), np.iinfo(np.int64).max)
     most = np.full(len(every), np.iinfo(np.int64).min)
     np.minimum.at(least, which.reshape(-1), lows.reshape(-1))
     np.maximum.at(most, which.reshape(-1), highs.reshape(-1))
-    first, last = (_codes(op, references, ends, every) for ends in (least, most))
+    first, last = (_codes(op, column, ends, every) for ends in (least, most))
     base = int(first.min())
     missing = np.ones(int(last.max()) - base + 1, np.bool_)
     while True:
@@ -112,15 +104,15 @@ def _reaches(
 
 
 def _edges(
-    op: CrossbarMvm, references: AdcReferences, offset: int, least: int, most: int
+    op: CrossbarMvm, column: ConvertedColumns, offset: int, least: int, most: int
 ) -> IntArray:
     """The smallest sum that has each code or a higher one, but for the lowest code."""
-    first, last = (int(_codes(op, references, np.array(end), offset)) for end in (least, most))
+    first, last = (int(_codes(op, column, np.array(end), offset)) for end in (least, most))
     codes = np.arange(first + 1, last + 1)
     below, above = np.full(len(codes), least), np.full(len(codes), most)
     while (below + 1 < above).any():
         middle = (below + above) // 2
-        reached: BoolArray = _codes(op, references, middle, offset) >= codes
+        reached: BoolArray = _codes(op, column, middle, offset) >= codes
         below, above = np.where(reached, below, middle), np.where(reached, middle, above)
     return above
 
@@ -138,7 +130,7 @@ def _nearest(
         pair = layer.image.polarities > layer.polarities
         return cells, digits if pair else np.where(cells < 0, -digits, digits)
     lo, hi = crossbar.digit_limits
-    height = max(group.stop - group.start for group in layer.op.stored.groups)
+    height = int(layer.op.stored.cells.heights.max())
     totals = np.unique(np.linspace(min(lo, 0) * height, hi * height, TOTALS).round().astype(int))
     left = sums[:, None] - leak * totals
     cells = left >> places if down else -(-left >> places)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.handoff.converter_taps import Taps, converted_columns, taps
+from cimtool.handoff.converter_taps import Taps, column_places, taps
 from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import (
     clipped_show,
@@ -43,13 +44,13 @@ def layer_facts(layer: DrivenLayer, directed: Mapping[str, IntArray]) -> dict[st
         "FLIPS": any(one.flipped.any() for one in op.stored.slices),
         "APART": any(one.shift != k for k, one in enumerate(op.stored.slices)),
         "OFFSET": crossbar.weights.offset > 0,
-        "BIAS": bool((op.bias - op.stored.correction).any()),
+        "BIAS": bool(op.layer.bias.any()),
         "DOWN": any(floor_shows(*one).any() for one in after),
         "CLIPS": any(clipped_show(*one).any() for one in after),
         "TIES": any(ties_show(*one).any() for one in after),
         "LOW_BITS": any(low_bits_show(*one, 6).any() for one in after),
     }
-    if any(one is not None for one in op.references):
+    if not op.exact:
         seen = taps(op, layer.x)
         facts |= _code_facts(layer, seen) | {"WIDE": _wide(seen.shift_add)}
     else:
@@ -73,9 +74,8 @@ def _wide(sums: IntArray) -> bool:
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> dict[str, bool]:
     """The faults of a converter that change a code of the layer's stimuli."""
-    op, crossbar, law = layer.op, layer.op.crossbar, layer.op.crossbar.law
+    crossbar, converted, law = layer.op.crossbar, layer.op.layer, layer.op.crossbar.law
     assert law is not None
-    columns = converted_columns(op)
     others: dict[str, UniformLaw] = {}
     if isinstance(law, UniformLaw) and not crossbar.scope.levels:
         others = {
@@ -84,16 +84,15 @@ def _code_facts(layer: DrivenLayer, seen: Taps) -> dict[str, bool]:
             "CODES_BEYOND": replace(law, hi=2 * law.hi - law.lo + 1),
         }
     facts = dict.fromkeys(["CODES_TOP", *others], False)
-    for k in range(len(columns) // crossbar.reference_cycles):
-        for c in range(len(crossbar.cycles)):
-            column, references = columns[crossbar.reference_of(k, c)]
-            if references is None:
+    columns = zip(converted.columns, column_places(converted), strict=True)
+    for column, place in columns:
+        for c, r in product(column.cycles, range(len(converted.cells.groups))):
+            if column.law is None:
                 continue
-            for r in range(len(op.stored.groups)):
-                codes = seen.codes[:, r, c, column]
-                fine = seen.sums[:, r, c, column] << crossbar.reference_bits
-                facts["CODES_TOP"] |= bool((codes == law.hi).any())
-                for name, other in others.items():
-                    if not facts[name]:
-                        facts[name] = bool(np.any(references.codes(other, fine, r) != codes))
+            codes = seen.codes[:, r, c, place]
+            fine = seen.sums[:, r, c, place] << crossbar.reference_bits
+            facts["CODES_TOP"] |= bool((codes == law.hi).any())
+            for name, other in others.items():
+                if not facts[name]:
+                    facts[name] = bool(np.any(replace(column, law=other).codes(fine, r) != codes))
     return facts

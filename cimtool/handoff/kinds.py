@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from cimtool.handoff.layers import DrivenLayer, Lanes
 from cimtool.handoff.requantiser import DIRECTED
-from cimtool.hardware.converters import StaircaseLaw, UniformLaw
+from cimtool.hardware.converters import StaircaseLaw
+from cimtool.hardware.crossbar import Crossbar
 
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
@@ -30,14 +33,12 @@ class MacroKind:
         shared = _shared(self.layers[0])
         crossbars = [one.op.crossbar for one in self.layers]
         digits = max(max(abs(d) for d in one.digit_limits) for one in crossbars)
-        steps = [r.step for one in self.layers for r in one.op.references if r is not None]
+        columns = [column for one in self.layers for column in one.op.layer.columns]
         reaches = [
-            int(abs(r.offset).max())
-            + (r.step * max(map(abs, r.law(law).ends)) if shared["CONVERTER"] == 2 else 0)
-            for one in self.layers
-            if (law := one.op.crossbar.law) is not None
-            for r in one.op.references
-            if r is not None
+            int(np.abs(column.offset).max())
+            + (column.step * max(map(abs, column.law.ends)) if shared["CONVERTER"] == 2 else 0)
+            for column in columns
+            if column.law is not None
         ]
         places = shared["REFERENCE_BITS"]
         fine = max([lanes.sums + places, *(n.bit_length() + 1 for n in reaches)]) + 1
@@ -51,7 +52,7 @@ class MacroKind:
             "CYCLES": max(len(one.cycles) for one in crossbars),
             "SUM_BITS": lanes.sums,
             "CODE_BITS": lanes.sums,
-            "STEP_BITS": max([1 << places, *steps]).bit_length() + 1,
+            "STEP_BITS": max([1 << places, *(column.step for column in columns)]).bit_length() + 1,
             "FINE_BITS": fine,
             "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
             "LAYER_BITS": max(sums).bit_length() + 2,
@@ -75,13 +76,7 @@ def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:
 def _shared(layer: DrivenLayer) -> dict[str, Any]:
     """The parameters of a macro that all of its layers share."""
     crossbar, image, layout = layer.op.crossbar, layer.image, layer.layout
-    law = crossbar.law
-    kind, thresholds, rounding = 0, 1, 0
-    if law is not None:
-        kind = 2 if isinstance(law, StaircaseLaw) or crossbar.scope.levels else 1
-        thresholds = law.hi - law.lo if kind == 2 else 1
-    if isinstance(law, UniformLaw):
-        rounding = ROUNDINGS.index(law.rounding)
+    kind, lo, hi, rounding, _ = law_numbers(crossbar)
     order, lines = layout.order, layout.columns * image.cell_bits
     (words, word_bits), (flag_words, flag_bits) = (
         order.words_of(bits) for bits in (lines, layout.across * crossbar.slices)
@@ -102,11 +97,11 @@ def _shared(layer: DrivenLayer) -> dict[str, Any]:
         "BESIDE": layout.auxiliary,
         "FRACTION_BITS": crossbar.fraction_bits,
         "LEAK": crossbar.column_leak,
-        "CONVERTER": kind,
+        "CONVERTER": min(kind, 2),
         "ROUNDING": rounding,
         "REFERENCE_BITS": crossbar.reference_bits,
-        "THRESHOLDS": thresholds,
-        "SET_REFERENCES": int(crossbar.scope.set and law is not None),
+        "THRESHOLDS": hi - lo if kind > 1 else 1,
+        "SET_REFERENCES": int(crossbar.scope.set and kind > 0),
         "WORD_LINES": layout.rows,
         "HEIGHT": layout.rows_per_weight,
         "DESCENDING": int(order.rows == "descending"),
@@ -117,6 +112,16 @@ def _shared(layer: DrivenLayer) -> dict[str, Any]:
         "FLAG_WORDS": flag_words,
         "FLAG_BITS": flag_bits,
     }
+
+
+def law_numbers(crossbar: Crossbar) -> tuple[int, int, int, int, int]:
+    """Kind, lowest and highest code, rounding and places of thresholds, as `STEPS` has them."""
+    law = crossbar.law
+    if law is None:
+        return 0, 0, 0, 0, 0
+    if isinstance(law, StaircaseLaw):
+        return 2, law.lo, law.hi, 0, law.places
+    return 3 if crossbar.scope.levels else 1, law.lo, law.hi, ROUNDINGS.index(law.rounding), 0
 
 
 def _layer_limits(layer: DrivenLayer) -> tuple[int, int]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cimtool.handoff.kinds import ROUNDINGS, macro_kinds
+from cimtool.handoff.kinds import law_numbers, macro_kinds
 from cimtool.handoff.layers import DrivenLayer, Lanes
-from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
 STEPS_FILE = "steps.txt"
 STEPS_VERSION = 1
@@ -75,26 +74,14 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     )
     code = crossbar.inputs
     yield _line("inputs", name, code.bits, code.lift, code.sign_magnitude)
-    yield _line("converter", name, *_converter(layer))
+    *limits, places = law_numbers(crossbar)
+    fine = crossbar.fraction_bits, crossbar.reference_bits, places
+    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, crossbar.column_leak)
     for k, one in enumerate(layer.op.stored.slices):
         signed = image.slices[k // layer.polarities].signed
         yield _line("slice", name, k, one.shift, one.sign, signed)
     for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
         yield _line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
-
-
-def _converter(layer: DrivenLayer) -> tuple[int, ...]:
-    crossbar = layer.op.crossbar
-    law = crossbar.law
-    kind, lo, hi, rounding, places = 0, 0, 0, 0, 0
-    if law is not None:
-        kind, lo, hi = 3 if crossbar.scope.levels else 1, law.lo, law.hi
-    if isinstance(law, UniformLaw):
-        rounding = ROUNDINGS.index(law.rounding)
-    elif isinstance(law, StaircaseLaw):
-        kind, places = 2, law.places
-    fine = crossbar.fraction_bits, crossbar.reference_bits, places
-    return (kind, lo, hi, rounding, *fine, crossbar.reference_cycles, crossbar.column_leak)
 
 
 def _reads(layer: DrivenLayer) -> Iterator[str]:

@@ -7,29 +7,26 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import AdcReferences
 
 Bounds = tuple[IntArray, IntArray]
 """Smallest and largest column sum [groups, N] that any input can make."""
 
 
-def column_bounds(conducts: IntArray, crossbar: Crossbar) -> Bounds:
+def column_bounds(conducts: IntArray, crossbar: Crossbar, idle: IntArray) -> Bounds:
     """Bounds of the sums of columns [K, N] that conduct so much, as converters see them.
 
-    In units of 2^-fraction_bits of a digit.
+    In units of 2^-fraction_bits of a digit; idle rows add `idle` [groups, cycles].
     """
-    height = len(conducts)
     lo, hi = crossbar.digit_limits
-    groups = crossbar.tiling.groups(height)
+    groups = crossbar.tiling.groups(len(conducts))
     total = np.stack([conducts[group].sum(axis=0, dtype=np.int64) for group in groups])
     down = np.zeros_like(total)
     if conducts.min(initial=0) < 0:
         negative = np.minimum(conducts, 0)
         down = np.stack([negative[group].sum(axis=0, dtype=np.int64) for group in groups])
     up = total - down
-    idle = crossbar.column_leak * crossbar.tiling.idle(height)[:, None]
-    zero = crossbar.zero_digits
-    return up * lo + down * hi + idle * zero.min(), up * hi + down * lo + idle * zero.max()
+    least, most = idle.min(axis=1)[:, None], idle.max(axis=1)[:, None]
+    return up * lo + down * hi + least, up * hi + down * lo + most
 
 
 def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
@@ -41,13 +38,14 @@ def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
     return law.exact_where_it_fits and bool(bounds[0].min() >= lo and bounds[1].max() <= hi)
 
 
-def conversion_error(bounds: Bounds, law: Law, references: AdcReferences, places: int) -> IntArray:
-    """Largest |converted - exact| of any conversion [groups, N], in the units of references.
+def conversion_error(
+    bounds: Bounds, law: Law, step: int, offset: IntArray, places: int
+) -> IntArray:
+    """Largest |converted - exact| of any conversion [groups, N], in the units of the step.
 
     These are `places` binary places finer than those of the bounds.
     """
-    step, law = references.step, references.law(law)
-    lo, hi = (end * step + references.offset for end in law.ends)
+    lo, hi = (end * step + offset for end in law.ends)
     down, up = (edge << places for edge in bounds)
     excess: IntArray = np.maximum(np.maximum(up - hi, lo - down), law.error(step))
     return excess

@@ -1,27 +1,15 @@
-"""The integer contract of a crossbar, readable: encodings, conversions, shift-and-add in int64.
-
-    mvm(x, W) = sum over row groups r, slices k, cycles c of
-                sign_k * sign_c * ( read_k(x_c[r] . W_k[r]) << (shift_k + shift_c) )
-
-`read` is what the digital side takes a column sum for, through its converter (`references`). With
-`adc_on = polarity` each polarity of a slice is a term k of its own; with `shift_add = analog`
-the sum over c is inside the converter; where erased cells leak, sums count in 2^-LEAK_BITS of a
-digit.
-
-This file is the definition (docs/integer-contract.md works one tile by hand); the kernels and the
-emitted ONNX are tested against it.
-"""
+"""The arrays of one layer: the codes of weights and inputs, the converters, the row groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from cimtool.base.arrays import FLOAT_BITS, SINGLE_BITS, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
@@ -35,7 +23,7 @@ from cimtool.hardware.references import (
     AdcReferences,
     ReferenceScope,
 )
-from cimtool.hardware.weight_codes import Slice, WeightCode
+from cimtool.hardware.weight_codes import WeightCode
 
 AdcOn = Literal["difference", "polarity"]
 ShiftAdd = Literal["digital", "analog"]
@@ -298,134 +286,3 @@ def _require_small(values: Mapping[str, Any]) -> None:
         most = MOST_BITS if name in WIDTHS else LARGEST
         if isinstance(value, int) and not -1 <= value <= most:
             raise ValueError(f"{name} = {value:.6g}; expected at most {most}")
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The cells of a layer's arrays: conductances in whole numbers of 2^-fraction_bits of a digit.
-
-    `slices[k].digits` [K, N] of the perfect array are its digits and `leak`, what an erased cell
-    conducts; those of a die are what its devices came to. `leak` is what the digital side takes off
-    for each row.
-    """
-
-    crossbar: Crossbar
-    slices: tuple[Slice, ...]
-    fraction_bits: int
-    leak: int
-
-    @property
-    def finer(self) -> int:
-        """Binary places of the cells beyond those of the contract."""
-        return self.fraction_bits - self.crossbar.fraction_bits
-
-    @property
-    def places(self) -> int:
-        """Binary places of a digit in which what is read of these cells' sums counts."""
-        return self.fraction_bits + self.crossbar.reference_bits
-
-    @cached_property
-    def groups(self) -> tuple[slice, ...]:
-        """The row groups."""
-        return self.crossbar.tiling.groups(len(self.slices[0].digits))
-
-    @cached_property
-    def idle_rows(self) -> IntArray:
-        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
-        return self.crossbar.tiling.idle(len(self.slices[0].digits))
-
-    @cached_property
-    def row_sum_factors(self) -> IntArray:
-        """Factors [groups, N] with which the sum of a group's encoded inputs joins each output.
-
-        For complements, which count the sum less their digits, and to take off what cells hold
-        beyond the weights.
-        """
-        code = self.crossbar.weights
-        terms = [s.flipped * (s.sign * code.complement << s.shift) for s in self.slices]
-        return np.asarray(np.sum(terms, axis=0), np.int64) - code.offset
-
-
-Convert = Callable[[IntArray, int, int, int], IntArray]
-"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for, finer.
-
-It counts reference_bits more binary places than the sums.
-
-The unit column, where there is one, counts as the slice after the last.
-"""
-
-
-def cells_mvm(
-    x: IntArray,
-    cells: Cells,
-    references: Sequence[AdcReferences | None],
-    convert: Convert | None = None,
-) -> IntArray:
-    """The products [n, N] of inputs [n, K] on arrays that conduct as `cells` say, uncorrected.
-
-    `references` are those of each slice's converters, and the last those of the unit column where
-    there is one, as `Crossbar.reference_of` finds them; None where the conversion is lossless. They
-    count in the crossbar's `places`: cells of more places are converted at the same steps.
-    `convert` stands for converters that are not those of the contract.
-    """
-    total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
-    for part in group_sums(x, cells, references, convert):
-        total += part
-    return total + (1 << cells.places >> 1) >> cells.places
-
-
-def group_sums(
-    x: IntArray,
-    cells: Cells,
-    references: Sequence[AdcReferences | None],
-    convert: Convert | None = None,
-) -> Iterator[IntArray]:
-    """Yield what each row group adds to the products [n, N], in 2^-places of a digit."""
-    crossbar, fraction, code = cells.crossbar, cells.fraction_bits, cells.crossbar.weights
-    finer = crossbar.reference_bits
-    fitted = [None if one is None else one.finer(cells.finer) for one in references]
-
-    def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        return crossbar.read(p, fitted[crossbar.reference_of(k, c)], r)
-
-    converted = convert or read
-    driving = list(zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True))
-    for r, group in enumerate(cells.groups):
-        total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
-        products = [_product_with(column.digits[group]) for column in cells.slices]
-        for c, (digits, zero, cycle) in enumerate(driving):
-            driven = digits[:, group]
-            summed = driven.sum(axis=1, keepdims=True)
-            unused = cells.leak * cells.idle_rows[r] * zero
-            leak = cells.leak * summed + unused << finer
-            if crossbar.unit_column:
-                row_sum = converted(summed, r, len(cells.slices), c) << fraction
-            else:
-                row_sum = summed << cells.places
-            for k, column in enumerate(cells.slices):
-                p = converted(products[k](driven) + unused, r, k, c) - leak
-                if column.flipped[r].any():
-                    p = np.where(column.flipped[r], code.complement * row_sum - p, p)
-                total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
-            total -= cycle.factor * code.offset * row_sum
-        yield total
-
-
-def _product_with(cells: IntArray) -> Callable[[IntArray], IntArray]:
-    """`x @ cells` of any x, in floats where every sum is exact: integers have no BLAS."""
-    most = _largest(cells) * len(cells)
-    factor = cache(cells.astype)
-
-    def product(x: IntArray) -> IntArray:
-        reach = _largest(x) * most
-        kind = "float32" if reach < 1 << SINGLE_BITS else "float64"
-        if reach >= 1 << FLOAT_BITS:
-            kind = "int64"
-        found: IntArray = (x.astype(kind) @ factor(kind)).astype(np.int64, copy=False)
-        return found
-
-    return product
-
-
-def _largest(numbers: IntArray) -> int:
-    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))

@@ -8,30 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.bounds import Bounds, conversion_error
+from cimtool.hardware.bounds import conversion_error
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import StoredWeights, mvm
-from cimtool.hardware.weight_codes import Slice
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import mvm_bounds, mvm_shape
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
-
-
-@dataclass(frozen=True, eq=False)
-class ConvertedColumns:
-    """Columns that are converted alike: the N of one slice, or the one unit column.
-
-    In `cycles`, which are all, or one where each has references of its own. `bounds` are those of
-    their sums, `references` those of the converters, None where they are lossless. A sum of a row
-    group counts `factors` [groups, N] times in each output.
-    """
-
-    cells: Slice
-    bounds: Bounds
-    references: AdcReferences | None
-    factors: IntArray
-    cycles: range
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +59,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     @property
     def exact(self) -> bool:
         """Every converter is lossless, so that the layer is one integer product."""
-        return all(one is None for one in self.references)
+        return self.crossbar.law is None or all(one is None for one in self.references)
 
     @property
     def steps(self) -> tuple[float | None, ...]:
@@ -84,22 +69,10 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         return tuple(None if one is None else one.width / digit for one in slices)
 
     @property
-    def columns(self) -> tuple[ConvertedColumns, ...]:
-        """The columns of each slice, and of the unit column: as many as `references`."""
-        stored, crossbar, every = self.stored, self.crossbar, range(len(self.crossbar.cycles))
-        slices = zip(stored.cells.slices, stored.bounds, strict=True)
-        kinds = [(cells, bounds, cells.signs << cells.shift) for cells, bounds in slices]
-        if crossbar.unit_column:
-            unit = stored.unit_cells, stored.unit_bounds, stored.cells.row_sum_factors
-            kinds.append(unit)
-        alike = [every] if crossbar.reference_cycles == 1 else [range(c, c + 1) for c in every]
-        return tuple(
-            ConvertedColumns(
-                cells, bounds, self.references[crossbar.reference_of(k, cycles[0])], factors, cycles
-            )
-            for k, (cells, bounds, factors) in enumerate(kinds)
-            for cycles in alike
-        )
+    def layer(self) -> ConvertedLayer:
+        """The layer as backends read it; its cells are dropped with those of `stored`."""
+        bias = self.bias - self.stored.correction
+        return ConvertedLayer(self.stored.cells, self.references, bias)
 
     @cached_property
     def _converter_error(self) -> IntArray:
@@ -107,22 +80,20 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
         Raises RangeError where it could leave the 62 bits of the digital unit.
         """
-        stored, crossbar = self.stored, self.crossbar
-        total = np.zeros(stored.shape[1], np.int64)
-        law = crossbar.law
-        if self.exact or law is None:
+        total = np.zeros(self.stored.shape[1], np.int64)
+        if self.exact:
             return total
-        reach = 0.0
-        for column in self.columns:
-            if column.references is not None:
-                drive = sum(1 << crossbar.cycles[c].shift for c in column.cycles)
-                places = crossbar.reference_bits
-                error = conversion_error(column.bounds, law, column.references, places)
+        reach, crossbar = 0.0, self.crossbar
+        for column in self.layer.columns:
+            if column.law is not None:
+                step, offset, places = column.step, column.offset, crossbar.reference_bits
+                error = conversion_error(column.bounds, column.law, step, offset, places)
                 factors = np.abs(column.factors)
-                reach += float((error.astype(np.float64) * factors).sum(axis=0).max()) * drive
+                largest = float((error.astype(np.float64) * factors).sum(axis=0).max())
+                reach += largest * column.drive
                 if reach >= INT_LIMIT:
                     raise RangeError
-                total += (error * factors).sum(axis=0) * drive
+                total += (error * factors).sum(axis=0) * column.drive
         whole: IntArray = (total >> crossbar.places) + (crossbar.places > 0)
         return whole
 
@@ -148,9 +119,9 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         if self.exact or crossbar.column_leak or flips or stored.cells.row_sum_factors.any():
             return None
         lo = hi = np.zeros(stored.shape[1], np.int64)
-        for column in self.columns:
+        for column, one in zip(self.layer.columns, self.references, strict=True):
             cells = column.cells
-            least, most = (self._read(edge, column.references) for edge in column.bounds)
+            least, most = (self._read(edge, one) for edge in column.bounds)
             for cycle in crossbar.cycles[column.cycles.start : column.cycles.stop]:
                 ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
                 lo = lo + (ends[0] << cycle.shift + cells.shift)
@@ -165,4 +136,4 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         return np.asarray(np.sum(parts, axis=0), np.int64)
 
     def run(self, *inputs: Array) -> Array:
-        return mvm(inputs[0], self.stored, self.references) + self.bias
+        return layer_mvm(inputs[0], self.layer)

@@ -15,7 +15,6 @@ and one of values v, whole numbers of S:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Literal
 
@@ -166,11 +165,3 @@ class AdcReferences:
                 raise ValueError(f"converter levels: {name} must rise")
             if numbers.size and max(int(numbers[-1]), -int(numbers[0])) >= most:
                 raise ValueError(f"converter levels: {name} must lie within {most} steps")
-
-
-def offsets_of(references: Sequence[AdcReferences | None], groups: int, width: int) -> IntArray:
-    """The offsets [groups, references, width] of every column; zero where it is lossless."""
-    shape = groups, width
-    none = np.zeros(shape, np.int64)
-    parts = [none if one is None else np.broadcast_to(one.offset, shape) for one in references]
-    return np.stack(parts, axis=1)

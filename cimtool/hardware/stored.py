@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray, narrow
-from cimtool.hardware.bounds import Bounds, column_bounds
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
-from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.converted_layer import Cells
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.weight_codes import Slice, plain, stored_slices
 
 
@@ -56,21 +54,6 @@ class StoredWeights:
         slices = (replace(s, digits=d) for s, d in zip(self.slices, conduct, strict=True))
         return Cells(crossbar, tuple(slices), fraction, leak)
 
-    @cached_property
-    def bounds(self) -> tuple[Bounds, ...]:
-        """The proved bounds of every slice's column sums."""
-        return tuple(column_bounds(s.digits, self.crossbar) for s in self.cells.slices)
-
-    @cached_property
-    def unit_bounds(self) -> Bounds:
-        """The proved bounds of the unit column's sums."""
-        return column_bounds(self.unit_cells.digits, self.crossbar)
-
-    @cached_property
-    def unit_cells(self) -> Slice:
-        """The unit column: a slice of one column whose cells all hold 1."""
-        return plain(np.ones((len(self.weight), 1), np.int64), self.groups, 0)
-
     def release(self) -> None:
         """Let go of the cells, a byte or more each: whoever asks for them next cuts them anew."""
         for name in ("slices", "cells"):
@@ -94,11 +77,3 @@ def cell_digits(stored: StoredWeights, rows: slice) -> Array:
     else:
         cells = digits[..., None] + code.baseline & code.cell_maximum
     return cells.astype(np.uint8)
-
-
-def mvm(x: IntArray, stored: StoredWeights, references: Sequence[AdcReferences | None]) -> IntArray:
-    """The crossbar product [n, N] of integer inputs [n, K] and stored weights [K, N].
-
-    The references are those of `cells_mvm`.
-    """
-    return cells_mvm(x, stored.cells, references) - stored.correction

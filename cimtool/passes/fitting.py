@@ -11,9 +11,10 @@ from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import map_rows
 from cimtool.hardware.bounds import lossless
+from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.figures import SettableReference
-from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope
 from cimtool.passes.levels import fitted_levels
 from cimtool.simulation.kernels.products import product_kind
@@ -90,8 +91,7 @@ class GroupSums:
         self.groups = stored.groups
         self.digits = crossbar.digits(x)
         self.counts = crossbar.cycle_factors
-        leak = crossbar.column_leak * stored.cells.idle_rows
-        self.idle = leak[:, None] * crossbar.zero_digits
+        self.idle = stored.cells.idle_sums
 
     def of_slice(self, conducts: IntArray, bound: int, cycles: range) -> Iterator[Array]:
         """Column sums [cycles, n, N] of every group for cells that conduct so much [K, N]."""
@@ -117,9 +117,8 @@ def column_errors(
     `limits` hold, at these `steps` where there are some; None for columns that are provably
     lossless.
     """
-    sums = GroupSums(op, x)
-    for column in op.columns:
-        law = op.crossbar.law
+    sums, law = GroupSums(op, x), op.crossbar.law
+    for column in op.layer.columns:
         if law is None or lossless(column.bounds, op.crossbar):
             yield None
             continue
@@ -138,15 +137,10 @@ class Trial:
     limits: Limits
     steps: tuple[int, ...]
 
-    @property
-    def bound(self) -> int:
-        """Largest magnitude of a sum that is proved."""
-        return max(int(np.abs(edge).max()) for edge in self.column.bounds)
-
     def parts(self, columns: slice) -> Iterator[Array]:
         """Column sums [cycles, n, columns] of every row group."""
         cells = self.column.cells.digits[:, columns]
-        return self.sums.of_slice(cells, self.bound, self.column.cycles)
+        return self.sums.of_slice(cells, self.column.reach, self.column.cycles)
 
     @property
     def counts(self) -> IntArray:
@@ -286,7 +280,7 @@ class Trial:
         steps = np.array([one.step for one in references], np.int64)
         ends = (max(map(abs, own.ends)) for own in laws)
         largest = max(end * one.step for end, one in zip(ends, references, strict=True))
-        reach = (self.bound << rise) + 2 * int(np.abs(offsets).max()) + largest
+        reach = (self.column.reach << rise) + 2 * int(np.abs(offsets).max()) + largest
         whole = reach * int(np.abs(self.counts).sum())
         integer = np.int32 if whole << THRESHOLD_BITS < 1 << 31 else np.int64
         shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps.tolist()]

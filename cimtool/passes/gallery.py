@@ -364,6 +364,6 @@ def _with_references(
     finest = op.crossbar.finest_references
     references = tuple(
         None if lossless(column.bounds, op.crossbar) else one or finest
-        for one, column in zip(found, op.columns, strict=True)
+        for one, column in zip(found, op.layer.columns, strict=True)
     )
     return replace(op, references=references)

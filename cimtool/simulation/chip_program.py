@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.hardware.crossbar import Cells
+from cimtool.hardware.converted_layer import Cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import (
     Arrays,
@@ -38,7 +38,7 @@ from cimtool.simulation.die_program import (
     arrays_of,
     check_analog,
     converter_numbers,
-    die_references,
+    layer_with,
     with_layers,
 )
 
@@ -168,7 +168,7 @@ def on_chip(program: Program, settings: Settings, chip: Chip) -> DieProgram:
                 f"{own.name}: its converters have thresholds that were set "
                 f'(references = "{op.crossbar.references}"); expected none that were measured'
             )
-        cells, references = chip.cells(own), die_references(op)
-        return NoisyMvm(op, cells, references, known.lo, known.hi, measured=measured), ReadoutCost()
+        converted = layer_with(op, chip.cells(own))
+        return NoisyMvm(op, converted, known.lo, known.hi, measured=measured), ReadoutCost()
 
     return with_layers(program, settings, layer)

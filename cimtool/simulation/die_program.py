@@ -11,6 +11,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import unknown
+from cimtool.hardware.converted_layer import Cells, ConvertedLayer
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors, added, draw_errors
@@ -21,7 +22,6 @@ from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.noise.times import read_at, time_text
 from cimtool.hardware.placement import stored_cells
-from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
@@ -168,29 +168,29 @@ def noisy_layer(
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
     drawn = draw(op.stored, place.arrays, noise, die, place.cells)
-    known, references = op.infer(x), die_references(op)
-    fresh = None
+    known, fresh = op.infer(x), None
     if drawn.variance is not None:
         first = noise.of(ReadNoise)[0]  # one number stands for all of them
         key = die.key(first, place.layer)
         fresh = fresh_noise(drawn.variance, drawn.cells, key, first.shared)
-    frozen = NoisyMvm(op, drawn.cells, references, known.lo, known.hi, fresh)
+    frozen = NoisyMvm(op, layer_with(op, drawn.cells), known.lo, known.hi, fresh)
     return replace(frozen, errors=_errors(frozen, noise, place, die))
 
 
-def die_references(op: CrossbarMvm) -> tuple[AdcReferences | None, ...]:
-    """The references on a die: a converter that is lossless on perfect cells rounds noise."""
-    if op.crossbar.law is None:
-        return op.references
-    finest = op.crossbar.finest_references
-    return tuple(finest if one is None else one for one in op.references)
+def layer_with(op: CrossbarMvm, cells: Cells) -> ConvertedLayer:
+    """The layer on these cells: a converter that is lossless on perfect ones rounds noise."""
+    layer, references = op.layer, op.references
+    if op.crossbar.law is not None:
+        finest = op.crossbar.finest_references
+        references = tuple((one or finest).finer(cells.finer) for one in references)
+    return replace(layer, cells=cells, references=references)
 
 
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
     """Errors of the layer's converters; None without such errors, or without converters."""
-    if None in op.references:
+    steps = [one.width for one in op.layer.references if one is not None]
+    if len(steps) < len(op.layer.references):
         return None
-    steps = [one.width for one in op.fine_references if one is not None]
     errors = []
     for one in noise.of(ConverterNoise):
         converters = converter_numbers(op.perfect.stored, place.arrays.across, one.sharing)

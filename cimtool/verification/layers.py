@@ -11,8 +11,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.threads import side_by_side
-from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
+from cimtool.hardware.converted_layer import ConvertedColumns
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
@@ -205,8 +207,9 @@ def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
     cycles = op.crossbar.reference_cycles
     if cycles > 1:
         names = [f"{name}, cycle {c}" for name in names for c in range(cycles)]
-    sums, named = GroupSums(op, x), zip(names, op.columns, strict=False)
-    return tuple(_described(op, sums, name, column) for name, column in named)
+    sums = GroupSums(op, x)
+    of_names = zip(names, op.layer.columns, op.references, strict=False)
+    return tuple(_described(op, sums, *one) for one in of_names)
 
 
 def slice_names(op: CrossbarMvm) -> list[str]:
@@ -218,9 +221,13 @@ def slice_names(op: CrossbarMvm) -> list[str]:
 
 
 def _described(
-    op: CrossbarMvm, sums: GroupSums, name: str, columns: ConvertedColumns
+    op: CrossbarMvm,
+    sums: GroupSums,
+    name: str,
+    columns: ConvertedColumns,
+    references: AdcReferences | None,
 ) -> ColumnSums:
-    crossbar, law, references = op.crossbar, op.crossbar.law, columns.references
+    crossbar, law = op.crossbar, op.crossbar.law
     lo, hi = int(columns.bounds[0].min()), int(columns.bounds[1].max())
     shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
     fine = np.zeros((hi - lo >> shift) + 1, np.int64)
@@ -232,7 +239,7 @@ def _described(
         conversions += part.size
         fine += np.bincount(part.ravel() - lo >> shift, minlength=len(fine))
         if law is not None and references is not None:
-            part = (part << crossbar.reference_bits) - references.of_group(r)
+            part = (part << crossbar.reference_bits) - columns.offset[r]
             first, last = references.unclipped(law)
             clipped += int(np.count_nonzero((part < first) | (part > last)))
             edge = np.array([part.min(), part.max()])

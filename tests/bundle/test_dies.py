@@ -99,12 +99,12 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
     (die,) = dies(bundle, conditions, 1)
     found = on_arrays(die.program.score)
     one, other, apart = found["mu.mu"], found["mus.mu"], found["s.mu2"]
-    for a, b in zip(one.cells.slices, other.cells.slices, strict=True):
+    for a, b in zip(one.cells.slices, other.layer.cells.slices, strict=True):
         np.testing.assert_array_equal(a.digits, b.digits)
     assert one.errors is not None
     assert other.errors is not None
     np.testing.assert_array_equal(one.errors.gain, other.errors.gain)
-    for k, both in enumerate(zip(one.fine_references, other.fine_references, strict=True)):
+    for k, both in enumerate(zip(one.layer.references, other.layer.references, strict=True)):
         steps = [references.step for references in both]
         pairs = zip((one, other), steps, strict=True)
         offsets = [op.errors.offset[:, k] / step for op, step in pairs]
@@ -112,8 +112,9 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
     assert one.fresh is not None
     assert other.fresh is not None
     assert one.fresh.key != other.fresh.key
-    assert apart.cells.slices[0].digits.shape == one.cells.slices[0].digits.shape
-    assert (apart.cells.slices[0].digits != one.cells.slices[0].digits).any()
+    digits, others = (op.cells.slices[0].digits for op in (one, apart))
+    assert digits.shape == others.shape
+    assert (digits != others).any()
     asked: dict[str, int] = {}
 
     def arrays(settings: Settings, layer: str, weight_bits: int) -> Arrays:

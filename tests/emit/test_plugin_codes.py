@@ -136,7 +136,7 @@ def test_a_fused_kernel_takes_signed_digits() -> None:
     layer = layer_on(np.random.default_rng(0), hardware)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kernel = fused_cells(layer.stored.cells, layer.references, layer.bias)
+        kernel = fused_cells(layer.layer)
     assert kernel is not None
 
 

@@ -10,7 +10,7 @@ from crossbars import at_steps, changed, crossbar_of
 
 from cimtool.base.arrays import IntArray
 from cimtool.handoff.converter_taps import (
-    converted_columns,
+    column_places,
     layer_sum,
     sum_bits,
     taps,
@@ -67,14 +67,15 @@ def test_each_tap_follows_from_the_one_before(form: str) -> None:
         for k, column in enumerate(cells):
             sums = digits[:, group] @ column.digits[group] + unused
             np.testing.assert_array_equal(found.sums[:, r, c, k * width : (k + 1) * width], sums)
-    for part, references in converted_columns(op):
+    places = column_places(op.layer)
+    for part, references in zip(places, op.references, strict=True):
         sums, codes = found.sums[..., part], found.codes[..., part]
         expected = sums
         if references is not None:
             assert crossbar.law is not None
             expected = crossbar.law.codes(sums, references.step)
         np.testing.assert_array_equal(codes, expected)
-    assert (converted_columns(op)[-1][0].start == width * crossbar.slices) == crossbar.unit_column
+    assert (places[-1].start == width * crossbar.slices) == crossbar.unit_column
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -14,11 +14,11 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.handoff.converter_taps import converted_columns, die_reads, taps
+from cimtool.handoff.converter_taps import column_places, die_reads, taps
 from cimtool.handoff.dies import DIES_PART
 from cimtool.handoff.layers import driven_layers
 from cimtool.handoff.stimuli import layer_stimuli
-from cimtool.hardware.crossbar import cells_mvm
+from cimtool.hardware.contract import layer_mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 
@@ -66,18 +66,18 @@ def test_files_are_those_of_the_dies_that_are_simulated(handoff: Path, small_bun
 @pytest.mark.parametrize("index", range(NOISE.trials))
 def test_codes_make_the_layer_sums(small_bundle: Path, index: int) -> None:
     perfect, op, x = drawn(small_bundle)[index]
-    crossbar, columns = op.crossbar, converted_columns(perfect)
+    crossbar, layer, places = op.crossbar, op.layer, column_places(op.layer)
     sums, codes = die_reads(op, x)
     assert sums.shape == taps(perfect, x).sums.shape
-    assert (sums != taps(perfect, x).sums << op.cells.finer).any()
+    assert (sums != taps(perfect, x).sums << layer.cells.finer).any()
 
     def of_codes(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        place = crossbar.reference_of(k, c)
-        one = op.fine_references[place]
-        assert one is not None
-        return codes[:, r, c, columns[place][0]] * one.step + one.of_group(r)
+        at = crossbar.reference_of(k, c)
+        one = layer.columns[at]
+        assert one.law is not None
+        return codes[:, r, c, places[at]] * one.step + one.offset[r]
 
-    total = cells_mvm(x, op.cells, op.references, of_codes) + op.offset
+    total = layer_mvm(x, layer, of_codes)
     np.testing.assert_array_equal(np.clip(total, op.lo, op.hi), op.run(x))
 
 

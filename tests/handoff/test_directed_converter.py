@@ -39,7 +39,7 @@ def layers_of(files: DemoFiles, folder: Path, kind: str) -> list[DrivenLayer]:
 def every_sum(layer: DrivenLayer, k: int) -> np.ndarray:
     """All sums of digits and cells that any column of a slice could have, whatever it holds."""
     crossbar, op = layer.op.crossbar, layer.op
-    low, high = [*op.stored.bounds, op.stored.unit_bounds][k]
+    low, high = op.stored.cells.bounds[k]
     ends = range(int(low.min()), int(high.max()) + 1)
     if not crossbar.column_leak:
         return np.array(ends)[:: 1 << crossbar.fraction_bits]
@@ -65,10 +65,10 @@ def test_every_code_that_a_column_reaches(
     for layer in layers_of(narrow_trunk, tmp_path / "bundle", kind):
         op, crossbar = layer.op, layer.op.crossbar
         inputs = converter_inputs(layer)
-        kept = len(op.stored.bounds) + crossbar.unit_column
+        kept = len(op.stored.cells.bounds)
         for k in range(kept):
             sums = every_sum(layer, k)
-            low, high = [*op.stored.bounds, op.stored.unit_bounds][k]
+            low, high = op.stored.cells.bounds[k]
             for c in range(crossbar.reference_cycles):
                 references = op.references[crossbar.reference_of(k, c)]
                 if references is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from crossbars import PLAIN, at_steps, changed
+from crossbars import PLAIN, at_steps, changed, mvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import CONVERTING, MEASURED, drawn, input_limits, weight_limits
@@ -11,7 +11,7 @@ from random_crossbars import CONVERTING, MEASURED, drawn, input_limits, weight_l
 from cimtool.hardware.bounds import column_bounds, conversion_error, lossless
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.stored import StoredWeights
 
 
 def isaac(encoding: str, adc_bits: int = 8) -> Crossbar:
@@ -20,7 +20,7 @@ def isaac(encoding: str, adc_bits: int = 8) -> Crossbar:
 
 def is_lossless(stored: StoredWeights) -> bool:
     """True where no conversion can change the sums of any slice."""
-    return all(lossless(bounds, stored.crossbar) for bounds in stored.bounds)
+    return all(lossless(bounds, stored.crossbar) for bounds in stored.cells.bounds)
 
 
 @settings(deadline=None, max_examples=50)
@@ -62,10 +62,10 @@ def test_column_bounds_and_conversion_errors_hold(
     law = hardware.law
     assert law is not None
     stored = StoredWeights(weight, hardware)
-    for cells, bounds in zip(stored.cells.slices, stored.bounds, strict=True):
-        down, up = column_bounds(cells.digits, hardware)
+    for cells, bounds in zip(stored.cells.slices, stored.cells.bounds, strict=False):
+        down, up = column_bounds(cells.digits, hardware, stored.cells.idle_sums)
         np.testing.assert_array_equal((down, up), bounds)
-        error = conversion_error(bounds, law, references, 0)
+        error = conversion_error(bounds, law, references.step, references.offset, 0)
         fits = lossless(bounds, hardware)
         ends = [hardware.read(edge, references, 0) for edge in bounds]
         zeros = hardware.zero_digits
@@ -92,7 +92,8 @@ def test_a_measured_converter_is_never_proved_lossless() -> None:
 
 
 def test_the_unit_column_sums_the_digits() -> None:
-    stored = StoredWeights(np.zeros((5, 2), np.int64), changed(PLAIN, rows=4, dac_bits=3))
-    lo, hi = stored.unit_bounds
+    hardware = changed(PLAIN, rows=4, dac_bits=3, offset_sum="unit-column")
+    stored = StoredWeights(np.zeros((5, 2), np.int64), hardware)
+    lo, hi = stored.cells.bounds[-1]
     assert lo.tolist() == [[0], [0]]
     assert hi.tolist() == [[4 * 7], [7]]

@@ -9,7 +9,7 @@ from math import floor
 
 import numpy as np
 import pytest
-from crossbars import PLAIN, at_steps, changed
+from crossbars import PLAIN, at_steps, changed, mvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import (
@@ -28,7 +28,7 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.converters import Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling, leak_of
 from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.stored import StoredWeights
 
 
 def test_an_array_as_a_field_of_a_converter_is_one_sentence() -> None:

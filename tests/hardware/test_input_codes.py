@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from crossbars import mvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, INPUTS, drawn, input_limits
@@ -16,7 +17,7 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle, InputCode
 from cimtool.hardware.settings import resolve
-from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import derived, load_target
 from cimtool.ir.types import integer
 

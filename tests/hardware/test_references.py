@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-from crossbars import PLAIN, changed
+from crossbars import PLAIN, changed, mvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import (
@@ -21,7 +21,7 @@ from random_crossbars import (
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import REFERENCE_BITS, AdcReferences
-from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
 
 KINDS = ("slice", "column", "cycle", "levels")

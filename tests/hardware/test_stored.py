@@ -19,13 +19,6 @@ def test_offset_inputs_are_corrected_in_the_bias() -> None:
     assert not StoredWeights(weight, PLAIN).correction.any()
 
 
-def test_row_sums_count_complements_and_offsets() -> None:
-    hardware = changed(PLAIN, rows=4, dac_bits=2, encoding="offset-flip", weight_bits=6)
-    stored = StoredWeights(np.array([[1, -2], [1, 1]]), hardware)
-    # U = 33, 33 and 30, 33: slices 1 0 2, 1 0 2 and 2 3 1, 1 0 2; a sum beyond 3 is flipped
-    assert stored.cells.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
-
-
 @settings(deadline=None)
 @given(CROSSBARS, st.integers(1, 19), st.integers(0, 2**32 - 1))
 def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, seed: int) -> None:

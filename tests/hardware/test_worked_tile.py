@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crossbars import at_steps, changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of, mvm
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law, measured_thresholds
 from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.input_codes import Cycle
-from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import adc
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "integer-contract.md"

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.converters import Converter, Formula, Lossless, Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import WeightCode
 
 
@@ -95,3 +99,8 @@ def at_steps(
         return tuple(found)
     law = crossbar.law
     return tuple(None if one is None else one.with_equal_levels(law) for one in found)
+
+
+def mvm(x: IntArray, stored: StoredWeights, references: Sequence[AdcReferences | None]) -> IntArray:
+    """The crossbar product [n, N] of integer inputs [n, K] and stored weights, without a bias."""
+    return layer_mvm(x, ConvertedLayer(stored.cells, tuple(references), -stored.correction))

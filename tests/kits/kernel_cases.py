@@ -116,7 +116,7 @@ def serial_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     unit = 0 if converts and hardware.unit_column else None
     references = random_references(rng, at_steps(hardware, steps, unit), hardware, *op.weight.shape)
     made = replace(op, stored=StoredWeights(op.weight, hardware), references=references)
-    candidate = candidate_of(made.stored.cells, references, op.bias)
+    candidate = candidate_of(made.layer)
     if candidate is None or not paired.fits(candidate.layer):
         return None
     rows = drawn(rng, input_limits(hardware), (len(x), x.shape[1]))

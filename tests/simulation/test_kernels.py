@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from random_crossbars import ENCODINGS, FORMS, random_levels, weight_limits, weights_of_form
 
 from cimtool.base.arrays import IntArray
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import Cells, ConvertedLayer
 from cimtool.hardware.converters import Rounding, UniformLaw
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors
 from cimtool.hardware.references import AdcReferences
@@ -168,8 +170,7 @@ def test_measured_converters_are_looked_up_behind_the_sums(
     for steps in ([0, 1, 2, 3], [None, 5, 0, None], [9, 9, 9, 9]):
         op = replace(op, references=at_steps(hardware, steps, None))
         bounds = op.infer(integer(("n", 133), *limits(hardware), 1.0))
-        made = (op.stored.cells, op.references, op.bias - op.stored.correction)
-        assert fused_cells(*made, (bounds.lo, bounds.hi)) is not None
+        assert fused_cells(op.layer, (bounds.lo, bounds.hi)) is not None
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 9))
 
 
@@ -206,9 +207,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         if choice.KERNELS and cell_bits < 8:
             known = integer(("n", 133), *limits(hardware), 1.0)
             bounds = op.infer(known)
-            base = op.bias - op.stored.correction
-            made = (op.stored.cells, found, base, (bounds.lo, bounds.hi))
-            assert fused_cells(*made) is not None
+            assert fused_cells(op.layer, (bounds.lo, bounds.hi)) is not None
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
@@ -254,7 +253,7 @@ def test_few_bits_are_counted_and_bytes_multiplied() -> None:
         hardware = plain(**keys)
         cells = StoredWeights(np.arange(-127, 128)[:, None], hardware).cells
         steps = at_steps(hardware, (1,) * hardware.slices)
-        made = fused.converted_layer(cells, steps, np.zeros(1, np.int64), None)
+        made = fused.fused_layer(ConvertedLayer(cells, steps, np.zeros(1, np.int64)), None)
         assert made is not None
         return popcount.plane_pairs(made)
 
@@ -295,12 +294,12 @@ def test_cells_of_a_die_take_the_same_kernels(
     spread = 1 << fraction >> 2
     slices = tuple(_on_die(s, fraction, rng, spread) for s in perfect.slices)
     cells = Cells(hardware, slices, fraction, 0)
-    steps = at_steps(hardware, (3,) * hardware.slices)
-    offset = rng.integers(-999, 999, 37)
-    kernel = fused_cells(cells, steps, offset)
+    steps = at_steps(hardware, (3 + fraction,) * hardware.slices)
+    on_die = ConvertedLayer(cells, steps, rng.integers(-999, 999, 37))
+    kernel = fused_cells(on_die)
     x = rows_for(rng, hardware, 300, 11)
     assert kernel is not None
-    np.testing.assert_array_equal(kernel(x), cells_mvm(x, cells, steps) + offset)
+    np.testing.assert_array_equal(kernel(x), layer_mvm(x, on_die))
 
 
 @pytest.mark.parametrize("kind", ["column", "cycle", "levels"])
@@ -311,20 +310,20 @@ def test_cells_of_a_die_are_converted_by_references_that_are_set(fraction: int, 
     perfect = StoredWeights(rng.integers(-127, 128, (120, 37)), hardware).cells
     slices = tuple(_on_die(s, fraction, rng, 1 << fraction >> 1) for s in perfect.slices)
     cells = Cells(hardware, slices, fraction, 0)
-    references = [
+    references = tuple(
         AdcReferences(
             int(rng.integers(3, 8)),
             rng.integers(-9, 40, (3, 37)),
             random_levels(rng, hardware.law) if kind == "levels" else None,
-        )
+        ).finer(fraction)
         for _ in range(hardware.slices * hardware.reference_cycles)
-    ]
-    offset = rng.integers(-999, 999, 37)
-    kernel = fused_cells(cells, references, offset)
+    )
+    on_die = ConvertedLayer(cells, references, rng.integers(-999, 999, 37))
+    kernel = fused_cells(on_die)
     x = rows_for(rng, hardware, 120, 11)
     if tiles.DOT_BITS or fraction == 0:
         assert kernel is not None
-        np.testing.assert_array_equal(kernel(x), cells_mvm(x, cells, references) + offset)
+        np.testing.assert_array_equal(kernel(x), layer_mvm(x, on_die))
 
 
 def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) -> Slice:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from numba import config
 from random_layers import random_references
 
-from cimtool.hardware.crossbar import Crossbar, cells_mvm
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import ConvertedLayer
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
@@ -97,7 +99,7 @@ def test_layers_of_one_bit_a_cycle(
         input_bits=input_bits, references=references, rows=1 + seed % 140,
     )  # fmt: skip
     op, limits = random_layer(seed, hardware, rows, columns)
-    made = choice.candidate_of(op.stored.cells, op.references, op.bias)
+    made = choice.candidate_of(op.layer)
     if made is not None:
         lo, hi = made.layer.cells
         assert paired.fits(made.layer) == (hi - min(lo, 0) >= 2)
@@ -110,7 +112,7 @@ def test_cells_below_zero_take_no_more_room_than_others(encoding: str, cell_bits
     op, _ = random_layer(
         1, changed(SERIAL, encoding=encoding, cell_bits=cell_bits, rows=128), 128, 64
     )
-    made = choice.candidate_of(op.stored.cells, op.references, op.bias)
+    made = choice.candidate_of(op.layer)
     assert made is not None
     cells = paired.pack(made.layer)
     assert (cells.bits, cells.middle) == (2, -1)
@@ -126,12 +128,13 @@ def test_cells_of_a_die(taken: list[int], spread: int) -> None:
         replace(s, digits=s.digits + rng.integers(-1, spread, s.digits.shape, endpoint=True))
         for s in perfect.slices
     )
-    cells, references = replace(perfect, slices=slices), at_steps(SERIAL, (2,) * 4, None)
-    kernel = choice.fused_cells(cells, references, np.zeros(37, np.int64))
+    references = at_steps(SERIAL, (2,) * 4, None)
+    on_die = ConvertedLayer(replace(perfect, slices=slices), references, np.zeros(37, np.int64))
+    kernel = choice.fused_cells(on_die)
     assert kernel is not None
     x = rng.integers(0, 256, (9, 250))
     taken.clear()
-    np.testing.assert_array_equal(kernel(x), cells_mvm(x, cells, references))
+    np.testing.assert_array_equal(kernel(x), layer_mvm(x, on_die))
     assert taken
 
 
@@ -174,7 +177,7 @@ def test_sums_at_their_ends(encoding: str, rows: int, taken: list[int]) -> None:
 )
 def test_others_are_left_to_other_kernels(keys: dict[str, object]) -> None:
     op, limits = random_layer(1, changed(SERIAL, **keys), 150, 40)
-    made = choice.candidate_of(op.stored.cells, op.references, op.bias)
+    made = choice.candidate_of(op.layer)
     assert made is not None
     assert not paired.fits(made.layer)
     assert_equal(op, limits)
@@ -182,7 +185,7 @@ def test_others_are_left_to_other_kernels(keys: dict[str, object]) -> None:
 
 def test_it_is_taken_where_bits_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     op, _ = random_layer(1, SERIAL, 150, 40)
-    made = choice.candidate_of(op.stored.cells, op.references, op.bias)
+    made = choice.candidate_of(op.layer)
     assert made is not None
     assert paired.fits(made.layer)
     monkeypatch.setattr(paired, "FASTER", False)

@@ -11,7 +11,7 @@ from crossbars import at_steps, changed, crossbar_of
 from cimtool import api
 from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.handoff.converter_taps import converted_columns, taps
+from cimtool.handoff.converter_taps import column_places, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.loading.embeddings import Embeddings, embeddings_of
@@ -72,12 +72,12 @@ def rounded(sums: IntArray, step: int, rounding: str | None) -> np.ndarray:
 def test_column_sums_are_those_at_the_taps(form: str) -> None:
     op, x = layer(form)
     sums = taps(op, x).sums
-    columns = converted_columns(op)
+    columns = list(zip(column_places(op.layer), op.layer.columns, strict=True))
     found = describe_columns(op, x)
     assert len(found) == len(columns)
-    for one, (part, references), alike in zip(found, columns, op.columns, strict=True):
-        seen = sums[:, :, alike.cycles, part]
-        step = None if references is None else references.step
+    for one, (part, column) in zip(found, columns, strict=True):
+        seen = sums[:, :, column.cycles, part]
+        step = None if column.law is None else column.step
         assert (one.lowest, one.highest) == (seen.min(), seen.max())
         assert one.conversions == seen.size
         assert one.step == (None if step is None else step / (1 << op.crossbar.places))

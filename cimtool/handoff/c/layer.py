@@ -8,9 +8,9 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.handoff.c.writer import ConstantTables, CValue, FunctionWriter, literal
+from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
 from cimtool.ir.types import Type
 
 INT8, INT16, INT32 = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32))
@@ -82,8 +82,8 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
     flipped = np.stack([one.flipped for one in stored.slices], axis=1)
     laws: list[Law] = []
     converters = [
-        _converter(tables, f"{layer}.offset{index}", name, op, index, one, laws)
-        for index, one in enumerate(op.references)
+        _converter(tables, f"{layer}.offset{index}", name, column, laws)
+        for index, column in enumerate(op.layer.columns)
     ]
     zero = crossbar.zero_digits.tolist()
     fields = {
@@ -105,7 +105,7 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
         "complement": literal(crossbar.weights.complement),
         "cells": tables.add(f"{layer}.cells", in_blocks(cells), "int32_t" if wide else "int8_t"),
         "flipped": tables.add(f"{layer}.flipped", flipped, "uint8_t") if flipped.any() else "-1",
-        "bias": tables.add(f"{layer}.bias", op.bias - stored.correction, "int64_t"),
+        "bias": tables.add(f"{layer}.bias", op.layer.bias, "int64_t"),
         "group": f"{name}_groups",
         "cycle": f"{name}_cycles",
         "slice": f"{name}_slices",
@@ -144,35 +144,23 @@ def in_blocks(cells: IntArray) -> IntArray:
 def _narrow(op: CrossbarMvm, cells: IntArray) -> bool:
     """True where cells fit 8 bits and sums of digits and cells 32, whatever the inputs."""
     lo, hi = op.crossbar.digit_limits
-    height = max(group.stop - group.start for group in op.stored.groups)
+    height = int(op.stored.cells.heights.max())
     least, most = int(cells.min()), int(cells.max())
     reach = max(hi, -lo) * height * max(most, -least)
     return _within(INT8, least, most) and reach <= INT32.max
 
 
 def _converter(
-    tables: ConstantTables,
-    place: str,
-    name: str,
-    op: CrossbarMvm,
-    index: int,
-    one: AdcReferences | None,
-    laws: list[Law],
+    tables: ConstantTables, place: str, name: str, column: ConvertedColumns, laws: list[Law]
 ) -> tuple[object, ...]:
     """The fields of one converter; its law joins `laws` unless it is among them."""
-    crossbar = op.crossbar
-    if one is None or crossbar.law is None:
+    law = column.law
+    if law is None:
         return "0", 0, -1, -1
-    law = one.law(crossbar.law)
     if law not in laws:
         laws.append(law)
-    offset = "-1"
-    if not one.counts_from_zero:
-        columns = 1 if index >= crossbar.slices * crossbar.reference_cycles else op.weight.shape[1]
-        every = np.broadcast_to(one.offset, (len(op.stored.groups), columns))
-        offset = tables.add(place, every, "int64_t")
-    shift = one.step.bit_length() - 1 if one.step & one.step - 1 == 0 else -1
-    return f"&{name}_law{laws.index(law)}", literal(one.step), shift, offset
+    offset = tables.add(place, column.offset, "int64_t") if column.offset.any() else "-1"
+    return f"&{name}_law{laws.index(law)}", literal(column.step), column.exponent, offset
 
 
 def _law(name: str, law: Law) -> str:

@@ -32,7 +32,6 @@ from cimtool.handoff.stimuli import (
     requantised,
 )
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import offsets_of
 from cimtool.hardware.stored import cell_digits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
@@ -157,7 +156,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     lo, hi = crossbar.digit_limits
     digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
     bits = sum_bits(op)
-    all_converted = None not in op.references
+    all_converted = all(one.law is not None for one in op.layer.columns)
     code_bits = (crossbar.converter.bits if all_converted else None) or bits
     signed = crossbar.signed_sums or code_bits == bits
     wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
@@ -182,7 +181,9 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         what = f"which columns hold complements: they count {complement} * sum of digits - sum"
         yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
     if crossbar.references != "fixed" and crossbar.law is not None:
-        offsets = offsets_of(op.references, len(op.stored.groups), op.weight.shape[1])
+        shape = len(op.stored.groups), op.weight.shape[1]
+        every = [np.broadcast_to(one.offset, shape) for one in op.layer.columns]
+        offsets = np.stack(every, axis=1)
         axes, cycles = ("group", "slice", "column"), crossbar.reference_cycles
         if cycles > 1:
             axes = ("group", "slice", "cycle", "column")
@@ -190,8 +191,8 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         what = "what converters take off a column sum, in 2^-places of a digit"
         yield _constants(f"{name}.offsets", offsets, axes, what)
     yield from _levels(name, op)
-    bias = op.bias - op.stored.correction
-    yield _constants(f"{name}.bias", bias, ("column",), "added once to the row groups' sum")
+    what = "added once to the row groups' sum"
+    yield _constants(f"{name}.bias", op.layer.bias, ("column",), what)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in requantised(graph, node, total):
@@ -241,7 +242,7 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, stored = op.crossbar, op.stored
-    every = [0 if one is None else one.step for one in op.references]
+    every = [one.step for one in op.layer.columns]
     cycles, steps = crossbar.reference_cycles, list[Any](every)
     if cycles > 1:
         steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]

@@ -15,7 +15,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray, narrow
 from cimtool.base.threads import map_rows
-from cimtool.hardware.crossbar import Cells, Crossbar
+from cimtool.hardware.converted_layer import Cells
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.noise.model import (
     ArrayNoise,

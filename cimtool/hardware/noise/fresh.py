@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.crossbar import Cells, Crossbar
+from cimtool.hardware.converted_layer import Cells
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.noise.gaussian import conversion_keys, normals
 
 ENOUGH = 1 << 10

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.crossbar import Cells, Convert, Crossbar, cells_mvm
+from cimtool.hardware.contract import Convert, layer_mvm
+from cimtool.hardware.converted_layer import Cells, ConvertedLayer
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors, converter_span
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
 from cimtool.hardware.noise.transfer import MeasuredConverters
-from cimtool.hardware.references import AdcReferences
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, integer
 
@@ -24,17 +24,15 @@ FACTOR_BITS = 12
 
 @dataclass(frozen=True, eq=False)
 class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
-    """`perfect` on arrays that conduct as `cells` say: [rows, K] -> [rows, N] integers.
+    """`perfect` on the arrays of a `layer` that conduct otherwise: [rows, K] -> [rows, N] integers.
 
-    `references` are those of the slices' converters, as the contract counts them. `factors`
-    [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say; `measured` are those whose
-    thresholds are known. The digital unit saturates
-    at `lo` and `hi` [N], the range that was proved for the perfect layer.
+    `factors` [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say; `measured` are
+    those whose thresholds are known. The digital unit saturates at `lo` and `hi` [N], the range
+    that was proved for the perfect layer.
     """
 
     perfect: CrossbarMvm
-    cells: Cells
-    references: tuple[AdcReferences | None, ...]
+    layer: ConvertedLayer
     lo: IntArray
     hi: IntArray
     fresh: Fresh | None = None
@@ -48,21 +46,14 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return self.perfect.crossbar
 
     @property
+    def cells(self) -> Cells:
+        """The cells as they conduct."""
+        return self.layer.cells
+
+    @property
     def accumulator_bits(self) -> int:
         """Width of the digital accumulator behind the converters."""
         return self.perfect.accumulator_bits
-
-    @cached_property
-    def fine_references(self) -> tuple[AdcReferences | None, ...]:
-        """The references in the places of this die's cells."""
-        finer = self.cells.finer
-        return tuple(None if one is None else one.finer(finer) for one in self.references)
-
-    @property
-    def offset(self) -> IntArray:
-        """The digital addend of every output [N]."""
-        perfect = self.perfect
-        return perfect.bias - perfect.stored.correction
 
     @property
     def frozen(self) -> bool:
@@ -71,14 +62,13 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return all(one is None for one in beside)
 
     def infer(self, *inputs: Type) -> Type:
-        shape = (inputs[0].shape[0], self.perfect.weight.shape[1])
+        shape = (inputs[0].shape[0], len(self.layer.bias))
         return integer(shape, self.lo, self.hi, self.perfect.scale)
 
     def run(self, *inputs: Array) -> Array:
         x = inputs[0]
         convert = None if self.frozen else self._reader(x)
-        total = cells_mvm(x, self.cells, self.references, convert)
-        limited: Array = np.clip(total + self.offset, self.lo, self.hi)
+        limited: Array = np.clip(layer_mvm(x, self.layer, convert), self.lo, self.hi)
         return limited
 
     def carried(self, x: IntArray) -> Convert:
@@ -89,9 +79,8 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         keys = row_keys(x, fresh.key)
 
         def noisy(p: IntArray, r: int, k: int, c: int) -> IntArray:
-            group = self.perfect.stored.groups[r]
             conversion = r * len(self.cells.slices) + k
-            return p + fresh.noise(digits, keys, group, conversion, k, c)
+            return p + fresh.noise(digits, keys, self.cells.groups[r], conversion, k, c)
 
         return noisy
 
@@ -99,7 +88,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         """The sums that converters make codes of, errors included; finer by reference_bits."""
         p = p << self.crossbar.reference_bits
         law, place = self.crossbar.law, self.crossbar.reference_of(k, c)
-        references = self.fine_references[place]
+        references = self.layer.references[place]
         if self.errors is None or references is None or law is None:
             return p
         offset, span = references.of_group(r), converter_span(law, references)
@@ -112,7 +101,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
 
         def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
             p = self.seen(carried(p, r, k, c), r, k, c)
-            references = self.fine_references[self.crossbar.reference_of(k, c)]
+            references = self.layer.references[self.crossbar.reference_of(k, c)]
             if references is not None and law is not None:
                 if self.measured is None:
                     p = references.read(law, p, r)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
@@ -14,13 +14,13 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimWarning
 from cimtool.base.threads import map_rows
-from cimtool.hardware.crossbar import Cells, cells_mvm
-from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.simulation.kernels import amx, dot, paired, popcount
 from cimtool.simulation.kernels.fused import (
     Layer,
-    converted_layer,
     exact_layer,
+    fused_layer,
     modulo_int32,
 )
 from cimtool.simulation.kernels.measured import faster, ratio
@@ -66,46 +66,29 @@ class Candidate:
 
 
 def candidate_of(
-    cells: Cells,
-    references: Sequence[AdcReferences | None],
-    offset: IntArray,
-    bounds: tuple[IntArray, IntArray] | None = None,
+    layer: ConvertedLayer, bounds: tuple[IntArray, IntArray] | None = None
 ) -> Candidate | None:
-    """`cells_mvm(x, cells, references) + offset` for fused kernels; None where none can take it.
+    """A converted layer for fused kernels; None where none can take it.
 
     `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
     """
-    layer = converted_layer(cells, references, offset, bounds)
-    if layer is None:
+    whole, corner = fused_layer(layer, bounds), layer.corner(CHECKED_COLUMNS)
+    small = None if whole is None else fused_layer(corner, (corner.bias, corner.bias))
+    if whole is None or small is None:
         return None
-    first, columns = cells.groups[0], slice(0, CHECKED_COLUMNS)
-    slices = [
-        replace(s, digits=s.digits[first, columns], flipped=s.flipped[:1, columns])
-        for s in cells.slices
-    ]
-    few, added = replace(cells, slices=tuple(slices)), offset[columns]
-    own = [None if one is None else one.among(columns) for one in references]
-    small = converted_layer(few, own, added, (added, added))
-    if small is None:
-        return None
-    small = small._replace(cells=layer.cells)
-    code = cells.crossbar.inputs
-
-    def reference(x: IntArray) -> IntArray:
-        return cells_mvm(x, few, own) + added
-
-    return Candidate(layer, small, code.limits(code.bits), reference)
+    code = layer.crossbar.inputs
+    limits = code.limits(code.bits)
+    small = small._replace(cells=whole.cells)
+    return Candidate(whole, small, limits, lambda x: layer_mvm(x, corner))
 
 
 def fused_cells(
-    cells: Cells,
-    references: Sequence[AdcReferences | None],
-    offset: IntArray,
+    layer: ConvertedLayer,
     bounds: tuple[IntArray, IntArray] | None = None,
     kind: Kind = np.int64,
 ) -> Kernel | None:
-    """`cells_mvm(x, cells, references) + offset` by a fused kernel; None where none takes it."""
-    candidate = candidate_of(cells, references, offset, bounds)
+    """A fused kernel of a converted layer; None where none takes it. `bounds`: `candidate_of`."""
+    candidate = candidate_of(layer, bounds)
     return None if candidate is None else choose(candidate, kind)
 
 

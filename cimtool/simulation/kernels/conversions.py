@@ -24,7 +24,6 @@ from cimtool.hardware.noise.converter_errors import (
 )
 from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
-from cimtool.hardware.references import AdcReferences, offsets_of
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
 from cimtool.simulation.kernels.staircases import Tables, look_up, tables_of
@@ -73,16 +72,16 @@ class Reading(NamedTuple):
 
 def reading_of(op: NoisyMvm) -> Reading:
     """The conversions of a layer, for compiled code."""
-    references = _of_slices(op)
-    steps = [0 if one is None else one.step for one in references]
-    shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps]
-    law: Law = op.crossbar.law or UniformLaw(0, 0, "floor")
+    columns, crossbar = op.layer.of_slices, op.crossbar
+    law: Law = crossbar.law or UniformLaw(0, 0, "floor")
     rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
-    spans = [(0, 1) if one is None else converter_span(law, one) for one in references]
+    spans = [(0, 1) if one is None else converter_span(law, one) for one in op.layer.references]
+    offset = np.stack([one.offset for one in columns], axis=1)
     return Reading(
-        op.crossbar.reference_bits, op.crossbar.reference_cycles,
-        np.array(steps), np.array(shifts), _offsets(op), law.lo, law.hi, *rounding,
-        tables=tables_of([law if one is None else one.law(law) for one in references]),
+        crossbar.reference_bits, crossbar.reference_cycles,
+        np.array([one.step for one in columns]), np.array([one.exponent for one in columns]),
+        offset if offset.any() else NOTHING, law.lo, law.hi, *rounding,
+        tables=tables_of([one.law or law for one in columns]),
         spans=np.array(spans),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
@@ -90,54 +89,37 @@ def reading_of(op: NoisyMvm) -> Reading:
     )  # fmt: skip
 
 
-def _of_slices(op: NoisyMvm) -> tuple[AdcReferences | None, ...]:
-    """The references of a layer's slices, without those of a unit column."""
-    return op.fine_references[: op.crossbar.reference_of(len(op.cells.slices), 0)]
-
-
-def _offsets(op: NoisyMvm) -> IntArray:
-    """The offsets [groups, references, N] of a layer's columns; empty where all are zero."""
-    references = _of_slices(op)
-    if all(one is None or one.counts_from_zero for one in references):
-        return NOTHING
-    return offsets_of(references, len(op.cells.groups), op.offset.size)
-
-
 class ConversionKernel:
     """Packs a layer's cells once; called with inputs [n, K] it returns what `NoisyMvm.run` does."""
 
     def __init__(self, op: NoisyMvm):
-        self.op = op
-        crossbar, slices, stored = op.crossbar, op.cells.slices, op.perfect.stored
-        self.groups = stored.groups
-        self.idle = stored.cells.idle_rows[:, None] * crossbar.zero_digits
+        self.op, self.layer = op, op.layer
+        crossbar, cells = op.crossbar, op.cells
+        self.groups, self.idle, self.counts = cells.groups, cells.idle_sums, cells.counts
         lo, hi = crossbar.digit_limits
-        self.sums = _products([s.digits for s in slices], self.groups, (lo, hi))
+        self.sums = _products([s.digits for s in cells.slices], self.groups, (lo, hi))
         self.pairs: tuple[tuple[int, int], ...] = ()
         if op.fresh is not None:
             self.pairs = op.fresh.pairs(crossbar)
             reach = max(-lo, hi) ** 2
             ends = (-reach if lo < 0 and op.fresh.shared else 0), reach
             self.variances = _products(op.fresh.variance, self.groups, ends)
-        per_row = max(len(crossbar.cycles), len(self.pairs)) * len(slices) * op.offset.size
+        per_row = max(len(crossbar.cycles), len(self.pairs)) * self.counts[0].size
         self.height = max(1, SUMS_IN_CACHE // per_row)
         self.reading = reading_of(op)
-        counts = np.array([s.sign << s.shift for s in slices], np.int64)
-        self.factors = crossbar.cycle_factors[:, None] * counts
-        self.flipped = np.stack([s.flipped for s in slices], axis=1)
 
     def __call__(self, x: Array) -> Array:
         """The layer's outputs int64 [n, N]."""
-        op = self.op
-        total = np.zeros((len(x), op.offset.size), np.int64)
-        places = op.cells.places
+        op, bias, start = self.op, self.layer.bias, self.layer.start
+        total = np.zeros((len(x), len(bias)), np.int64)
+        places = self.layer.cells.places
 
         def work(block: slice) -> None:
             part = total[block]
             self._add(x[block], part)
-            part += 1 << places >> 1
+            part += start + (1 << places >> 1)
             part >>= places
-            part += op.offset
+            part += bias
             np.clip(part, op.lo, op.hi, out=part)
 
         map_rows(work, len(x), max(self.height, GROUP_ROWS))
@@ -145,81 +127,64 @@ class ConversionKernel:
 
     def _add(self, x: Array, total: IntArray) -> None:
         """Add what the arrays make of inputs [n, K] to `total` [n, N]."""
-        crossbar, cells = self.op.crossbar, self.op.cells
-        digits, keys = crossbar.digits(x), self._keys(x)
+        layer, cycle_factors = self.layer, self.op.crossbar.cycle_factors
+        digits, keys = self.op.crossbar.digits(x), self._keys(x)
         for r, group in enumerate(self.groups):
-            row_sums = digits[:, :, group].sum(axis=2)
-            leaks = cells.leak * (row_sums + self.idle[r][:, None]) << crossbar.reference_bits
-            row_sums = self._unit_read(row_sums, r) << cells.fraction_bits
-            tops = crossbar.weights.complement * row_sums
             for start in range(0, len(x), self.height):
                 part = slice(start, start + self.height)
-                own = digits[:, part], keys[part], leaks[:, part], tops[:, part]
-                self._group(r, *own, self.flipped[r], self.factors, total[part])
-            total -= (crossbar.cycle_factors @ row_sums * crossbar.weights.offset)[:, None]
-
-    def _unit_read(self, row_sums: IntArray, r: int) -> IntArray:
-        """Sums of inputs [cycles, n] of a row group, as the unit column, if any, has them."""
-        crossbar, slices = self.op.crossbar, len(self.op.cells.slices)
-        if not crossbar.unit_column:
-            return row_sums << crossbar.reference_bits
-        of_cycles = [
-            crossbar.read(sums[:, None], self.op.references[crossbar.reference_of(slices, c)], r)
-            for c, sums in enumerate(row_sums)
-        ]
-        return np.stack(of_cycles)[..., 0]
+                own = digits[:, part], keys[part]
+                self._group(r, *own, self.counts[r], cycle_factors, total[part])
+            row_sums = digits[:, :, group].sum(axis=2)
+            total += np.outer(cycle_factors @ row_sums, layer.row_factors[r])
+            for column in layer.columns[len(layer.of_slices) :]:  # the unit column
+                own_cycles = slice(column.cycles.start, column.cycles.stop)
+                fine = row_sums[own_cycles, :, None] << self.reading.rise
+                values = column.read(fine, r)[..., 0]
+                total += np.outer(cycle_factors[own_cycles] @ values, column.factors[r])
 
     def _keys(self, x: Array) -> Array:
         fresh = self.op.fresh
         return np.zeros(len(x), np.uint64) if fresh is None else row_keys(x, fresh.key)
 
     def _group(
-        self,
-        r: int,
-        digits: IntArray,
-        keys: Array,
-        leaks: IntArray,
-        tops: IntArray,
-        flipped: Array,
-        factors: IntArray,
+        self, r: int, digits: IntArray, keys: Array, counts: IntArray, factors: IntArray,
         total: IntArray,
-    ) -> None:
-        """Add what row group `r` makes of its digits [cycles, rows, K] to `total` [rows, N]."""
+    ) -> None:  # fmt: skip
+        """Add the values of row group `r` to `total` [rows, N].
+
+        Those of its digits [cycles, rows, K], which count `counts` [slices, N] times the `factors`
+        [cycles].
+        """
         driven = np.ascontiguousarray(digits[:, :, self.groups[r]])
         variances: Array = np.zeros((0, 0, 0, 0), np.float32)
         if self.op.fresh is not None:
             squares = np.stack([driven[a] * driven[b] for a, b in self.pairs])
             variances = self._summed(squares, self.variances[r]).astype(np.float32, copy=False)
-        sums, unused = self._summed(driven, self.sums[r]), self.op.cells.leak * self.idle[r]
-        reading = self.reading
-        _read(sums, variances, keys, r, reading, unused, leaks, tops, flipped, factors, total)
+        sums = self._summed(driven, self.sums[r])
+        _read(sums, variances, keys, r, self.reading, self.idle[r], counts, factors, total)
 
     def readings(self, x: IntArray) -> IntArray:
         """Converted sums [groups, slices, n, N] of inputs [n, K], their cycles added up."""
-        op = self.op
-        digits, keys = op.crossbar.digits(x), self._keys(x)
-        slices, width = len(op.cells.slices), op.offset.size
-        found = np.zeros((len(self.groups), slices, len(x), width), np.int64)
-        nothing = np.zeros(digits.shape[:2], np.int64)
-        plain = np.zeros_like(self.flipped[0])
+        digits, keys = self.op.crossbar.digits(x), self._keys(x)
+        groups, slices, width = self.counts.shape
+        found = np.zeros((groups, slices, len(x), width), np.int64)
 
         def work(place: int) -> None:
             r, k = divmod(place, slices)
-            factors = np.zeros_like(self.factors)
-            factors[:, k] = op.crossbar.cycle_factors
-            self._group(r, digits, keys, nothing, nothing, plain, factors, found[r, k])
+            counts = np.zeros_like(self.counts[r])
+            counts[k] = 1
+            self._group(r, digits, keys, counts, self.op.crossbar.cycle_factors, found[r, k])
 
-        map_rows(lambda block: work(block.start), len(self.groups) * slices, 1)
+        map_rows(lambda block: work(block.start), groups * slices, 1)
         return found
 
     def clipped(self, x: IntArray) -> float:
         """The share of column sums of inputs [n, K] that lie outside their converters' range."""
-        law, references = self.op.crossbar.law, _of_slices(self.op)
-        if law is None or None in references:
+        columns = self.layer.of_slices
+        ends = [[end * one.step for end in one.law.ends] for one in columns if one.law is not None]
+        if len(ends) < len(columns):
             return 0.0
-        made = [(one.step, one.law(law).ends) for one in references if one is not None]
-        edges = np.array([[end * step for end in ends] for step, ends in made])
-        lo, hi = np.moveaxis(self._by_cycle(edges), -1, 0)[..., None]
+        lo, hi = np.moveaxis(self._by_cycle(np.array(ends)), -1, 0)[..., None]
         digits, offsets = self.op.crossbar.digits(x), self.reading.offsets
         shares = []
         for r, (group, product) in enumerate(zip(self.groups, self.sums, strict=True)):
@@ -237,7 +202,7 @@ class ConversionKernel:
     def _summed(self, driven: IntArray, product: Kernel) -> Array:
         """Column sums [cycles, rows, slices, N] of what a row group's cycles drive."""
         sums = product(driven.reshape(-1, driven.shape[2]))
-        return sums.reshape(*driven.shape[:2], len(self.op.cells.slices), self.op.offset.size)
+        return sums.reshape(*driven.shape[:2], *self.counts.shape[1:])
 
 
 def _products(
@@ -254,16 +219,17 @@ def _products(
 
 @jit
 def _read(  # type: ignore[no-untyped-def]
-    sums, variances, keys, group, reading, unused, leaks, tops, flipped, factors, total
+    sums, variances, keys, group, reading, unused, counts, factors, total
 ):
-    """Add to `total` [rows, N] what the digital side makes of a row group's column sums."""
+    """Add the values of a row group's column sums to `total` [rows, N]."""
     cycles, rows, slices, width = sums.shape
     errors, multipliers, offsets = reading.errors, reading.multipliers, reading.offsets
-    p, none = np.empty(width, np.int64), np.zeros(width, np.int64)
+    p, none, added = np.empty(width, np.int64), np.zeros(width, np.int64), np.empty(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
     fresh, scaled = variances.shape[0] > 0, multipliers.shape[0] > 0
     for i in range(rows):
         for k in range(slices):
+            added[:] = 0
             if fresh:
                 _noise(variances, keys[i], group * slices + k, i, k, noise)
             for c in range(cycles):
@@ -295,10 +261,11 @@ def _read(  # type: ignore[no-untyped-def]
                     for j in range(width):
                         p[j] = ((p[j] + start[j]) * multipliers[group, k, j] + half) >> FACTOR_BITS
                     start = none
-                leak, top, factor = leaks[c, i], tops[c, i], factors[c, k]
+                factor = factors[c]
                 for j in range(width):
-                    value = p[j] + start[j] - leak
-                    total[i, j] += factor * (top - value if flipped[k, j] else value)
+                    added[j] += factor * (p[j] + start[j])
+            for j in range(width):
+                total[i, j] += counts[k, j] * added[j]
 
 
 @jit

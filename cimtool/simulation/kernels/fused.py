@@ -14,9 +14,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import aligned, jit, jit_inlined
-from cimtool.hardware.converters import StaircaseLaw, UniformLaw
-from cimtool.hardware.crossbar import Cells, Crossbar
-from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
+from cimtool.hardware.converters import StaircaseLaw
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.weight_codes import Slice, plain
 from cimtool.simulation.kernels.tiles import WIDTH
 
@@ -107,56 +107,44 @@ def packed_groups(
     return aligned(np.concatenate(parts)), starts
 
 
-def converted_layer(
-    cells: Cells,
-    references: Sequence[AdcReferences | None],
-    offset: IntArray,
-    bounds: tuple[IntArray, IntArray] | None,
-    noise: int = 0,
+def fused_layer(
+    layer: ConvertedLayer, bounds: tuple[IntArray, IntArray] | None, noise: int = 0
 ) -> Layer | None:
-    """`cells_mvm` plus `offset` [N] as fused kernels take it; None where they cannot.
+    """A converted layer as fused kernels take it; None where they cannot.
 
     `bounds` are those proved of the outputs [N]; where None they are found from the codes. `noise`
     is what is added to a sum before it is converted, at most.
     """
-    crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
+    cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
     if crossbar.fraction_bits or cells.leak:
         return None
-    if fraction and None in references:
+    if cells.fraction_bits and any(one.law is None for one in columns):
         return None
-    columns = crossbar.reference_of(len(cells.slices), 0)
-    if any(references[columns:]):  # a unit column with a converter
-        return None
-    references = references[:columns]
+    if any(one.law is not None for one in layer.columns[len(columns) :]):
+        return None  # a unit column with a converter
     lo, hi = crossbar.inputs.lifted_limits
     if max(-lo, hi, int(np.abs(crossbar.cycle_factors).max())) > INT32.max:
         return None
     if bounds is None:
-        bounds = _code_bounds(cells, references, offset)
+        bounds = _code_bounds(layer)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
-    of_table = isinstance(law, StaircaseLaw)
+    of_table = isinstance(crossbar.law, StaircaseLaw)
     form = _from_offsets if crossbar.scope.set or of_table else _from_zero
-    epilogue = form(cells, references, offset, _farthest(cells) + noise)
+    epilogue = form(layer, max(one.reach for one in columns) + noise)
     if epilogue is None:
         return None
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
     held = min(lo for lo, _ in edges), max(hi for _, hi in edges)
     rows = np.array([(g.start, g.stop) for g in cells.groups], np.int64)
-    drawn = crossbar.digit_limits
-    return Layer(cells.slices, rows, drawn, held, _drive(crossbar), epilogue, offset.size)
+    digits, width = crossbar.digit_limits, len(layer.bias)
+    return Layer(cells.slices, rows, digits, held, _drive(crossbar), epilogue, width)
 
 
-def _signs(cells: Cells) -> IntArray:
-    """The factors [groups, slices, N] with which column sums count in their outputs."""
-    return np.stack([s.signs << s.shift for s in cells.slices], axis=1)
-
-
-def _values(cells: Cells, steps: Sequence[int]) -> Array:
+def _values(layer: ConvertedLayer, steps: Sequence[int]) -> Array:
     """The values [slices, cycles] of codes at the steps of each reference."""
-    factors = cells.crossbar.cycle_factors
-    of_slices = np.array(steps, np.int64).reshape(len(cells.slices), -1)
-    return modulo_int32(of_slices * factors)
+    of_slices = np.array(steps, np.int64).reshape(len(layer.cells.slices), -1)
+    return modulo_int32(of_slices * layer.crossbar.cycle_factors)
 
 
 def _units(values: Array) -> tuple[int, Array]:
@@ -179,21 +167,15 @@ def _narrow(adc: Array, reach: int, values: Array, signs: Array) -> bool:
     return bool(fits and steps.max() <= 16 and not even.any())
 
 
-def _from_zero(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, reach: int
-) -> Epilogue | None:
+def _from_zero(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     """Conversions at steps of powers of two, from zero, of sums up to `reach`."""
-    law, fraction = cells.crossbar.law, cells.fraction_bits
-    assert not isinstance(law, StaircaseLaw)
-    steps = [1 if one is None else one.step for one in references]
-    if any(step & step - 1 for step in steps):
+    cells, columns = layer.cells, layer.of_slices
+    steps = [one.step for one in columns]
+    if any(step & step - 1 for step in steps) or reach + max(*steps, 1) > INT32.max:
         return None
-    if reach + (max(steps) << fraction) > INT32.max:
-        return None
-    exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
-    adc = np.array([_adc(law, step, fraction) for step in exponents], np.int32)
-    unit, values = _units(_values(cells, steps))
-    signs = modulo_int32(_signs(cells))
+    adc = np.array([_adc(one) for one in columns], np.int32)
+    unit, values = _units(_values(layer, [step >> cells.finer or 1 for step in steps]))
+    signs = modulo_int32(cells.counts)
     return Epilogue(
         adc.reshape(len(cells.slices), -1, adc.shape[1]),
         *NOTHING_SET,
@@ -203,65 +185,64 @@ def _from_zero(
         values,
         padded(signs).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors)),
-        padded(modulo_int32(offset)),
+        padded(modulo_int32(layer.bias)),
     )
 
 
-def _from_offsets(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, reach: int
-) -> Epilogue | None:
+def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     """Conversions of sums up to `reach` at any step from any offset: with R the references' places,
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
     What lo S + O make of an output is the same for all inputs: it is a part of `start`. Of a law
-    that is a staircase the quotient is a place in its table. None where a quotient has no
-    reciprocal in 32 bits, or a tie goes to the even code.
+    that is a staircase the quotient is a place in its table:
+
+        place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
+
+    with thresholds in 2^-F of a step. None where a quotient has no reciprocal in 32 bits, or a tie
+    goes to the even code.
     """
-    crossbar, law = cells.crossbar, cells.crossbar.law
-    rise, finer = crossbar.reference_bits, cells.finer
-    if law is None or (isinstance(law, UniformLaw) and law.to_even):
-        return None
-    groups = len(cells.groups)
-    arguments, addends, lowest = [], [], []
+    cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
+    rise, width = crossbar.reference_bits, len(layer.bias)
+    arguments, addends, steps, lowest = [], [], [], []
     begins, entries, kept = [], [np.zeros(0, np.int64)], dict[int, int]()
-    for one in references:
-        own_law = law if one is None else one.law(law)
-        if one is not None and isinstance(own_law, StaircaseLaw):
-            made = _of_levels(one, own_law, rise, finer, reach)
-            if made is None:
+    for one in columns:
+        law, step, fine = one.law, one.step, rise
+        half, begin = 0, -1
+        if isinstance(law, StaircaseLaw):
+            fine += law.places
+            first, table = law.table
+            count, zero = len(table), one.offset
+            least = (zero << law.places) + first * step
+            if id(law) not in kept:
+                kept[id(law)] = sum(map(len, entries))
+                entries.append(table)
+            begin = kept[id(law)]
+        elif law is not None:
+            if law.to_even:
                 return None
-            own, addend = made
-            arguments.append(own)
-            addends.append(np.broadcast_to(addend, (groups, offset.size)))
-            lowest.append((one.step, np.broadcast_to(one.offset, (groups, offset.size))))
-            if id(own_law) not in kept:
-                kept[id(own_law)] = sum(map(len, entries))
-                entries.append(own_law.table[1])
-            begins.append(kept[id(own_law)])
-            continue
-        begins.append(-1)
-        # A lossless sum is a code of its own: counted from the least, it is never negative.
-        fitted = AdcReferences(1, np.full((1, 1), -reach << rise)) if one is None else one
-        lo, codes = (0, (2 * reach << rise) + 1) if one is None else (law.lo, law.hi + 1 - law.lo)
-        step = fitted.step << finer
-        least = np.broadcast_to((fitted.offset + lo * fitted.step) << finer, (groups, offset.size))
-        divisor = reciprocal(step, codes * step - 1)
-        farthest = max((reach << rise) + int(np.abs(least).max()) + step, codes * step)
-        if divisor is None or farthest > INT32.max:
+            half = step >> 1 if law.half else 0
+            count = law.hi + 1 - law.lo
+            least = zero = one.offset + law.lo * step
+        else:
+            # A lossless sum is a code of its own: counted from the least, it is never negative.
+            step, count = 1 << cells.finer, (2 * reach << rise) + 1
+            least = zero = np.full_like(one.offset, -reach << rise)
+        divisor = reciprocal(step, count * step - 1)
+        farthest = (reach << fine) + int(np.abs(least).max()) + half
+        if divisor is None or max(farthest, count * step) > INT32.max:
             return None
-        half = 0 if one is None or isinstance(law, StaircaseLaw) or not law.half else step >> 1
-        arguments.append((rise, codes * step - 1, *divisor))
+        arguments.append((fine, count * step - 1, *divisor))
         addends.append(half - least)
-        lowest.append((fitted.step, least >> finer))
-    signs, slices = _signs(cells), len(cells.slices)
-    least = np.stack([least for _, least in lowest], axis=1).reshape(
-        groups, slices, -1, offset.size
-    )
+        lowest.append(np.broadcast_to(zero >> cells.finer, (len(zero), width)))
+        steps.append(step >> cells.finer)
+        begins.append(begin)
+    signs, slices = cells.counts, len(cells.slices)
+    least = np.stack(lowest, axis=1).reshape(len(signs), slices, -1, width)
     drives = crossbar.cycle_factors.reshape(-1, least.shape[2]).sum(axis=0)
     constant = (signs * np.einsum("gkcn,c->gkn", least, drives)).sum(axis=(0, 1))
     levels = np.array(begins, np.int64).reshape(slices, -1)
-    unit, values = _units(_values(cells, [step for step, _ in lowest]))
+    unit, values = _units(_values(layer, steps))
     return Epilogue(
         np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
         padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
@@ -273,27 +254,8 @@ def _from_offsets(
         values,
         padded(modulo_int32(signs)).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors << rise)),
-        padded(modulo_int32(constant + (offset << rise))),
+        padded(modulo_int32(constant + (layer.bias << rise))),
     )
-
-
-def _of_levels(
-    one: AdcReferences, law: StaircaseLaw, rise: int, finer: int, reach: int
-) -> tuple[tuple[int, ...], IntArray] | None:
-    """The arguments and addends [groups, N] of `tiles.convert` that give a table's places:
-
-        place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
-
-    with thresholds in 2^-F of a step; None where that does not fit 32 bits.
-    """
-    first, table = law.table
-    step, offset = one.step << finer, one.offset << finer + law.places
-    divisor = reciprocal(step, len(table) * step - 1)
-    addend = -offset - first * step
-    farthest = (reach << rise + law.places) + int(np.abs(addend).max())
-    if divisor is None or max(farthest, len(table) * step) > INT32.max:
-        return None
-    return (rise + law.places, len(table) * step - 1, *divisor), addend
 
 
 def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
@@ -314,38 +276,22 @@ def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _farthest(cells: Cells) -> int:
-    """A bound of every partial sum of all columns."""
-    return max(_reach(cells, k) for k in range(len(cells.slices)))
-
-
-def _reach(cells: Cells, k: int) -> int:
-    """A bound of every partial sum of slice k's columns."""
-    lo, hi = cells.crossbar.digit_limits
-    parts = (np.abs(cells.slices[k].digits[group].astype(np.int64)) for group in cells.groups)
-    largest = max(int(part.sum(axis=0).max()) for part in parts)
-    return largest * max(-lo, hi)
-
-
-def _code_bounds(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
-) -> tuple[IntArray, IntArray]:
+def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
-    crossbar, codes = cells.crossbar, 0
-    for k, part in enumerate(cells.slices):
-        largest = 0
-        for one in references[k * crossbar.reference_cycles :][: crossbar.reference_cycles]:
-            far = _reach(cells, k)
-            if one is not None and crossbar.law is not None:
-                furthest = max(map(abs, one.law(crossbar.law).ends))
-                far = furthest * one.step + int(np.abs(one.offset).max())
-                far = (far >> crossbar.reference_bits) + 1
-            largest = max(largest, far)
-        codes += (largest << part.shift) * len(cells.groups)
+    cells, crossbar = layer.cells, layer.crossbar
+    largest = []
+    for one in layer.of_slices:
+        far = one.reach
+        if one.law is not None:
+            furthest = max(map(abs, one.law.ends))
+            far = furthest * one.step + int(np.abs(one.offset).max())
+            far = (far >> crossbar.reference_bits + cells.finer) + 1
+        largest.append(far << one.cells.shift)
+    of_slices = np.array(largest).reshape(len(cells.slices), -1).max(axis=1)
+    codes = int(of_slices.sum()) * len(cells.groups)
     digit = max(map(abs, crossbar.digit_limits))
-    heights = np.array([g.stop - g.start for g in cells.groups])
-    sums = (np.abs(cells.row_sum_factors) * (heights * digit)[:, None]).sum(axis=0)
-    most = np.abs(offset) + (codes + sums) * int(np.abs(crossbar.cycle_factors).sum())
+    sums = (np.abs(cells.row_sum_factors) * (cells.heights * digit)[:, None]).sum(axis=0)
+    most = np.abs(layer.bias) + (codes + sums) * int(np.abs(crossbar.cycle_factors).sum())
     return -most, most
 
 
@@ -390,11 +336,12 @@ def exact_epilogue(drive: RowDrive, start: IntArray) -> Epilogue:
 _LOSSLESS = (0, 0, 0, INT32.min, INT32.max)
 
 
-def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, ...]:
+def _adc(columns: ConvertedColumns) -> tuple[int, ...]:
     """The numbers of `tiles.convert`; half to even adds one less below an even code."""
-    if step is None or law is None:
+    law, step = columns.law, columns.exponent
+    if law is None:
         return _LOSSLESS
-    step += fraction
+    assert not isinstance(law, StaircaseLaw)
     half = 1 << step >> 1 if law.half else 0
     even = int(law.to_even and step > 0)
     return half - even, step, even, law.lo, law.hi

@@ -11,7 +11,6 @@ the first cache while noise is drawn, sums are converted and added up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,8 +21,6 @@ from cimtool.base.compiled import jit
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import MIX_1, mix, row_keys
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import INT_LIMIT
 from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.choice import (
@@ -38,10 +35,10 @@ from cimtool.simulation.kernels.fused import (
     BYTE,
     INT32,
     Layer,
-    converted_layer,
     converters,
     cut,
     finish,
+    fused_layer,
     modulo_int32,
     padded,
 )
@@ -103,53 +100,33 @@ def noisy_cells(op: NoisyMvm) -> Kernel | None:
     made = _made(op)
     if made is None:
         return None
-    few, code = _part(op), op.crossbar.inputs
+    fresh, rows, code = op.fresh, op.cells.groups[0], op.crossbar.inputs
+    assert fresh is not None
+    # A corner of the layer, without limits; its noise is the layer's own.
+    variance = tuple(v[rows, :CHECKED_COLUMNS] for v in fresh.variance)
+    few = replace(
+        op,
+        layer=op.layer.corner(CHECKED_COLUMNS),
+        fresh=replace(fresh, variance=variance),
+        lo=np.array(-INT_LIMIT),
+        hi=np.array(INT_LIMIT),
+    )
     small = _made(few)
-    x = extreme_rows(code.limits(code.bits), len(few.perfect.weight))
+    x = extreme_rows(code.limits(code.bits), rows.stop)
     if small is not None and np.array_equal(few.run(x), small(x)):
         return made
     warn_of("noisy dot product")
     return None
 
 
-def _part(op: NoisyMvm) -> NoisyMvm:
-    """The first row group and columns of a layer without limits; its noise is the layer's own."""
-    rows, columns = op.cells.groups[0], slice(0, CHECKED_COLUMNS)
-
-    def few(references: Sequence[AdcReferences | None]) -> tuple[AdcReferences | None, ...]:
-        return tuple(None if one is None else one.among(columns) for one in references)
-
-    slices = (
-        replace(s, digits=s.digits[rows, columns], flipped=s.flipped[:1, columns])
-        for s in op.cells.slices
-    )
-    perfect, fresh = op.perfect, op.fresh
-    assert fresh is not None
-    return replace(
-        op,
-        perfect=replace(
-            perfect,
-            stored=StoredWeights(perfect.weight[rows, columns], perfect.crossbar),
-            bias=perfect.bias[columns],
-            scale=np.ones(len(perfect.bias[columns])),
-            references=few(perfect.references),
-        ),
-        cells=replace(op.cells, slices=tuple(slices)),
-        references=few(op.references),
-        fresh=replace(fresh, variance=tuple(v[rows, columns] for v in fresh.variance)),
-        lo=np.array(-INT_LIMIT),
-        hi=np.array(INT_LIMIT),
-    )
-
-
 def _made(op: NoisyMvm) -> Kernel | None:
     """The kernel of a layer, not checked; None where it does not take it."""
     fresh = op.fresh
     beside = (op.errors, op.factors, op.measured)
-    if fresh is None or any(one is not None for one in beside) or None in op.references:
+    if fresh is None or any(one is not None for one in beside) or None in op.layer.references:
         return None
     sums = _variances(op, fresh)
-    layer = converted_layer(op.cells, op.references, op.offset, None, _longest(fresh, sums, op))
+    layer = fused_layer(op.layer, None, _longest(fresh, sums, op))
     if layer is None or not dot.fits(layer) or layer.epilogue.adc.shape[1] > 1:
         return None
     drawn = _drawn(op, fresh, layer, sums)

@@ -86,12 +86,11 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 
 
 def _converted(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
-    cells = op.stored.cells
-    arrays = NoisyMvm(op, cells, op.references, np.array(-INT_LIMIT), np.array(INT_LIMIT))
-    reached = op.infer(types[0])
-    bounds = (reached.lo, reached.hi)
-    kernel = fused_cells(cells, op.references, arrays.offset, bounds, _kind(known))
-    return ConversionKernel(arrays) if kernel is None else kernel
+    layer, reached = op.layer, op.infer(types[0])
+    kernel = fused_cells(layer, (reached.lo, reached.hi), _kind(known))
+    if kernel is not None:
+        return kernel
+    return ConversionKernel(NoisyMvm(op, layer, np.array(-INT_LIMIT), np.array(INT_LIMIT)))
 
 
 @KERNELS.rule(CellDistance)
@@ -104,7 +103,7 @@ def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
     """Frozen cells are integers like any others; a kernel of its own draws fresh noise."""
     if op.measured is not None:
         return _readable(op, types, known)
-    sums = fused_cells(op.cells, op.references, op.offset) if op.frozen else noisy_cells(op)
+    sums = fused_cells(op.layer) if op.frozen else noisy_cells(op)
     kernel = ConversionKernel(op) if sums is None else _clipped(sums, op.lo, op.hi)
     return kernel if known is None else in_int64(kernel)
 

@@ -79,10 +79,9 @@ def _weight_errors(
     """Mean and deviation [K, N] of the errors of integer weights, in their unit."""
     off, spread = np.zeros(stored.shape), np.zeros(stored.shape)
     code, common = stored.crossbar.weights, np.zeros(stored.shape)
-    for cells in stored.slices:
-        worth = np.empty(stored.shape)
-        for group, signs in zip(stored.groups, cells.signs, strict=True):
-            worth[group] = signs * float(1 << cells.shift)
+    counts, heights = stored.cells.counts.astype(np.float64), stored.cells.heights
+    for k, cells in enumerate(stored.slices):
+        worth = np.repeat(counts[:, k], heights, axis=0)
         for sign in (1, -1) if stored.crossbar.by_difference else (1,):
             held = np.maximum(sign * cells.digits.astype(np.int64) + code.baseline, 0)
             off += sign * worth * mean[held]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from cimtool.hardware.crossbar import Cells, leak_of
+from cimtool.hardware.converted_layer import Cells
+from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.noise.die import (
     CELL_BITS,
     ROUNDING_SHARE,

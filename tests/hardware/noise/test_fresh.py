@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
+from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.converted_layer import Cells
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.noise.fresh import cholesky, fresh_noise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.weight_codes import Slice
@@ -24,7 +26,7 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
     rng = np.random.default_rng(7)
     perfect = op.perfect
     digits = [s.digits for s in perfect.stored.slices]
-    cells = replace(op.cells, fraction_bits=FINE, leak=0)
+    cells = replace(op.layer.cells, fraction_bits=FINE, leak=0)
     found = np.empty((reads, len(x), perfect.weight.shape[1]), np.int64)
     cycles = 4 if redraw == "cycle" else 1
     for read in range(reads):
@@ -34,12 +36,13 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
                 noisy = tuple(
                     Slice(np.rint(d * (1 + SIGMA * rng.standard_normal(d.shape)) * (1 << FINE))
                           .astype(np.int64), s.flipped, s.shift, s.sign)
-                    for d, s in zip(digits, op.cells.slices, strict=True)
+                    for d, s in zip(digits, cells.slices, strict=True)
                 )  # fmt: skip
                 row = x[i : i + 1]
                 if redraw == "cycle":  # the digits that this cycle alone drives
                     row = (x[i : i + 1] >> c & 1) << c
-                total = total + cells_mvm(row, replace(cells, slices=noisy), op.references)
+                on_die = replace(op.layer, cells=replace(cells, slices=noisy))
+                total = total + layer_mvm(row, on_die)
             found[read, i] = total[0]
     return found
 

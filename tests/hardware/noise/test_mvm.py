@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossbars import mvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_crossbars import random_levels
@@ -18,7 +19,6 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.references import AdcReferences
-from cimtool.hardware.stored import mvm
 from cimtool.simulation.die_program import Conditions, converter_numbers
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.operations import fast_kernel
@@ -159,8 +159,10 @@ def test_a_lossless_converter_rounds_noise_and_no_converter_does_not(
     noise = kit.noise(programming={"sigma": [0.02]})
     with_adc = kit.on_die(lossless(kit, adc_bits=9), noise)
     without = kit.on_die(lossless(kit, adc_bits=None), noise)
-    assert [one and one.step for one in with_adc.references] == [1, 1, 1]
-    assert without.references == (None, None, None)
+    assert [one and one.step for one in with_adc.layer.references] == [
+        1 << with_adc.cells.finer
+    ] * 3
+    assert without.layer.references == (None, None, None)
     x = kit.inputs(without.perfect, 50)
     exact = x @ without.perfect.weight + without.perfect.bias
     # Errors that stay below half a digit in a column are rounded off, but not where none rounds.

@@ -1,0 +1,228 @@
+"""A layer as its arrays hold it and its converters read it: what every backend is made from.
+
+Nothing here depends on which code or which converter a target names. A new weight code is a class
+in `weight_codes.py`: its digits, shifts, signs and flags arrive here as `Cells`. A new converter is
+a class in `converters.py`, whose law is one of the two that are there: equal steps, or a staircase,
+which is any law whose codes rise with the sum. Only a third kind of law would change backends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.bounds import Bounds, column_bounds
+from cimtool.hardware.converters import Law
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.weight_codes import Slice, plain
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a layer's arrays: conductances in whole numbers of 2^-fraction_bits of a digit.
+
+    `slices[k].digits` [K, N] of the perfect array are its digits and `leak`, what an erased cell
+    conducts; those of a die are what its devices came to. `leak` is what the digital side takes off
+    for each row.
+    """
+
+    crossbar: Crossbar
+    slices: tuple[Slice, ...]
+    fraction_bits: int
+    leak: int
+
+    @property
+    def finer(self) -> int:
+        """Binary places of the cells beyond those of the contract."""
+        return self.fraction_bits - self.crossbar.fraction_bits
+
+    @property
+    def places(self) -> int:
+        """Binary places of a digit in which what is read of these cells' sums counts."""
+        return self.fraction_bits + self.crossbar.reference_bits
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """The row groups."""
+        return self.crossbar.tiling.groups(len(self.slices[0].digits))
+
+    @property
+    def heights(self) -> IntArray:
+        """Rows [groups] of the row groups."""
+        return np.array([group.stop - group.start for group in self.groups], np.int64)
+
+    @cached_property
+    def idle_rows(self) -> IntArray:
+        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
+        return self.crossbar.tiling.idle(len(self.slices[0].digits))
+
+    @property
+    def idle_sums(self) -> IntArray:
+        """Parts [groups, cycles] of every column sum that idle rows add."""
+        return self.leak * self.idle_rows[:, None] * self.crossbar.zero_digits
+
+    @property
+    def counts(self) -> IntArray:
+        """The factors [groups, slices, N] with which values of column sums count in outputs."""
+        each = [one.signs << one.shift for one in self.slices]
+        return np.stack(each, axis=1).astype(np.int64)
+
+    @cached_property
+    def row_sum_factors(self) -> IntArray:
+        """Factors [groups, N] with which the sum of a group's encoded inputs joins each output.
+
+        For complements, which count the sum less their digits, and to take off what cells hold
+        beyond the weights.
+        """
+        code = self.crossbar.weights
+        terms = [s.flipped * (s.sign * code.complement << s.shift) for s in self.slices]
+        return np.asarray(np.sum(terms, axis=0), np.int64) - code.offset
+
+    @cached_property
+    def unit(self) -> Slice:
+        """The unit column: a slice of one column whose cells all hold 1."""
+        return plain(np.ones((len(self.slices[0].digits), 1), np.int64), self.groups, 0)
+
+    @cached_property
+    def bounds(self) -> tuple[Bounds, ...]:
+        """The proved bounds of the sums of every slice, and last of the unit column, if any."""
+        kinds = (*self.slices, *[self.unit] * self.crossbar.unit_column)
+        return tuple(column_bounds(one.digits, self.crossbar, self.idle_sums) for one in kinds)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertedColumns:
+    """Columns that are converted alike: the N of one slice, or the one unit column.
+
+    In `cycles`, which are all, or one where each has references of its own. Their sums lie within
+    `bounds` and become values by `law` at a `step` from `offset` [groups, columns] on, both in
+    2^-places of a digit; a lossless conversion has no law and a step of 0. A value of a row group
+    counts `factors` [groups, N] times in each output, times the factor of its cycle; the sizes of
+    these factors come to `drive`.
+    """
+
+    cells: Slice
+    factors: IntArray
+    bounds: Bounds
+    cycles: range
+    drive: int
+    law: Law | None
+    step: int
+    offset: IntArray
+
+    @property
+    def reach(self) -> int:
+        """The largest magnitude of a sum that is proved."""
+        return max(int(np.abs(edge).max()) for edge in self.bounds)
+
+    def codes(self, sums: IntArray, group: int) -> IntArray:
+        """The codes of sums [.., columns] of a row group, in 2^-places of a digit."""
+        assert self.law is not None
+        return self.law.codes(sums - self.offset[group], self.step)
+
+    def read(self, sums: IntArray, group: int) -> IntArray:
+        """The values of such sums."""
+        if self.law is None:
+            return sums
+        return self.law.values(self.codes(sums, group), self.step) + self.offset[group]
+
+    @property
+    def exponent(self) -> int:
+        """The logarithm of a step that is a power of two; -1 for others."""
+        return self.step.bit_length() - 1 if self.step & self.step - 1 == 0 else -1
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertedLayer:
+    """Cells, the `references` of their converters, and the `bias` [N] that is added digitally.
+
+    References are those of each slice, and last of the unit column, if there is one, each for all
+    cycles or for one after the other, as `Crossbar.reference_of` finds them; they count in the
+    cells' `places`. None is lossless. Of inputs [n, K], with `factor` the weight of a cycle,
+
+        sum   = digits of the cycle . cells + idle_sums
+        value = law's value of (sum << reference_bits) - offset, at the step, + offset
+        total = sum over groups, columns, cycles of value * factors * factor
+                + row sums of (inputs + lift) * row_factors + start
+        out   = (total + half >> places) + bias
+
+    """
+
+    cells: Cells
+    references: tuple[AdcReferences | None, ...]
+    bias: IntArray
+
+    @property
+    def crossbar(self) -> Crossbar:
+        """The codes and the converters of the arrays."""
+        return self.cells.crossbar
+
+    @cached_property
+    def columns(self) -> tuple[ConvertedColumns, ...]:
+        """The columns of each slice, and of the unit column: as many as `references`."""
+        cells, crossbar, every = self.cells, self.crossbar, range(len(self.crossbar.cycles))
+        kinds = list(zip(cells.slices, cells.counts.swapaxes(0, 1), strict=True))
+        if crossbar.unit_column:
+            kinds.append((cells.unit, cells.row_sum_factors << cells.fraction_bits))
+        alike = [every] if crossbar.reference_cycles == 1 else [range(c, c + 1) for c in every]
+        found = []
+        for k, (held, factors) in enumerate(kinds):
+            shape = len(factors), held.digits.shape[1]
+            for cycles in alike:
+                drive = sum(1 << crossbar.cycles[c].shift for c in cycles)
+                law, step, offset = None, 0, np.zeros((1, 1), np.int64)
+                one = self.references[crossbar.reference_of(k, cycles[0])]
+                if one is not None and crossbar.law is not None:
+                    law, step, offset = one.law(crossbar.law), one.step, one.offset
+                offset = np.broadcast_to(offset, shape)
+                parts = held, factors, cells.bounds[k], cycles, drive, law, step, offset
+                found.append(ConvertedColumns(*parts))
+        return tuple(found)
+
+    @property
+    def of_slices(self) -> tuple[ConvertedColumns, ...]:
+        """The columns without the unit column's."""
+        return self.columns[: self.crossbar.reference_of(len(self.cells.slices), 0)]
+
+    @property
+    def exact(self) -> bool:
+        """Every converter is lossless, so that the layer is one integer product."""
+        return self.crossbar.law is None or all(one is None for one in self.references)
+
+    @cached_property
+    def row_factors(self) -> IntArray:
+        """Factors [groups, N] with which the sum of a group's encoded inputs joins the total.
+
+        They take off what all cells conduct; the rest is the unit column's, if there is one.
+        """
+        cells = self.cells
+        leaked = self._leaked
+        if self.crossbar.unit_column:
+            return leaked
+        return leaked + (cells.row_sum_factors << cells.places)
+
+    @property
+    def start(self) -> IntArray:
+        """The total [N] before any sum: what idle rows leak is taken off."""
+        start: IntArray = self.crossbar.inputs.lift * (self.cells.idle_rows @ self._leaked)
+        return start
+
+    @property
+    def _leaked(self) -> IntArray:
+        leak = self.cells.leak << self.crossbar.reference_bits
+        found: IntArray = -leak * self.cells.counts.sum(axis=1)
+        return found
+
+    def corner(self, columns: int) -> ConvertedLayer:
+        """The first row group and columns: a layer by which kernels are checked."""
+        cells, some = self.cells, slice(0, columns)
+        slices = tuple(
+            replace(s, digits=s.digits[cells.groups[0], some], flipped=s.flipped[:1, some])
+            for s in cells.slices
+        )
+        references = (None if one is None else one.among(some) for one in self.references)
+        return ConvertedLayer(replace(cells, slices=slices), tuple(references), self.bias[some])
