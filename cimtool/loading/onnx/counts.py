@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.loading.onnx.constants import ELEMENTWISE, ConstantFolder, constant_inputs
 from cimtool.loading.onnx.spreads import COUNTED
 from cimtool.loading.onnx.translation import Norms, Translation, as_rows
-from cimtool.loading.views import ITEMS, Rows
+from cimtool.loading.onnx.views import ITEMS, Rows
 
 MOVING = (
     *("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile"),

@@ -18,7 +18,8 @@ from cimtool.ir.calibration import Range
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.types import numbers_of_item
-from cimtool.loading.views import ITEMS, FileAxis, Rows, arranged, axis_of, contiguous
+from cimtool.loading.layout import arranged
+from cimtool.loading.onnx.views import ITEMS, FileAxis, Rows, axis_of, contiguous
 
 MOST_NUMBERS = 1 << 24
 """Numbers of values that are the same for all items, all together."""

@@ -15,13 +15,14 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import scalar
 from cimtool.ir.source import NO_WEIGHT, counted_places
+from cimtool.loading.layout import arranged
 from cimtool.loading.onnx.translation import (
     LARGEST_NUMBER,
     Masked,
     Translated,
     Translation,
 )
-from cimtool.loading.views import Rows, arranged, widened
+from cimtool.loading.onnx.views import Rows, widened
 
 LOWEST_OFFSET = -1e6
 """Of a number from which more than this is taken, 16 bits hold nothing."""

@@ -38,7 +38,7 @@ from cimtool.loading.onnx.translation import (
     Translation,
     as_rows,
 )
-from cimtool.loading.views import Rows
+from cimtool.loading.onnx.views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""

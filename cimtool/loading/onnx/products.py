@@ -15,6 +15,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import BatchMatMul, Mvm, scalar
+from cimtool.loading.layout import LARGEST_ITEM
 from cimtool.loading.onnx.quantized import layer_of
 from cimtool.loading.onnx.translation import (
     OPEN_ITEMS,
@@ -22,9 +23,8 @@ from cimtool.loading.onnx.translation import (
     Translated,
     Translation,
 )
-from cimtool.loading.views import (
+from cimtool.loading.onnx.views import (
     ITEMS,
-    LARGEST_ITEM,
     Atom,
     Rows,
     axis_of,

@@ -20,7 +20,7 @@ from cimtool.ir.format import quantize
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 from cimtool.loading.onnx.translation import Codes, IntegerWeights, Translated, Translation
-from cimtool.loading.views import Rows
+from cimtool.loading.onnx.views import Rows
 
 QuantizerRule = Callable[[Translation], Translated | tuple[Translated, ...]]
 

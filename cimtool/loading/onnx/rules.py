@@ -65,7 +65,7 @@ from cimtool.loading.onnx.translation import (
     as_rows,
 )
 from cimtool.loading.onnx.unsupported import unsupported
-from cimtool.loading.views import ITEMS, Rows, in_rows
+from cimtool.loading.onnx.views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""

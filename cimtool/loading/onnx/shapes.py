@@ -13,7 +13,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.loading.onnx.constants import range_of
 from cimtool.loading.onnx.translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
-from cimtool.loading.views import ITEMS, Rows, extent, taken
+from cimtool.loading.onnx.views import ITEMS, Rows, extent, taken
 
 ShapeRule = Callable[[Translation], "Translated | tuple[Translated, ...]"]
 

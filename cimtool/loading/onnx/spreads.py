@@ -10,18 +10,11 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, scalar
+from cimtool.loading.layout import arranged
 from cimtool.loading.onnx.constants import ELEMENTWISE
 from cimtool.loading.onnx.shapes import taken_along
 from cimtool.loading.onnx.translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
-from cimtool.loading.views import (
-    ITEMS,
-    Rows,
-    arranged,
-    axis_of,
-    contiguous,
-    extent,
-    widened,
-)
+from cimtool.loading.onnx.views import ITEMS, Rows, axis_of, contiguous, extent, widened
 
 SpreadRule = Callable[[Translation], Translated]
 

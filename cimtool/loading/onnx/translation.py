@@ -15,14 +15,13 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.op import Op
+from cimtool.loading.layout import LARGEST_ITEM, arranged
 from cimtool.loading.onnx.fixed import FixedBuilder
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
-from cimtool.loading.views import (
+from cimtool.loading.onnx.views import (
     ITEMS,
-    LARGEST_ITEM,
     Atom,
     Rows,
-    arranged,
     axis_of,
     extent,
     in_order,
