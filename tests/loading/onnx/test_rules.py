@@ -726,8 +726,8 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"bn \(BatchNormalization\): negative holds -1\.0; expected variances of at least 0",
     ),
     "one variance": (
-        [linear(), node("BatchNormalization", ["h0", "b", "c", "c", "one"], ["h"], "bn")],
-        r"bn \(BatchNormalization\): one has shape \[1\]; expected \[5\]",
+        [linear(), node("BatchNormalization", ["h0", "b", "c", "c", "lone"], ["h"], "bn")],
+        r"bn \(BatchNormalization\): lone has shape \[1\]; expected \[5\]",
     ),
     "training": (
         [linear(), node("Dropout", ["h0", "high", "yes"], ["h"], "drop")],
@@ -1373,7 +1373,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
 def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: str) -> None:
     nodes, sentence = REFUSED[what]
     odd = {"wide": np.ones(7), "nothing": np.zeros(HIDDEN), "bad": np.full(HIDDEN, np.nan),
-           "negative": -np.ones(HIDDEN), "one": np.ones(1), "faint": np.full(HIDDEN, 1e-40),
+           "negative": -np.ones(HIDDEN), "faint": np.full(HIDDEN, 1e-40),
            "huge": np.full(HIDDEN, 3e37), "cube": np.ones((1, 1, 1)), "odd": np.array(np.nan),
            "long": np.ones(20_000), "six": np.ones(6), "broad": np.ones((5, 6, 3)),
            "small": np.full(HIDDEN, 1e-4),
