@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import NUMBER
-from cimtool.loading.onnx.graph import OnnxNode
+from cimtool.loading.onnx.graph import ITEM_COUNTS, OnnxNode
 
 FREE_SOFTMAX = 13
 """The operator set from which on Softmax is along any one axis."""
@@ -69,13 +70,48 @@ FOLDS = ELEMENTWISE | _named(
 """The operators that are computed of constants."""
 
 
-def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Array] | None:
+MOVING = _named(
+    "Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze"
+)
+"""Operators that move the numbers of their first input; Concat moves those of all."""
+
+SHAPE_ARITHMETIC = _named("Add Concat Mul Neg ReduceProd ReduceSum Shape Size Sub")
+"""Operators whose result is known for any number of items if it is for two of them."""
+
+TYPES_OF_SHAPES = (6, 7, 12, 13)
+"""INT32, INT64, UINT32, UINT64 (TensorProto.DataType): a number of items may be cast to them."""
+
+COUNTED = (
+    "computes with the number of items; expected numbers that are the same however many there are"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Whole numbers that depend on the number of items: what they are for two of them.
+
+    Extents of rows are, and what a file makes of these.
+    """
+
+    first: Array
+    second: Array
+
+    @classmethod
+    def of(cls, first: Array, second: Array) -> Array | Counted:
+        """A constant if it is the same for both numbers."""
+        return first if np.array_equal(first, second) else cls(first, second)
+
+
+Constant = Array | Counted
+
+
+def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Constant] | None:
     """The inputs of a node that has constants alone, without those left out at its end."""
     given = list(node.inputs)
     while given and not given[-1]:
         given.pop()
     known = [values.get(name) if name else LEFT_OUT for name in given]
-    arrays = [value for value in known if isinstance(value, np.ndarray)]
+    arrays = [value for value in known if isinstance(value, np.ndarray | Counted)]
     return arrays if given and len(arrays) == len(given) else None
 
 
@@ -91,21 +127,52 @@ class ConstantFolder:
     """Computes the constants of one file, within a budget of bytes for all of them.
 
     `numbers` are those of the file's own constants, which may be quantized; `opset` is its operator
-    set.
+    set. `counts` are the numbers of items for which counted ones are known.
     """
 
-    def __init__(self, numbers: int, opset: int) -> None:
-        self.opset = opset
+    def __init__(self, numbers: int, opset: int, counts: tuple[int, int] = ITEM_COUNTS) -> None:
+        self.opset, self._counts = opset, counts
         self._most = LARGEST_RESULTS + NUMBER * QUANTIZED_STEPS * numbers
         self._taken, self._products = 0, 0
 
-    @np.errstate(all="ignore")
-    def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
-        """The constants that a node of constants alone makes.
+    def fold(self, node: OnnxNode, inputs: Sequence[Constant], where: str) -> tuple[Constant, ...]:
+        """The constants that a node of constants alone makes; if it counts items, for two numbers.
 
-        Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
-        result beyond the budget.
+        Raises CimError, which says `where` the node stands, for inputs that do not fit, for a
+        result beyond the budget, and where other numbers of items may make other ones.
         """
+        pairs = [(a.first, a.second) if isinstance(a, Counted) else (a, a) for a in inputs]
+        if all(one is other for one, other in pairs):
+            return self._folded(node, [array for array, _ in pairs], where)
+        if not self._is_same_arithmetic(node, pairs):
+            raise CimError(f"{where}: {COUNTED}")
+        both = (self._folded(node, [*arrays], where) for arrays in zip(*pairs, strict=True))
+        return tuple(Counted.of(*made) for made in zip(*both, strict=True))
+
+    def _is_same_arithmetic(self, node: OnnxNode, pairs: Sequence[tuple[Array, Array]]) -> bool:
+        """True where the results for two numbers of items say those for all."""
+        counted = [one is not other for one, other in pairs]
+        (a, a2), (b, b2) = pairs[0], pairs[-1]
+        match node.kind:
+            case kind if kind in MOVING:
+                return not any(counted[1:])
+            case "Cast":
+                return node.attributes["to"] in TYPES_OF_SHAPES
+            case "Where":
+                return not counted[0]
+            case "Div":  # which leaves no remainder
+                return not counted[1] and bool(b.all()) and not (a % b).any() | (a2 % b).any()
+            case "Equal":  # with what no extent is, as -1 that an exporter looks for in a shape
+                n, n2 = self._counts
+                extents = ((one > 0) & (one % n == 0) & (two % n2 == 0) for one, two in pairs)
+                none = ((one == two) & (one < 1) for one, two in reversed(pairs))
+                never = [e & no for e, no in zip(extents, none, strict=True)]
+                return bool((never[0] | never[1] | ((a == a2) & (b == b2))).all())
+        return node.kind in SHAPE_ARITHMETIC
+
+    @np.errstate(all="ignore")
+    def _folded(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
+        """The constants that a node makes of arrays."""
         if any(array.dtype.kind not in "biufV" for array in inputs):
             raise CimError(f"{where}: computes with texts or complex numbers; expected real ones")
         try:

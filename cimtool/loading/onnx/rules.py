@@ -18,7 +18,6 @@ from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx.activations import ACTIVATIONS
 from cimtool.loading.onnx.constants import FOLDS, ConstantFolder, constant_inputs
-from cimtool.loading.onnx.counts import ItemCounts
 from cimtool.loading.onnx.fixed import FixedBuilder
 from cimtool.loading.onnx.graph import Branch, OnnxGraph, OnnxNode
 from cimtool.loading.onnx.masks import MASKS, summed
@@ -50,7 +49,6 @@ from cimtool.loading.onnx.spreads import (
     alike_for_items,
     for_items,
     over_items,
-    require_uncounted,
 )
 from cimtool.loading.onnx.translation import (
     KINDS,
@@ -82,9 +80,11 @@ def translate(graph: OnnxGraph) -> Graph:
     extent.
     """
     builder = FixedBuilder(graph.width)
-    folder = ConstantFolder(sum(array.size for array in graph.constants.values()), graph.opset)
+    folder = ConstantFolder(
+        sum(array.size for array in graph.constants.values()), graph.opset, graph.counts
+    )
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
-    _translate_nodes(graph, graph.nodes, values, builder, folder, ItemCounts())
+    _translate_nodes(graph, graph.nodes, values, builder, folder)
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
     if len(set(widths)) > 1:
@@ -103,27 +103,22 @@ def _translate_nodes(
     values: dict[str, Translated],
     builder: FixedBuilder,
     folder: ConstantFolder,
-    counts: ItemCounts,
 ) -> None:
     """Add what nodes make to the values."""
     for node in nodes:
         t = Translation(graph, node, values, builder)
-        counts.require_no_choice(t)
         if node.kind == "If" and not node.domain:
             branch = _chosen_branch(t)
             inner = {**values, **branch.constants}
-            _translate_nodes(graph, branch.nodes, inner, builder, folder, counts)
+            _translate_nodes(graph, branch.nodes, inner, builder, folder)
             pairs = dict(zip(node.outputs, branch.outputs, strict=False))
-            counts.rename(pairs)
             values.update({own: inner[made] for own, made in pairs.items() if made in inner})
             continue
         given = [values[name] for name in node.inputs if name in values]
         constants = constant_inputs(node, values)
         foldable = not node.domain and node.kind in FOLDS
         if foldable and constants is not None and not over_items(t):
-            require_uncounted(t)
             folded = folder.fold(node, constants, t.where)
-            counts.follow(t, folder, folded)
             values.update(zip(node.outputs, folded, strict=False))
             continue
         if (arrays := alike_for_items(t)) is not None:
@@ -140,7 +135,6 @@ def _translate_nodes(
             folder.take(sum(map(constant_numbers, given)), t.where)
         made = _past_a_mask(past_norms(t), rule)
         made = made if isinstance(made, tuple) else (made,)
-        counts.follow(t, folder, made)
         values.update(zip(node.outputs, made, strict=False))
         t.require_work()
 

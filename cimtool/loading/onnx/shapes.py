@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.loading.onnx.constants import range_of
+from cimtool.loading.onnx.constants import Counted, range_of
 from cimtool.loading.onnx.translation import OPEN_ITEMS, Norms, RowMeans, Translated, Translation
 from cimtool.loading.onnx.views import ITEMS, Rows, extent, taken
 
@@ -48,7 +48,7 @@ def flatten(t: Translation) -> Translated:
 def reshape(t: Translation) -> Translated:
     """The same numbers in other axes."""
     value, view = t.value(0), _placed(t)
-    own, shape = view.sizes(t.graph.items), [int(size) for size in t.weights(1).reshape(-1)]
+    own, shape = view.sizes(t.graph.items), t.sizes(1)
     if not t.node.attributes.get("allowzero", 0):
         shape = [own[i] if size == 0 and i < len(own) else size for i, size in enumerate(shape)]
     found = t.reshaped(view, shape)
@@ -94,8 +94,8 @@ def transpose(t: Translation) -> Translated:
 def shape(t: Translation) -> Translated:
     """The extents of a value."""
     start, end = t.node.attributes.get("start", 0), t.node.attributes.get("end")
-    sizes = _placed(t).sizes(t.graph.items)
-    return np.array(sizes[start:end], np.int64)
+    both = (_placed(t).sizes(count)[start:end] for count in t.graph.counts)
+    return Counted.of(*(np.array(sizes, np.int64) for sizes in both))
 
 
 def split(t: Translation) -> tuple[Translated, ...]:

@@ -21,20 +21,6 @@ SpreadRule = Callable[[Translation], Translated]
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
 
-TYPES_OF_SHAPES = (6, 7, 9, 12, 13)
-"""INT32, INT64, BOOL, UINT32 and UINT64, to which a number of items may be cast."""
-
-COUNTING = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Range")
-"""Operators of integers whose result depends on how many items there are."""
-
-COUNTING_SINGLE = ("Div", "Equal", "Mod")
-"""Those whose result does for some numbers."""
-
-COUNTED = (
-    "computes with the number of items; expected numbers that are the same however many there are"
-)
-"""The end of a sentence on a number of the model that the number of items decides."""
-
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 """The input of an operator that says extents, or how often a constant comes."""
 
@@ -44,42 +30,7 @@ def over_items(t: Translation) -> bool:
     index, value = SHAPE_INPUTS.get(t.node.kind), t.node.attributes.get("value")
     if index is None or (value is not None and value.data_type not in REAL_TYPES):
         return False
-    return _items_axis(t, _sizes(t, index)) is not None
-
-
-def require_uncounted(t: Translation) -> None:
-    """Raise CimError where the number of items, of a file for any, becomes a number of the model.
-
-    It does by `Range`, where `Cast` makes it real or narrow, and where a choice is made by its size
-    or by a part of it: as an extent it stays an integer.
-    """
-    kind, to = t.node.kind, t.node.attributes.get("to")
-    counting = kind in (*COUNTING, *COUNTING_SINGLE) or (
-        kind == "Cast" and to not in TYPES_OF_SHAPES
-    )
-    if t.graph.rows is not None or not counting:
-        return
-    given = (t.values.get(name) for name in t.node.inputs)
-    whole = [one for one in given if isinstance(one, np.ndarray) and one.dtype.kind in "iu"]
-    if _depends_on_items(t, whole):
-        t.fail(COUNTED)
-
-
-def _depends_on_items(t: Translation, whole: Sequence[Array]) -> bool:
-    """True where integers hold the number of items, and the node's result may differ with it."""
-    have_items = [bool(t.graph.places_of_items(one).any()) for one in whole]
-    if t.node.kind not in COUNTING_SINGLE:
-        return any(have_items)
-    if len(whole) != 2 or any(one.size != 1 for one in whole):
-        return False
-    a, b = (int(one.item()) for one in whole)
-    if t.node.kind == "Equal":  # a squeeze asks whether an extent is 1, which rows are not
-        return have_items[0] != have_items[1] and min(a, b) > 1
-    return have_items[0] and b != 0 and a % b != 0
-
-
-def _sizes(t: Translation, index: int) -> list[int]:
-    return [int(size) for size in t.weights(index).reshape(-1)]
+    return _items_axis(t, t.sizes(index)) is not None
 
 
 def _items_axis(t: Translation, sizes: Sequence[int]) -> int | None:
@@ -117,7 +68,7 @@ def alike_for_items(t: Translation) -> list[Array] | None:
         if not isinstance(numbers, np.ndarray):
             return None
         arrays.append(numbers if isinstance(value, Rows) else t.of_items(numbers, views[0]))
-    return arrays
+    return [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
 
 
 def for_items(t: Translation, array: Array) -> Rows:
@@ -132,7 +83,7 @@ def for_items(t: Translation, array: Array) -> Rows:
 def expand(t: Translation) -> Translated:
     """Norms and means of rows over the rows that they meet; a constant over the items."""
     value = t.value(0)
-    sizes = _sizes(t, 1)
+    sizes = t.sizes(1)
     if isinstance(value, Norms):
         return replace(value, at=_widened(t, value.at, sizes))
     if isinstance(value, RowMeans):
@@ -190,13 +141,13 @@ def constant_of_shape(t: Translation) -> Translated:
 
     given = t.node.attributes.get("value")
     value = 0.0 if given is None else float(numpy_helper.to_array(given).item())
-    sizes = _sizes(t, 0)
+    sizes = t.sizes(0)
     return _repeated(t, np.full([1] * len(sizes), value), sizes)
 
 
 def tile(t: Translation) -> Translated:
     """Numbers along axes several times, and a constant once for each item."""
-    repeats = _sizes(t, 1)
+    repeats = t.sizes(1)
     rank = len(t.view().axes) if t.is_rows(0) else t.weights(0).ndim
     if len(repeats) != rank or min(repeats, default=1) < 1:
         t.fail(f"repeats {repeats} times; expected a number of at least 1 for each of {rank} axes")

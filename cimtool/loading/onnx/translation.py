@@ -16,6 +16,7 @@ from cimtool.ir.arithmetic import Add
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.op import Op
 from cimtool.loading.layout import LARGEST_ITEM, arranged
+from cimtool.loading.onnx.constants import COUNTED, Counted
 from cimtool.loading.onnx.fixed import FixedBuilder
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
 from cimtool.loading.onnx.views import (
@@ -160,6 +161,7 @@ Translated = (
     | Codes
     | IntegerWeights
     | Masked
+    | Counted
     | Array
 )
 """The form of an ONNX value in a program; an array is a constant."""
@@ -301,6 +303,8 @@ class Translation:
         value = self.value(index)
         if isinstance(value, IntegerWeights):
             return value.real
+        if isinstance(value, Counted):
+            self.fail(COUNTED)
         if isinstance(value, np.ndarray) and value.dtype.kind in "OSUc":
             self.fail(f"its input {name} holds texts or complex numbers; expected real ones")
         if not isinstance(value, np.ndarray):
@@ -320,6 +324,18 @@ class Translation:
             bad = array[~np.isfinite(array)].flat[0]
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
+
+    def sizes(self, index: int) -> list[int]:
+        """Extents, or numbers of times, in which the number of items may be a factor."""
+        value, (items, other) = self.value(index), self.graph.counts
+        if isinstance(value, Counted):
+            a, b = value.first, value.second
+            factors = (a % items == 0) & (b % other == 0) & (a // items == b // other)
+            if not ((a == b) | factors).all():
+                self.fail(COUNTED)
+            value = a
+        sizes = value if isinstance(value, np.ndarray) else self.weights(index)
+        return [int(size) for size in sizes.reshape(-1)]
 
     def mask_numbers(self, index: int) -> FloatArray:
         """A constant of real numbers, or -inf, or of truths, as masks of attention have them."""

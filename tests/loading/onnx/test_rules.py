@@ -1220,7 +1220,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Cast", ["number"], ["chosen"], to=TensorProto.BOOL),
             node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
         ],
-        r"i \(If\): chooses by the number of items; expected the same arithmetic",
+        r"node 8 \(Cast\): computes with the number of items; expected numbers that are the same",
     ),
     "a branch by there being one item": (
         [
@@ -1228,7 +1228,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Equal", ["items", "one"], ["chosen"]),
             node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
         ],
-        r"i \(If\): chooses by the number of items",
+        r"node 7 \(Equal\): computes with the number of items",
     ),
     "a branch by a branch by how many items there are": (
         [
@@ -1238,7 +1238,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Cast", ["less"], ["chosen"], to=TensorProto.BOOL),
             node("If", ["chosen"], ["h"], "i", then_branch=SQUEEZED, else_branch=KEPT),
         ],
-        r"i \(If\): chooses by the number of items",
+        r"node 9 \(Cast\): computes with the number of items",
     ),
     "extents by there being one item": (
         [
@@ -1247,7 +1247,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Where", ["chosen", "last", "sizes"], ["grown"], "w"),
             node("Reshape", ["row_of", "grown"], ["h"]),
         ],
-        r"w \(Where\): chooses by the number of items",
+        r"node 7 \(Equal\): computes with the number of items",
     ),
     "as many numbers as items, less some": (
         [
@@ -1255,7 +1255,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Sub", ["items", "seven"], ["number"]),
             node("Slice", ["h0", "zero", "number", "one"], ["h"], "s"),
         ],
-        r"s \(Slice\): takes as many numbers of each item as the number of items says",
+        r"s \(Slice\): computes with the number of items",
     ),
     "a number made of how many items there are": (
         [
