@@ -26,7 +26,7 @@ from cimtool.loading.onnx.module_calls import (
     kind_of,
     outputs_of,
 )
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 
 if TYPE_CHECKING:
     import torch

@@ -37,7 +37,7 @@ class OnnxFiles(ProjectorPair, name="onnx"):
         """The model of two files, whose extents say the widths."""
         from cimtool.loading.model import model_of_towers
         from cimtool.loading.onnx.graph import read_onnx_graph
-        from cimtool.loading.onnx.rules import translate
+        from cimtool.loading.onnx.towers import translate
 
         text, video = pair
         graphs = read_onnx_graph(text), read_onnx_graph(video)
