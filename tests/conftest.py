@@ -32,7 +32,7 @@ Rows = np.ndarray
 LONGEST = (
     "handoff/test_bench.py",
     "handoff/test_own_column.py",
-    "loading/test_architectures.py",
+    "loading/onnx/test_architectures.py",
     "test_every_target.py",
     "handoff/test_random_inputs.py",
     "handoff/test_kinds.py",

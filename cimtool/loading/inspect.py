@@ -39,13 +39,13 @@ from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layout import TOKENS, Layout, remarks
 from cimtool.loading.layouts import recognise, require_known_keys
 from cimtool.loading.npy import read_npy, read_npz
-from cimtool.loading.onnx.graph import describe_onnx
 from cimtool.loading.polynomial import (
     COEFFICIENTS,
     parse_polynomial,
     polynomial_values,
     read_polynomial,
 )
+from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
@@ -90,7 +90,6 @@ def inspect(path: Path) -> Facts:
         ".json": _json,
         ".npz": _npz,
         ".npy": lambda file: _array(read_npy(file)),
-        ".onnx": describe_onnx,
         ".safetensors": lambda file: describe_checkpoint(read_checkpoint(file)),
     } | dict.fromkeys(PICKLED_SUFFIXES, _torch)
     if not path.exists():
@@ -99,6 +98,8 @@ def inspect(path: Path) -> Facts:
         raise CimError(f"{path}: there is no such file or folder{named}")
     if path.suffix == EXPORTED_SUFFIX:
         require_suffix(path, "a checkpoint", PICKLED_SUFFIXES)
+    if path.suffix not in readers:
+        readers |= {suffix: kind.describe for suffix, kind in ProjectorFile.every().items()}
     if path.suffix not in readers:
         raise CimError(
             f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "

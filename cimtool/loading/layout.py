@@ -11,17 +11,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named, unknown
-from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
+from cimtool.ir.arithmetic import Arrange, Clip, Mvm, TensorKeys, scalar
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph
+from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import BatchNorm, LayerNorm, LeakyRelu, Tanh
-from cimtool.loading.views import LARGEST_ITEM
+from cimtool.ir.types import rows_of_item
 from cimtool.loading.weights import Weights
 
 ACTIVATION = "activation"
 """The plain value, beside the weights or in a layer map, that names the activation."""
+
+LARGEST_ITEM = 1 << 22
+"""Numbers that an item may have in a value whose numbers move."""
 
 TOKENS = "tokens"
 """The plain value, beside the weights or in a layer map, that counts the tokens of a row."""
@@ -175,6 +179,22 @@ def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
             f"are too many numbers; expected at most {LARGEST_ITEM:,}"
         )
     return count
+
+
+def arranged(builder: Builder, source: str, places: IntArray) -> str:
+    """The value with an item's numbers in these places [rows, width], made once for all readers."""
+    node = builder.by_name.get(source)
+    if node is not None and isinstance(node.op, Arrange):
+        source, places = node.inputs[0], node.op.places.reshape(-1)[places]
+    rows, _ = rows_of_item(builder.types[source].shape[0])
+    op = Arrange(rows, places)
+    if len(places) == rows and op.in_order(builder.extent(source)):
+        return source
+    readers = (one for one in builder.by_name.values() if one.inputs == (source,))
+    for one in readers:
+        if isinstance(one.op, Arrange) and np.array_equal(one.op.places, places):
+            return one.name
+    return builder.add(f"{source}_arranged", op, source)
 
 
 RELU = Clip(scalar(0.0), scalar(np.inf))

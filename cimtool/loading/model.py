@@ -16,8 +16,6 @@ from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.onnx.graph import read_onnx_graph
-from cimtool.loading.onnx.rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score
@@ -179,23 +177,13 @@ def model_name(file: Path) -> str:
     return file.parent.name or file.stem if file.stem in RUN_STEMS else file.stem
 
 
-def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
-    """The model of two ONNX files; `wanted` is what the caller says of its score.
-
-    Raises CimError where a file is no projector, the two do not meet in one space, or the score
-    lacks something.
-    """
-    graphs = read_onnx_graph(text), read_onnx_graph(video)
-    towers = translate(graphs[0]), translate(graphs[1])
-    return model_of_towers(f"{text.stem}-{video.stem}", towers, (str(text), str(video)), wanted)
-
-
 def model_of_towers(
     name: str, towers: tuple[Graph, Graph], places: tuple[str, str], wanted: ScoreOptions
 ) -> Model:
     """The model of two projectors read as ONNX, the text's first, which stand at `places`.
 
-    Raises CimError as `build_onnx_model` does.
+    `wanted` is what the caller says of its score. Raises CimError if the two do not meet in one
+    space, or the score lacks something.
     """
     _require_one_space(towers, places)
     return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))

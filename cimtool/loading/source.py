@@ -17,9 +17,9 @@ from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.layouts import require_known_keys
-from cimtool.loading.model import Model, RowWidths, build_model, build_onnx_model
-from cimtool.loading.modules import model_from_modules
+from cimtool.loading.model import Model, RowWidths, build_model
 from cimtool.loading.polynomial import fitted_to, read_polynomial
+from cimtool.loading.projectors import ProjectorPair
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.surrogate import Polynomial
@@ -31,9 +31,6 @@ Reader = Callable[[Modalities | None], Embeddings]
 """Reads data; of several arrays those of two modalities, where a model names them."""
 
 Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
-
-MODULES = ("torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram")
-"""Classes of what a model may be in memory, by name."""
 
 STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 """The score of a model that has no polynomial yet: one that takes ed and vd, so mu and s."""
@@ -168,13 +165,16 @@ class ModelSource:
             case Path() as file:
                 checkpoint = read_checkpoint(file)
                 model = build_model(checkpoint, score, layer_map, self._widths, self._names)
-            case (Path() as text, Path() as video):
-                model = build_onnx_model(text, video, score)
-            case (text, video):
-                modules: tuple[Any, Any] = text, video
-                return model_from_modules(
-                    *modules, score, layer_map, widths=self.widths, rows=self.rows
-                )
+            case pair:
+                kind = ProjectorPair.of(pair)
+                if kind is None:
+                    raise CimError(
+                        f"{self}: this cimtool reads no pairs of projectors, as its folder "
+                        "loading/onnx is missing; expected a checkpoint"
+                    )
+                model = kind.read(pair, score, layer_map, self.widths, self.rows)
+                if not self.files:
+                    return model
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
@@ -198,12 +198,6 @@ def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tupl
     )
 
 
-def _is_module(given: object) -> bool:
-    """True for a module or an exported program of torch, which need not be imported to tell."""
-    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__}
-    return not kinds.isdisjoint(MODULES)
-
-
 def _projectors(given: object) -> Projectors:
     """The files as paths, or the modules; CimError for anything else."""
     match given:
@@ -211,9 +205,9 @@ def _projectors(given: object) -> Projectors:
             return Path(given)
         case (Path() | str() as text, Path() | str() as video):
             return Path(text), Path(video)
-        case (text, video) if _is_module(text) and _is_module(video):
-            modules: tuple[Any, Any] = text, video
-            return modules
+        case (text, video) if ProjectorPair.of((text, video)) is not None:
+            pair: tuple[Any, Any] = text, video
+            return pair
     raise ArgumentError(
         "{projectors} are given as {}; expected a checkpoint, two ONNX files or two torch modules",
         kind_of(given),

@@ -98,7 +98,7 @@ from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import read_towers
 from cimtool.loading.npy import map_npy
 from cimtool.loading.onnx.graph import read_onnx_graph
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels

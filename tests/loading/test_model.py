@@ -27,7 +27,7 @@ from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import Model
 from cimtool.loading.onnx.graph import read_onnx_graph
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass

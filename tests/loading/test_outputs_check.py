@@ -11,7 +11,7 @@ import torch
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
-from cimtool.loading.modules import model_from_modules
+from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.score import ScoreOptions
 from cimtool.reference.surrogate import Polynomial

@@ -18,7 +18,7 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph
-from cimtool.loading.modules import model_from_modules
+from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions, read_score, statistics_note
 from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial

@@ -19,8 +19,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize, Sigmoid, Softmax, Tanh
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.layout import Layout, count_tokens, linear, read_layer_norm
-from cimtool.loading.views import arranged
+from cimtool.loading.layout import Layout, arranged, count_tokens, linear, read_layer_norm
 from cimtool.loading.weights import Weights
 
 PIE, UNCERTAIN = "pie_net", "uncertain_net"

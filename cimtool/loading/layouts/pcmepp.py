@@ -23,8 +23,7 @@ from cimtool.ir.arithmetic import Add, Axis, Sum, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize, Sorted
-from cimtool.loading.layout import Layout, count_tokens, linear, read_layer_norm
-from cimtool.loading.views import arranged
+from cimtool.loading.layout import Layout, arranged, count_tokens, linear, read_layer_norm
 from cimtool.loading.weights import PARAMETERS, Weights, flat, unwrapped
 
 IMAGE = ("image_encoder.fc", "image_encoder.gpool")

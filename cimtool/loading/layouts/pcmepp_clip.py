@@ -19,9 +19,8 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.layout import Layout
+from cimtool.loading.layout import Layout, arranged
 from cimtool.loading.layouts.pcmepp import csd_score
-from cimtool.loading.views import arranged
 from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
 
 

@@ -1,24 +1,23 @@
 """Nodes that depend on constants alone, computed while a file is read.
 
 Exporters leave `exp` of a logit scale, norms of weights, masks and computations of shapes in a
-graph. Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted
-before they are computed, so that no small file asks for all of memory.
+graph. They are run by the reference evaluator of `onnx`. All results of a file have LARGEST_RESULTS
+bytes together, counted before they are computed, so that no small file asks for all of memory.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import NUMBER
-from cimtool.loading.onnx.graph import OnnxNode
+from cimtool.loading.onnx.graph import ITEM_COUNTS, OnnxNode
 
 FREE_SOFTMAX = 13
 """The operator set from which on Softmax is along any one axis."""
@@ -38,6 +37,9 @@ SLOW_PRODUCTS = 16
 VIEWS = ("Identity", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results take no memory of their own."""
 
+BY_PARTS, PARTS = ("Erf", "Gelu", "HardSwish", "Mish"), 8
+"""Operators that the evaluator computes number by number or by others, and the memory of these."""
+
 LEFT_OUT: Array = np.empty(0, np.int64)
 """In the place of an input that a node leaves out before others, as Slice may its axes."""
 
@@ -47,191 +49,70 @@ LARGEST_EXACT = float(2**53)
 NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
 """Types of numpy's extensions that are integers; others of theirs are real."""
 
-Folded = Array | tuple[Array, ...]
-Fold = Callable[[Mapping[str, Any], list[Array]], Folded]
+
+def _named(kinds: str) -> frozenset[str]:
+    return frozenset(kinds.split())
 
 
-def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Array] | None:
+ELEMENTWISE = _named(
+    "Abs Add And Ceil Cos Equal Erf Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less "
+    "LessOrEqual Log Max Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Sigmoid Sign "
+    "Sin Softplus Sqrt Sub Sum Tanh Where Xor"
+)
+"""Operators of numbers in equal places, after all have been spread to one shape."""
+
+FOLDS = ELEMENTWISE | _named(
+    "Cast Concat ConstantOfShape Div Elu Expand Flatten Gather Gelu Gemm Identity "
+    "InstanceNormalization LayerNormalization LeakyRelu MatMul Range ReduceL1 ReduceL2 ReduceMax "
+    "ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Shape Size Slice Softmax "
+    "Split Squeeze Tile Transpose Trilu Unsqueeze"
+)
+"""The operators that are computed of constants."""
+
+
+MOVING = _named(
+    "Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze"
+)
+"""Operators that move the numbers of their first input; Concat moves those of all."""
+
+SHAPE_ARITHMETIC = _named("Add Concat Mul Neg ReduceProd ReduceSum Shape Size Sub")
+"""Operators whose result is known for any number of items if it is for two of them."""
+
+TYPES_OF_SHAPES = (6, 7, 12, 13)
+"""INT32, INT64, UINT32, UINT64 (TensorProto.DataType): a number of items may be cast to them."""
+
+COUNTED = (
+    "computes with the number of items; expected numbers that are the same however many there are"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Whole numbers that depend on the number of items: what they are for two of them.
+
+    Extents of rows are, and what a file makes of these.
+    """
+
+    first: Array
+    second: Array
+
+    @classmethod
+    def of(cls, first: Array, second: Array) -> Array | Counted:
+        """A constant if it is the same for both numbers."""
+        return first if np.array_equal(first, second) else cls(first, second)
+
+
+Constant = Array | Counted
+
+
+def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Constant] | None:
     """The inputs of a node that has constants alone, without those left out at its end."""
     given = list(node.inputs)
     while given and not given[-1]:
         given.pop()
     known = [values.get(name) if name else LEFT_OUT for name in given]
-    arrays = [value for value in known if isinstance(value, np.ndarray)]
+    arrays = [value for value in known if isinstance(value, np.ndarray | Counted)]
     return arrays if given and len(arrays) == len(given) else None
-
-
-def _integers(array: Array) -> list[int]:
-    return [int(number) for number in array.reshape(-1)]
-
-
-def _axes(attributes: Mapping[str, Any], inputs: list[Array]) -> list[int]:
-    """Axes as an input or (before operator set 13) an attribute."""
-    return _integers(inputs[1]) if len(inputs) > 1 else list(attributes.get("axes", ()))
-
-
-def _cast(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    from onnx import helper
-
-    wanted = helper.tensor_dtype_to_np_dtype(attributes["to"])
-    if wanted.kind == "O":
-        raise ValueError("a cast to texts")
-    array, made = inputs[0], inputs[0].astype(wanted)
-    narrow, real = wanted.name in NARROW, array.dtype.kind not in "biu"
-    if narrow or (real and wanted.kind in "iu"):
-        before = np.trunc(array.astype(np.float64)) if real else array.astype(np.int64)
-        kept = made.astype(before.dtype) == before
-    elif wanted.itemsize == 1 and wanted.kind not in "biu":
-        before = array.astype(np.float64)
-        kept = np.abs(before - made.astype(np.float64)) <= np.abs(before) / 2
-    else:
-        return made
-    if not kept.all():
-        raise ValueError(f"{array[~kept].flat[0]} is beyond {wanted.name}")
-    return made
-
-
-def _constant_of_shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    from onnx import numpy_helper
-
-    given = attributes.get("value")
-    value = np.zeros(1, np.float32) if given is None else numpy_helper.to_array(given)
-    return np.full(_integers(inputs[0]), value.item(), value.dtype)
-
-
-def _divide(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    a, b = inputs
-    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
-        return np.asarray(a / b)
-    _require_divisor(b)
-    whole = a // b
-    return np.asarray(whole + ((whole < 0) & (whole * b != a)).astype(whole.dtype))
-
-
-def _require_divisor(b: Array) -> None:
-    if not b.all():
-        raise ValueError("a division of whole numbers by 0")
-
-
-def _modulo(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    """The remainder with the sign of the divisor, or by `fmod`, as real numbers, the dividend's."""
-    a, b = inputs
-    signed = attributes.get("fmod", 0)
-    if a.dtype.kind in "iu":
-        _require_divisor(b)
-    elif not signed:
-        raise ValueError("a remainder of real numbers with fmod = 0; ONNX has it with fmod = 1")
-    return np.asarray(np.fmod(a, b) if signed else np.mod(a, b))
-
-
-def _power(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    """Powers in the type of the base; of whole numbers those that it holds exactly."""
-    base, exponent = inputs
-    if base.dtype.kind not in "iu":
-        return np.asarray(np.power(base, exponent), base.dtype)
-    made = np.trunc(np.power(base.astype(np.float64), exponent.astype(np.float64)))
-    return _whole(np.asarray(made), base.dtype)
-
-
-def _expand(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    array = inputs[0]
-    return np.broadcast_to(array, np.broadcast_shapes(array.shape, tuple(_integers(inputs[1]))))
-
-
-def _flatten(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    array, axis = inputs[0], attributes.get("axis", 1)
-    if not -array.ndim <= axis <= array.ndim:
-        raise ValueError(f"axis {axis} of {array.ndim}")
-    axis += array.ndim if axis < 0 else 0
-    return array.reshape(math.prod(array.shape[:axis]), math.prod(array.shape[axis:]))
-
-
-def _gemm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    a, b = (
-        array.T if attributes.get(key, 0) else array
-        for array, key in zip(inputs[:2], ("transA", "transB"), strict=True)
-    )
-    added = attributes.get("beta", 1.0) * inputs[2] if len(inputs) > 2 else 0
-    return np.asarray(attributes.get("alpha", 1.0) * (a @ b) + added, a.dtype)
-
-
-def _layer_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Folded:
-    array, axis = inputs[0], attributes.get("axis", -1)
-    axes = tuple(range(axis % array.ndim, array.ndim))
-    mean = array.mean(axes, keepdims=True)
-    variance = np.square(array - mean).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
-    made = (array - mean) / np.sqrt(variance) * inputs[1] + sum(inputs[2:3])
-    return np.asarray(made, array.dtype), mean, 1 / np.sqrt(variance)
-
-
-def _gather(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    return np.take(inputs[0], inputs[1].astype(np.int64), axis=attributes.get("axis", 0))
-
-
-def _reshape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    array, shape = inputs[0], _integers(inputs[1])
-    if not attributes.get("allowzero", 0):
-        shape = [array.shape[i] if size == 0 else size for i, size in enumerate(shape)]
-    return array.reshape(shape)
-
-
-def _range(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    start, _, step = inputs
-    places = np.arange(_range_length(inputs), dtype=start.dtype)
-    return np.asarray(start.reshape(()) + places * step.reshape(()))
-
-
-def _range_length(inputs: list[Array]) -> int:
-    start, limit, step = (array.item() for array in inputs)
-    if inputs[0].dtype.kind in "iu":
-        return max(-(int(start - limit) // int(step)), 0)
-    return max(math.ceil(float((inputs[1] - inputs[0]).item()) / float(step)), 0)
-
-
-def _reduction(function: Callable[..., Any]) -> Fold:
-    """A function of an array, axes and whether these are kept."""
-
-    def fold(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-        axes = tuple(_axes(attributes, inputs)) or None
-        if axes is None and attributes.get("noop_with_empty_axes", 0):
-            axes = ()  # each number by itself, as onnxruntime does it
-        array, kept = inputs[0], bool(attributes.get("keepdims", 1))
-        if array.dtype.kind not in "iu" or function in (np.max, np.min):
-            return np.asarray(function(array, axis=axes, keepdims=kept), array.dtype)
-        real = array.astype(np.float64)
-        made = np.trunc(function(real, axis=axes, keepdims=kept))
-        if np.abs(real).sum() > LARGEST_EXACT:
-            raise ValueError("a reduction of whole numbers beyond 2**53")
-        return _whole(made, array.dtype)
-
-    return fold
-
-
-def _whole(made: Array, kind: np.dtype[Any]) -> Array:
-    """Whole numbers in float64 as those of a type; ValueError where it does not hold them."""
-    held = np.iinfo(kind)
-    kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
-    if not kept.all():
-        raise ValueError(f"{made[~kept].flat[0]:g} is not exact in {kind}")
-    return np.asarray(made, kind)
-
-
-def _root_of_squares(array: Array, **along: Any) -> Array:
-    return np.asarray(np.sqrt(np.square(array).sum(**along)))
-
-
-def _slice(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    given = [_integers(array) for array in inputs[1:]]
-    if not given:
-        given = [list(attributes["starts"]), list(attributes["ends"])]
-        given += [list(attributes["axes"])] if "axes" in attributes else []
-    starts, ends, *rest = given
-    axes = rest[0] if rest and rest[0] else list(range(len(starts)))
-    steps = rest[1] if len(rest) > 1 else [1] * len(starts)
-    index: list[slice] = [slice(None)] * inputs[0].ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis] = range_of(start, end, step, inputs[0].shape[axis])
-    return inputs[0][tuple(index)]
 
 
 def range_of(start: int, end: int, step: int, size: int) -> slice:
@@ -242,204 +123,110 @@ def range_of(start: int, end: int, step: int, size: int) -> slice:
     return slice(max(start, 0), end if end >= 0 else None, step)
 
 
-def _softmax(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    array, older = inputs[0], attributes["opset"] < FREE_SOFTMAX
-    axis = attributes.get("axis", 1 if older else -1)
-    if older and axis % array.ndim != array.ndim - 1:
-        raise ValueError(f"a softmax along all axes from {axis} on of {array.ndim}")
-    powers = np.exp(array - array.max(axis=axis, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
-
-
-def _split(attributes: Mapping[str, Any], inputs: list[Array]) -> tuple[Array, ...]:
-    array, axis = inputs[0], attributes.get("axis", 0)
-    sizes = _integers(inputs[1]) if len(inputs) > 1 else list(attributes.get("split", ()))
-    if not sizes:
-        share = -(-array.shape[axis] // attributes["outputs"])
-        sizes = [share] * (attributes["outputs"] - 1)
-        sizes.append(array.shape[axis] - sum(sizes))
-    if min(sizes) < 0 or sum(sizes) != array.shape[axis]:
-        raise ValueError(f"{array.shape[axis]} numbers in parts of {sizes}")
-    return tuple(np.split(array, np.cumsum(sizes)[:-1], axis=axis))
-
-
-def _shape(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    start, end = attributes.get("start", 0), attributes.get("end")
-    return np.array(inputs[0].shape[start:end], np.int64)
-
-
-def _squeeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    axes = _axes(attributes, inputs)
-    return np.squeeze(inputs[0], tuple(axes) if axes else None)
-
-
-def _triangle(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    kept = np.triu if attributes.get("upper", 1) else np.tril
-    return np.asarray(kept(inputs[0], int(inputs[1].item()) if len(inputs) > 1 else 0))
-
-
-def _unsqueeze(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    return np.expand_dims(inputs[0], tuple(_axes(attributes, inputs)))
-
-
-def _erf(x: Array) -> Array:
-    from scipy.special import erf  # slow to load, and every command imports this
-
-    return np.asarray(erf(x), x.dtype)
-
-
-def _gelu(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    (x,) = inputs
-    if attributes.get("approximate", b"none") == b"tanh":
-        inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
-    else:
-        inner = _erf(x / np.sqrt(2))
-    return np.asarray(0.5 * x * (1 + inner), x.dtype)
-
-
-def _bent(alpha: float, below: Callable[[Array], Array]) -> Fold:
-    """A function that is `x` above 0 and `alpha` times another one of it below."""
-
-    def fold(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-        (x,) = inputs
-        low = attributes.get("alpha", alpha) * below(np.minimum(x, 0))
-        return np.asarray(np.where(x > 0, x, low), x.dtype)
-
-    return fold
-
-
-def _instance_norm(attributes: Mapping[str, Any], inputs: list[Array]) -> Array:
-    x, gamma, beta = inputs
-    axes = tuple(range(2, x.ndim))
-    centred = x - x.mean(axes, keepdims=True)
-    variance = np.square(centred).mean(axes, keepdims=True) + attributes.get("epsilon", 1e-5)
-    gain, offset = (array.reshape(-1, *[1] * len(axes)) for array in (gamma, beta))
-    return np.asarray(centred / np.sqrt(variance) * gain + offset, x.dtype)
-
-
-def _ufunc(function: Callable[..., Any]) -> Fold:
-    return lambda attributes, inputs: np.asarray(function(*inputs))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Abs": np.abs,
-    "Add": np.add,
-    "And": np.logical_and,
-    "Ceil": np.ceil,
-    "Cos": np.cos,
-    "Equal": np.equal,
-    "Erf": _erf,
-    "Exp": np.exp,
-    "Floor": np.floor,
-    "Greater": np.greater,
-    "GreaterOrEqual": np.greater_equal,
-    "IsNaN": np.isnan,
-    "Less": np.less,
-    "LessOrEqual": np.less_equal,
-    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "Log": np.log,
-    "Max": lambda *arrays: functools.reduce(np.maximum, arrays),
-    "Min": lambda *arrays: functools.reduce(np.minimum, arrays),
-    "Mish": lambda x: x * np.tanh(np.logaddexp(x.dtype.type(0), x)),
-    "Mul": np.multiply,
-    "Neg": np.negative,
-    "Not": np.logical_not,
-    "Or": np.logical_or,
-    "PRelu": lambda x, slope: np.where(x > 0, x, slope * x),
-    "Reciprocal": np.reciprocal,
-    "Relu": lambda x: np.maximum(x, 0),
-    "Round": np.rint,
-    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "Sign": np.sign,
-    "Sin": np.sin,
-    "Softplus": lambda x: np.logaddexp(x.dtype.type(0), x),
-    "Sqrt": np.sqrt,
-    "Sub": np.subtract,
-    "Sum": lambda *arrays: functools.reduce(np.add, arrays),
-    "Tanh": np.tanh,
-    "Where": np.where,
-    "Xor": np.logical_xor,
-}
-"""Operators of numbers in equal places that have no attributes."""
-
-ELEMENTWISE = frozenset([*FUNCTIONS, "Mod", "Pow"])
-"""Operators of numbers in equal places, after all have been spread to one shape."""
-
-FOLDS: dict[str, Fold] = {
-    **{kind: _ufunc(function) for kind, function in FUNCTIONS.items()},
-    "Cast": _cast,
-    "Concat": lambda attributes, inputs: np.concatenate(inputs, axis=attributes["axis"]),
-    "ConstantOfShape": _constant_of_shape,
-    "Div": _divide,
-    "Elu": _bent(1.0, np.expm1),
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "Gelu": _gelu,
-    "Gemm": _gemm,
-    "Identity": lambda attributes, inputs: inputs[0],
-    "InstanceNormalization": _instance_norm,
-    "LayerNormalization": _layer_norm,
-    "LeakyRelu": _bent(0.01, np.positive),
-    "MatMul": _ufunc(np.matmul),
-    "Mod": _modulo,
-    "Pow": _power,
-    "Range": _range,
-    "ReduceL1": _reduction(lambda x, **along: np.abs(x).sum(**along)),
-    "ReduceL2": _reduction(_root_of_squares),
-    "ReduceMax": _reduction(np.max),
-    "ReduceMean": _reduction(np.mean),
-    "ReduceMin": _reduction(np.min),
-    "ReduceProd": _reduction(np.prod),
-    "ReduceSum": _reduction(np.sum),
-    "ReduceSumSquare": _reduction(lambda x, **along: np.square(x).sum(**along)),
-    "Reshape": _reshape,
-    "Shape": _shape,
-    "Size": lambda attributes, inputs: np.array(inputs[0].size, np.int64),
-    "Slice": _slice,
-    "Softmax": _softmax,
-    "Split": _split,
-    "Squeeze": _squeeze,
-    "Tile": lambda attributes, inputs: np.tile(inputs[0], _integers(inputs[1])),
-    "Transpose": lambda attributes, inputs: inputs[0].transpose(attributes.get("perm")),
-    "Trilu": _triangle,
-    "Unsqueeze": _unsqueeze,
-}
-"""The operators of constants, by name; their inputs are those of `constant_inputs`.
-
-`outputs` and `opset` are among the attributes: the number of a node's outputs, the operator set.
-"""
-
-
 class ConstantFolder:
     """Computes the constants of one file, within a budget of bytes for all of them.
 
     `numbers` are those of the file's own constants, which may be quantized; `opset` is its operator
-    set.
+    set. `counts` are the numbers of items for which counted ones are known.
     """
 
-    def __init__(self, numbers: int, opset: int) -> None:
-        self.opset = opset
+    def __init__(self, numbers: int, opset: int, counts: tuple[int, int] = ITEM_COUNTS) -> None:
+        self.opset, self._counts = opset, counts
         self._most = LARGEST_RESULTS + NUMBER * QUANTIZED_STEPS * numbers
         self._taken, self._products = 0, 0
 
-    @np.errstate(all="ignore")
-    def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
-        """The constants that a node of constants alone makes.
+    def fold(self, node: OnnxNode, inputs: Sequence[Constant], where: str) -> tuple[Constant, ...]:
+        """The constants that a node of constants alone makes; if it counts items, for two numbers.
 
-        Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
-        result beyond the budget.
+        Raises CimError, which says `where` the node stands, for inputs that do not fit, for a
+        result beyond the budget, and where other numbers of items may make other ones.
         """
+        pairs = [(a.first, a.second) if isinstance(a, Counted) else (a, a) for a in inputs]
+        if all(one is other for one, other in pairs):
+            return self._folded(node, [array for array, _ in pairs], where)
+        if not self._is_same_arithmetic(node, pairs):
+            raise CimError(f"{where}: {COUNTED}")
+        both = (self._folded(node, [*arrays], where) for arrays in zip(*pairs, strict=True))
+        return tuple(Counted.of(*made) for made in zip(*both, strict=True))
+
+    def _is_same_arithmetic(self, node: OnnxNode, pairs: Sequence[tuple[Array, Array]]) -> bool:
+        """True where the results for two numbers of items say those for all."""
+        counted = [one is not other for one, other in pairs]
+        (a, a2), (b, b2) = pairs[0], pairs[-1]
+        match node.kind:
+            case kind if kind in MOVING:
+                return not any(counted[1:])
+            case "Cast":
+                return node.attributes["to"] in TYPES_OF_SHAPES
+            case "Where":
+                return not counted[0]
+            case "Div":  # which leaves no remainder
+                return not counted[1] and bool(b.all()) and not (a % b).any() | (a2 % b).any()
+            case "Equal":  # with what no extent is, as -1 that an exporter looks for in a shape
+                n, n2 = self._counts
+                extents = ((one > 0) & (one % n == 0) & (two % n2 == 0) for one, two in pairs)
+                none = ((one == two) & (one < 1) for one, two in reversed(pairs))
+                never = [e & no for e, no in zip(extents, none, strict=True)]
+                return bool((never[0] | never[1] | ((a == a2) & (b == b2))).all())
+        return node.kind in SHAPE_ARITHMETIC
+
+    @np.errstate(all="ignore")
+    def _folded(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
+        """The constants that a node makes of arrays."""
         if any(array.dtype.kind not in "biufV" for array in inputs):
             raise CimError(f"{where}: computes with texts or complex numbers; expected real ones")
         try:
             self.take(_size(node, inputs), where)
             self._multiply(_products(node, inputs), where)
-            known = {**node.attributes, "outputs": len(node.outputs), "opset": self.opset}
-            made = FOLDS[node.kind](known, inputs)
-            return tuple(map(np.asarray, made if isinstance(made, tuple) else (made,)))
-        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
-            raise CimError(f"{where}: its constants do not fit: {error}") from None
+            self._require_defined(node, inputs)
+            made = self._evaluated(node, inputs)
+            whole = inputs[0].dtype.kind in "iu"
+            if whole and (node.kind == "Pow" or node.kind.startswith("Reduce")):
+                real = [inputs[0].astype(np.float64), *inputs[1:]]
+                made = [_whole(np.trunc(self._evaluated(node, real)[0]), inputs[0], real[0])]
+            if node.kind == "Cast":
+                _require_kept(inputs[0], made[0])
+            return tuple(made)
+        except (CimError, MemoryError):
+            raise
+        except Exception as error:  # the evaluator raises errors of many kinds
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise CimError(f"{where}: its constants do not fit: {reason}") from None
+
+    def _evaluated(self, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+        """The outputs of a node by the reference evaluator."""
+        from onnx import helper
+        from onnx.reference import ReferenceEvaluator
+
+        if node.kind == "Identity":
+            return inputs  # which the evaluator copies
+        names = ["" if array is LEFT_OUT else f"i{k}" for k, array in enumerate(inputs)]
+        held = {name: array for name, array in zip(names, inputs, strict=True) if name}
+        if node.kind == "Slice" and len(inputs) > 1:
+            held = _with_reachable_starts(held)
+        outputs = [f"o{k}" for k in range(len(node.outputs))]
+        attributes = {key: value for key, value in node.attributes.items() if value != []}
+        given, made = ([helper.make_empty_tensor_value_info(n) for n in g] for g in (held, outputs))
+        made_node = helper.make_node(node.kind, names, outputs, **attributes)
+        graph = helper.make_graph([made_node], "constants", given, made)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        return [np.asarray(one) for one in ReferenceEvaluator(model).run(None, held)]
+
+    def _require_defined(self, node: OnnxNode, inputs: list[Array]) -> None:
+        """Raise ValueError for what is no real number, or what runtimes compute in several ways."""
+        from onnx import helper
+
+        first = inputs[0]
+        if node.kind == "Cast":
+            kind = helper.tensor_dtype_to_np_dtype(node.attributes["to"]).kind
+            if kind not in "biufV":
+                raise ValueError("a cast to texts" if kind in "OSU" else "complex numbers")
+        if node.kind in ("Div", "Mod") and first.dtype.kind in "iu" and not inputs[1].all():
+            raise ValueError("a division of whole numbers by 0")
+        if node.kind == "Softmax" and self.opset < FREE_SOFTMAX:
+            axis = node.attributes.get("axis", 1)
+            if axis % first.ndim != first.ndim - 1:
+                raise ValueError(f"a softmax along all axes from {axis} on of {first.ndim}")
 
     def take(self, numbers: int, where: str) -> None:
         """Count what a node `where` makes of constants; CimError beyond the budget."""
@@ -462,18 +249,62 @@ class ConstantFolder:
             )
 
 
+def _whole(made: FloatArray, first: Array, real: FloatArray) -> Array:
+    """Whole numbers in float64 as those of the `first` input, also given as `real`.
+
+    ValueError where its type does not hold them, or a sum of them is not exact.
+    """
+    held = np.iinfo(first.dtype)
+    kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
+    if not kept.all() or np.abs(real).sum() > LARGEST_EXACT:
+        raise ValueError(f"{made.flat[0]:g} is not exact in {first.dtype}")
+    return np.asarray(made, first.dtype)
+
+
+def _require_kept(array: Array, made: Array) -> None:
+    """Raise ValueError for numbers that a cast to integers, or to few bits, does not keep."""
+    narrow, real = made.dtype.name in NARROW, array.dtype.kind not in "biu"
+    if narrow or (real and made.dtype.kind in "iu"):
+        before = np.trunc(array.astype(np.float64)) if real else array.astype(np.int64)
+        kept = made.astype(before.dtype) == before
+    elif made.dtype.itemsize == 1 and made.dtype.kind not in "biu":
+        before = array.astype(np.float64)
+        kept = np.abs(before - made.astype(np.float64)) <= np.abs(before) / 2
+    else:
+        return
+    if not kept.all():
+        raise ValueError(f"{array[~kept].flat[0]} is beyond {made.dtype.name}")
+
+
+def _with_reachable_starts(held: dict[str, Array]) -> dict[str, Array]:
+    """Inputs of a slice with each start among the numbers: numpy takes none from before them."""
+    sizes, starts = held["i0"].shape, held["i1"].reshape(-1)
+    axes = held["i3"].reshape(-1) if "i3" in held else range(len(starts))
+    near = [max(s, -sizes[axis]) for s, axis in zip(starts.tolist(), axes, strict=True)]
+    return {**held, "i1": np.array(near, np.int64)}
+
+
+def _integers(array: Array) -> list[int]:
+    return [int(number) for number in array.reshape(-1)]
+
+
 def _size(node: OnnxNode, inputs: list[Array]) -> int:
     """Numbers that a result takes memory for."""
     shapes = [array.shape for array in inputs]
     match node.kind:
         case kind if kind in VIEWS:
             return 0
-        case kind if kind in ELEMENTWISE or kind == "Div":
+        case kind if kind in BY_PARTS:
+            return math.prod(np.broadcast_shapes(*shapes)) * PARTS
+        case kind if kind in ELEMENTWISE or kind in ("Div", "LayerNormalization"):
             return math.prod(np.broadcast_shapes(*shapes))
         case "ConstantOfShape":
             return math.prod(_integers(inputs[0]))
         case "Expand":
-            return math.prod(_spread(shapes[0], _integers(inputs[1])))
+            pairs = itertools.zip_longest(
+                reversed(shapes[0]), reversed(_integers(inputs[1])), fillvalue=1
+            )
+            return math.prod(max(pair) for pair in pairs)
         case "Gather":
             extent: int = shapes[0][node.attributes.get("axis", 0)]
             return inputs[0].size // max(extent, 1) * inputs[1].size
@@ -483,19 +314,14 @@ def _size(node: OnnxNode, inputs: list[Array]) -> int:
             return math.prod(np.broadcast_shapes(_product_shape(node, shapes), *shapes[2:]))
         case "MatMul":
             return math.prod(_product_shape(node, shapes))
-        case "LayerNormalization":
-            return math.prod(np.broadcast_shapes(*shapes))
         case "Range":
-            return _range_length(inputs)
+            start, limit, step = (array.item() for array in inputs)
+            if inputs[0].dtype.kind in "iu":
+                return max(-(int(start - limit) // int(step)), 0)
+            return max(math.ceil((float(limit) - float(start)) / float(step)), 0)
         case "Tile":
             return inputs[0].size * math.prod(_integers(inputs[1]))
     return inputs[0].size
-
-
-def _spread(shape: tuple[int, ...], wanted: list[int]) -> list[int]:
-    """The larger extents of two shapes, the last ones in the same place."""
-    pairs = itertools.zip_longest(reversed(shape), reversed(wanted), fillvalue=1)
-    return [max(pair) for pair in pairs]
 
 
 def _products(node: OnnxNode, inputs: list[Array]) -> int:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
-from cimtool.loading.module_calls import (
+from cimtool.loading.onnx.graph import OUTPUTS, graph_of
+from cimtool.loading.onnx.module_calls import (
     evaluating,
     field_names,
     floats,
@@ -25,8 +26,7 @@ from cimtool.loading.module_calls import (
     kind_of,
     outputs_of,
 )
-from cimtool.loading.onnx.graph import OUTPUTS, graph_of
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 
 if TYPE_CHECKING:
     import torch

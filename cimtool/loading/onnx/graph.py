@@ -34,8 +34,8 @@ MOST_NODES = 10_000
 OUTPUTS = ("mu", "logvar")
 """Names of a projector's outputs; a single one of another name is `mu`."""
 
-ANY_ROWS = 2**31 - 1
-"""A prime in the place of a number of rows that is not fixed: it is found again in a product."""
+ITEM_COUNTS = (2**31 - 1, 2**31 - 19)
+"""Primes in the place of a number of items that is not fixed: they are found again in products."""
 
 QUANTIZED_FORMS = {
     "QONNX: layers keep their trained integers": {"Quant", "IntQuant", "BipolarQuant"},
@@ -103,15 +103,12 @@ class OnnxGraph:
     @property
     def items(self) -> int:
         """The number that stands for the rows of `x` in computations of shapes."""
-        return self.rows or ANY_ROWS
+        return self.counts[0]
 
-    def places_of_items(self, whole: Array) -> Array:
-        """The multiples of the number of items among whole numbers; small types hold none."""
-        import numpy as np
-
-        if whole.dtype.kind not in "iu" or self.items > np.iinfo(whole.dtype).max:
-            return np.zeros(whole.shape, bool)
-        return np.asarray((whole != 0) & (whole % self.items == 0))
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Two numbers of rows for which these are done; the first is the file's if it has one."""
+        return self.rows or ITEM_COUNTS[0], ITEM_COUNTS[1]
 
 
 def read_onnx_graph(path: Path) -> OnnxGraph:

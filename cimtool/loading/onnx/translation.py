@@ -1,28 +1,32 @@
-"""A node of an ONNX graph on its way into a program: the values of its inputs, and errors."""
+"""A node of an ONNX graph on its way into a program: the values of its inputs, and errors.
+
+The rules by which nodes become operations register themselves here, by the operator's name.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray, single
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Add
+from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.op import Op
-from cimtool.loading.onnx.fixed import FixedBuilder
+from cimtool.ir.program import Graph
+from cimtool.loading.layout import LARGEST_ITEM, arranged
+from cimtool.loading.onnx.builder import LARGEST_NUMBER, FileBuilder
+from cimtool.loading.onnx.constants import COUNTED, ConstantFolder, Counted
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
-from cimtool.loading.views import (
+from cimtool.loading.onnx.views import (
     ITEMS,
-    LARGEST_ITEM,
     Atom,
     Rows,
-    arranged,
     axis_of,
     extent,
     in_order,
@@ -42,147 +46,30 @@ OPEN_ITEMS = (
 )
 """The end of a sentence on a file that may have been made for a fixed number of items."""
 
-AS_EXPORTED = (
-    "expected rows of numbers: DequantizeLinear right behind the quantizer, as a graph is "
-    "exported, before a runtime optimises it"
-)
-"""The end of a sentence on codes that something else than DequantizeLinear or Clip reads."""
-
-LARGEST_NUMBER = float(np.finfo(np.float32).max)
-
 INTEGERS = re.compile("bool|u?int[248]$")
 """Types of truths and of a quantized model's codes, whose scale is not known."""
 
 
-@dataclass(frozen=True)
-class RowMeans:
-    """Means along the last axis of a value in rows of the program, and a value of their own."""
+class Unread:
+    """A value that only some rules read, and words for errors of others."""
 
-    of: Rows
-    means: Rows
-
-
-@dataclass(frozen=True)
-class CentredRows:
-    """The rows of a value less their means, and a value of their own."""
-
-    of: Rows
-    centred: Rows
+    text: ClassVar[str] = "a constant"
+    expected: ClassVar[str] = "rows of numbers"
 
 
-@dataclass(frozen=True)
-class Squares:
-    """Squares of the rows of a value less their means."""
+class KeptConstant:
+    """A constant that a rule keeps in a form of its own, with the layer that it makes."""
 
-    of: Rows
+    real: FloatArray
+    """The real numbers that it stands for."""
 
-
-@dataclass(frozen=True)
-class Norms:
-    """`max(factor * sum of squares + added, least) ** power` of the rows of a value, as its means.
-
-    Of the rows less their means where they are `centred`. Norms where power is 0.5. The numbers of
-    the rows are along `axis` of the file's value, and the last one of `of`. `at` are the places of
-    the norms in the file: a view of one number for each of the rows, whose name says nothing.
-    """
-
-    of: Rows
-    at: Rows
-    axis: int
-    centred: bool = False
-    factor: float = 1.0
-    added: float = 0.0
-    least: float = 0.0
-    power: float = 1.0
+    def layer(self, t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
+        """The layer of weights [K, N] that these are; `axis` of the constant are the outputs."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A value of the program above a limit, or not: what a choice is made by."""
-
-    of: Rows
-    limit: float
-
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """Integers of a quantizer that nothing has dequantized: of rows, or constants.
-
-    They lie in `lo` to `hi` and have `bits`. Of rows `step` is the scale and `zero` the zero point;
-    of constants what dequantizes them says both.
-    """
-
-    of: Rows | IntArray
-    lo: int
-    hi: int
-    bits: int
-    step: float = 1.0
-    zero: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class IntegerWeights:
-    """Whole weights, zero points taken off, with one scale or one for each place along an axis.
-
-    `bits` are those of their quantizer; `axis` is None for one `scale` [1].
-    """
-
-    codes: IntArray
-    scale: FloatArray
-    axis: int | None
-    bits: int
-
-    @property
-    def real(self) -> FloatArray:
-        """The real numbers that they stand for, as float32 has them."""
-        along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
-        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
-            return np.asarray(single(self.codes * self.scale.reshape(along)))
-
-
-@dataclass(frozen=True)
-class Masked:
-    """Numbers to which a constant `mask` is added, of the same axes, for a softmax to read.
-
-    It holds numbers that leave others no weight: -inf, or what is as good.
-    """
-
-    of: Rows
-    mask: Rows
-
-
-Translated = (
-    Rows
-    | RowMeans
-    | CentredRows
-    | Squares
-    | Norms
-    | Compared
-    | Codes
-    | IntegerWeights
-    | Masked
-    | Array
-)
-"""The form of an ONNX value in a program; an array is a constant."""
-
-KINDS = {
-    Squares: "squares of rows less their means",
-    Norms: "row norms",
-    Compared: "a comparison",
-    Codes: "codes of a quantizer",
-    Masked: "numbers with a mask of attention",
-}
-"""Words for a value that is neither rows nor a constant."""
-
-
-def as_rows(value: Translated | None) -> Translated | None:
-    """The value itself of means of rows, and of rows less these; others as they are."""
-    match value:
-        case RowMeans():
-            return value.means
-        case CentredRows():
-            return value.centred
-    return value
+Translated: TypeAlias = Rows | Array | Counted | KeptConstant | Unread
+"""The form of an ONNX value in a program: a view of one, or a constant."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +83,8 @@ class Translation:
     graph: OnnxGraph
     node: OnnxNode
     values: Mapping[str, Translated]
-    builder: FixedBuilder
+    builder: FileBuilder
+    folder: ConstantFolder
     views: dict[str, Rows] = field(default_factory=dict)
     """The views by which values of the program are taken in the node."""
 
@@ -233,17 +121,22 @@ class Translation:
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""
-        return isinstance(self.value(index), Rows | RowMeans | CentredRows)
+        return isinstance(self.value(index), Rows)
 
     def view(self, index: int = 0) -> Rows:
         """An input that depends on the graph's input."""
-        value = as_rows(self.value(index))
-        if isinstance(value, Codes):
-            self.fail(f"its input {self.input(index)} is {KINDS[Codes]}; {AS_EXPORTED}")
+        value = self.value(index)
         if not isinstance(value, Rows):
-            kind = KINDS.get(type(value), "a constant")
-            self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
+            known = value if isinstance(value, Unread) else Unread
+            self.fail(f"its input {self.input(index)} is {known.text}; expected {known.expected}")
         return value
+
+    def numbers(self, index: int) -> FloatArray | None:
+        """The numbers of a constant, or of a value that is the same for all items."""
+        value = self.value(index)
+        if isinstance(value, Rows):
+            return self.builder.numbers(value)
+        return None if isinstance(value, Unread) else self.mask_numbers(index)
 
     def whole(self, view: Rows) -> Rows:
         """The view where it has all numbers of its value, else one of them moved into rows."""
@@ -300,8 +193,10 @@ class Translation:
         if not name:
             return None
         value = self.value(index)
-        if isinstance(value, IntegerWeights):
+        if isinstance(value, KeptConstant):
             return value.real
+        if isinstance(value, Counted):
+            self.fail(COUNTED)
         if isinstance(value, np.ndarray) and value.dtype.kind in "OSUc":
             self.fail(f"its input {name} holds texts or complex numbers; expected real ones")
         if not isinstance(value, np.ndarray):
@@ -321,6 +216,26 @@ class Translation:
             bad = array[~np.isfinite(array)].flat[0]
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
+
+    def sizes(self, index: int) -> list[int]:
+        """Extents, or numbers of times, in which the number of items may be a factor."""
+        value, (items, other) = self.value(index), self.graph.counts
+        if isinstance(value, Counted):
+            a, b = value.first, value.second
+            factors = (a % items == 0) & (b % other == 0) & (a // items == b // other)
+            if not ((a == b) | factors).all():
+                self.fail(COUNTED)
+            value = a
+        sizes = value if isinstance(value, np.ndarray) else self.weights(index)
+        return [int(size) for size in sizes.reshape(-1)]
+
+    def items_axis(self, sizes: Sequence[int]) -> int | None:
+        """The axis whose extent has the number of items in it; None where none is known to."""
+        rows, items = self.graph.rows, self.graph.items
+        for axis, size in enumerate(sizes):
+            if items > 1 and (size == items or (rows is None and size and size % items == 0)):
+                return axis
+        return None
 
     def mask_numbers(self, index: int) -> FloatArray:
         """A constant of real numbers, or -inf, or of truths, as masks of attention have them."""
@@ -403,6 +318,7 @@ class Translation:
     def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
         """A view times a constant over its axes plus another; axes of one number grow to these."""
         view = self.grown(view, factor, offset)
+        offset = np.maximum(offset, -LARGEST_NUMBER)  # -inf has no bounds to add
         name, (factor, offset) = self.spread(view, factor, offset)
         return self.add(Add((factor,), offset), name)
 
@@ -417,9 +333,8 @@ class Translation:
                 view = widened(view, extents)
         return view
 
-    def aligned(self, doing: str) -> tuple[str, str]:
-        """The program's names of both inputs, with numbers in equal places; one may spread."""
-        a, b = self.view(0), self.view(1)
+    def aligned(self, doing: str, a: Rows, b: Rows) -> tuple[str, str]:
+        """The program's names of two values, with numbers in equal places; one may spread."""
         pairs = list(zip(a.extents, b.extents, strict=False))
         meeting = len(a.axes) == len(b.axes) and a.items_place == b.items_place
         at_items = pairs[a.items_axis] if meeting else (0, 1)
@@ -482,10 +397,7 @@ class Translation:
         return replace(rows, axes=(*axes, axis_of(width, 1)))
 
     def beside(self, at: Rows, rows: Rows, axis: int) -> bool:
-        """True where a view of one number for each of some rows stands beside these.
-
-        The numbers of the rows are along `axis`; there the view has one, or the same for all.
-        """
+        """True where a view has one number for each of some rows, all along `axis` the same one."""
         if len(at.axes) != len(rows.axes) or any(atom.stride for atom in at.axes[axis]):
             return False
         axes = list(self.narrowed(rows, 1).axes[:-1])
@@ -501,6 +413,17 @@ class Translation:
             expected = "finite number" if least == -np.inf else f"number of at least {least:g}"
             self.fail(f"{name} is {value}; expected a {expected}")
         return value
+
+    def limits(self) -> tuple[float, float]:
+        """The limits of a `Clip`, as inputs or (before operator set 11) attributes."""
+        limits = []
+        for index, name, absent in ((1, "min", -np.inf), (2, "max", np.inf)):
+            given = self.constant(index)
+            if given is not None and given.size != 1:
+                self.fail(f"{name} has shape {list(given.shape)}; expected one number")
+            said = self.node.attributes.get(name, absent) if given is None else given.item()
+            limits.append(float(said))
+        return limits[0], limits[1]
 
     def axes(self) -> list[int]:
         """Axes as the second input or (before operator set 13 or 18) an attribute."""
@@ -566,3 +489,32 @@ class Translation:
             return node.outputs[0]
         parts = [part for part in node.name.split("/") if part not in ("", "MatMul", node.kind)]
         return parts[-1] if parts else node.kind.lower()
+
+
+Rule: TypeAlias = "Callable[[Translation], Translated | tuple[Translated, ...]]"
+
+RULES: dict[str, Rule] = {}
+"""The rules of ONNX's own operators (beside Constant and If)."""
+
+DOMAINS: dict[str, dict[str, Rule]] = {"": RULES}
+"""The rules by the domain of their operators."""
+
+RULES_OF: dict[tuple[str, type], Rule] = {}
+"""Rules of ONNX's own operators for a first input of one class."""
+
+CHECKS: list[Callable[[Graph, str], None]] = []
+"""Checks of a whole tower, which raise CimError naming the file."""
+
+
+def rule(*kinds: str, of: type | None = None) -> Callable[[Rule], Rule]:
+    """Register the rule of operators; with `of`, of a first input of that class alone."""
+
+    def register(function: Rule) -> Rule:
+        for kind in kinds:
+            if of is None:
+                RULES[kind] = function
+            else:
+                RULES_OF[kind, of] = function
+        return function
+
+    return register

@@ -14,7 +14,7 @@ from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, ModalityMap, read_layer_map
 from cimtool.loading.model import read_towers
-from cimtool.loading.modules import model_from_modules
+from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import run_graph

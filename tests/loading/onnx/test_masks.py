@@ -14,7 +14,7 @@ from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
 from cimtool.ir.source import Softmax
 from cimtool.loading.onnx.graph import read_onnx_graph
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 from cimtool.simulation.simulator import run_graph
 
 TOKENS, D = 4, 3
@@ -56,6 +56,9 @@ FORMS: dict[str, list[NodeProto]] = {
         node("Add", ["t", "hidden"], ["a"]), node("Softmax", ["a"], ["b"], axis=-1),
         node("Where", ["future", "zero", "b"], ["m"]),
     ],
+    "one of two values": [
+        node("Relu", ["t"], ["r"]), node("Where", ["causal", "t", "r"], ["m"]),
+    ],
     "two masks": [node("Add", ["t", "hidden"], ["a"]), node("Add", ["a", "pad"], ["m"])],
     "a mask, then a choice": [
         node("Add", ["t", "hidden"], ["a"]), node("Where", ["padded", "infinite", "a"], ["m"]),
@@ -90,17 +93,20 @@ FORMS: dict[str, list[NodeProto]] = {
 """Nodes from scores `t` [n, 2, 4, 4] to what is read by a softmax, `m`."""
 
 
-def written(write_onnx: WriteOnnx, nodes: list[NodeProto]) -> Path:
-    """A file of scores, these nodes, a softmax and a layer of all weights."""
-    weights = {
+def masks_of_file() -> dict[str, np.ndarray]:
+    return {
         name: array.astype(np.float32) if array.dtype == np.float64 else array
         for name, array in ((name, np.asarray(value)) for name, value in CONSTANTS.items())
     }
+
+
+def written(write_onnx: WriteOnnx, nodes: list[NodeProto]) -> Path:
+    """A file of scores, these nodes, a softmax and a layer of all weights."""
     before = node("Reshape", ["x", "scores"], ["t"])
     behind = [node("Softmax", ["m"], ["p"]), node("Reshape", ["p", "flat"], ["f"])]
     mu = node("MatMul", ["f", "Wm"], ["mu"])
     logvar = node("MatMul", ["f", "Wm"], ["logvar"])
-    return write_onnx([before, *nodes, *behind, mu, logvar], weights, shape=("n", WIDTH))
+    return write_onnx([before, *nodes, *behind, mu, logvar], masks_of_file(), shape=("n", WIDTH))
 
 
 def program(file: Path) -> Graph:
@@ -144,17 +150,13 @@ REFUSED = {
         [node("Greater", ["t", "zero"], ["g"]), node("Where", ["g", "t", "infinite"], ["m"], "w")],
         r"w \(Where\): chooses by g, which depends on the input; expected a choice that is the",
     ),
-    "a choice of two values": (
-        [node("Relu", ["t"], ["r"]), node("Where", ["causal", "t", "r"], ["m"], "w")],
-        r"w \(Where\): chooses between t and r; expected a constant as one of both",
-    ),
     "a mask times a value": (
         [node("Add", ["t", "hidden"], ["a"]), node("Mul", ["a", "t"], ["m"], "u")],
-        r"u \(Mul\): scales numbers with a mask of attention; expected to by constants above 0",
+        r"u \(Mul\): reads a mask of attention with -inf; expected a softmax of masked numbers",
     ),
     "a mask times what is below 0": (
         [node("Add", ["t", "hidden"], ["a"]), node("Mul", ["a", "low"], ["m"], "u")],
-        r"u \(Mul\): scales numbers with a mask of attention; expected to by constants above 0",
+        r"u \(Mul\): reads a mask of attention with -inf; expected a softmax of masked numbers",
     ),
     "a mask that something else reads": (
         [node("Add", ["t", "hidden"], ["a"]), node("Relu", ["a"], ["m"], "r")],
@@ -162,11 +164,11 @@ REFUSED = {
     ),
     "a mask under a limit": (
         [node("Add", ["t", "hidden"], ["a"]), node("Max", ["a", "low"], ["m"], "l")],
-        r"l \(Max\): limits numbers with a mask of attention; expected a softmax of them",
+        r"l \(Max\): reads a mask of attention with -inf; expected a softmax of masked numbers",
     ),
     "the largest along axes": (
         [node("Add", ["t", "hidden"], ["a"]), node("ReduceMax", ["a"], ["m"], "l", axes=[2, 3])],
-        r"l \(ReduceMax\): reduces axes \[2, 3\] of numbers with a mask of attention; expected one",
+        r"l \(ReduceMax\): reads a mask of attention with -inf; expected a softmax of masked",
     ),
     "what is no number": (
         [node("Add", ["t", "odd"], ["m"], "a")], r"a \(Add\): odd holds nan; expected finite",
@@ -179,3 +181,13 @@ def test_what_is_no_constant_mask_is_refused(write_onnx: WriteOnnx, what: str) -
     nodes, sentence = REFUSED[what]
     with pytest.raises(CimError, match=r"text\.onnx: .*" + sentence):
         program(written(write_onnx, nodes))
+
+
+def test_a_mask_is_no_output(write_onnx: WriteOnnx) -> None:
+    nodes = [
+        *(node("Reshape", ["x", "scores"], ["t"]), node("Add", ["t", "hidden"], ["a"])),
+        *(node("Reshape", ["a", "flat"], ["mu"]), node("Identity", ["x"], ["logvar"])),
+    ]
+    file = write_onnx(nodes, masks_of_file(), shape=("n", WIDTH))
+    with pytest.raises(CimError, match=r"mu has a mask of attention; expected a softmax of masked"):
+        program(file)

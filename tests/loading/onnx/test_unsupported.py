@@ -8,7 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from cimtool.loading.onnx.rules import RULES
+import cimtool.loading.onnx.rules  # noqa: F401
+from cimtool.loading.onnx.translation import RULES
 from cimtool.loading.onnx.unsupported import PAGE, UNSUPPORTED, unsupported
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,9 @@ from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
-from cimtool.loading.module_calls import (
+from cimtool.loading.onnx.export import export_module, first_line
+from cimtool.loading.onnx.graph import OUTPUTS
+from cimtool.loading.onnx.module_calls import (
     choices,
     evaluating,
     floats,
@@ -27,8 +29,6 @@ from cimtool.loading.module_calls import (
     kind_of,
     outputs_of,
 )
-from cimtool.loading.onnx.export import export_module, first_line
-from cimtool.loading.onnx.graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 

@@ -8,21 +8,28 @@ https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/qua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, single
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import quantize
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
-from cimtool.loading.onnx.translation import Codes, IntegerWeights, Translated, Translation
-from cimtool.loading.views import Rows
-
-QuantizerRule = Callable[[Translation], Translated | tuple[Translated, ...]]
+from cimtool.loading.onnx.translation import (
+    CHECKS,
+    DOMAINS,
+    RULES,
+    KeptConstant,
+    Rule,
+    Translated,
+    Translation,
+    Unread,
+    rule,
+)
+from cimtool.loading.onnx.views import Rows
 
 INTEGERS = {
     f"{sign}int{bits}": (bits, sign == "")
@@ -44,51 +51,120 @@ EVEN = (b"ROUND", b"HALF_EVEN")
 """The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
 
 
+@dataclass(frozen=True, eq=False)
+class Codes(Unread):
+    """Integers in `lo` to `hi` of a value, by a quantizer of this step and zero point."""
+
+    text = "codes of a quantizer"
+    expected = (
+        "rows of numbers: DequantizeLinear right behind the quantizer, as a graph is exported, "
+        "before a runtime optimises it"
+    )
+    of: Rows
+    lo: int
+    hi: int
+    step: float
+    zero: int
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerWeights(KeptConstant):
+    """Whole weights, zero points taken off, with one scale or one for each place along an axis.
+
+    `bits` are those of their quantizer; `axis` is None for one `scale` [1].
+    """
+
+    codes: IntArray
+    scale: FloatArray
+    axis: int | None
+    bits: int
+
+    @property
+    def real(self) -> FloatArray:  # type: ignore[override]
+        """The real numbers that they stand for, as float32 has them."""
+        along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
+        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
+            return np.asarray(single(self.codes * self.scale.reshape(along)))
+
+    def layer(self, t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
+        """The layer with the file's whole weights."""
+        weight, factor = np.ascontiguousarray(weight), abs(t.number("alpha", 1.0))
+        if not factor:
+            return Mvm(weight, bias)
+        if self.axis not in (None, axis):
+            t.fail("its weights have a scale for each input; expected one, or one for each output")
+        if self.bits > MOST_BITS:
+            t.fail(f"its weights are of {self.bits} bits; expected at most {MOST_BITS}")
+        scale = np.array(np.broadcast_to(self.scale * factor, bias.shape))
+        return QuantizedMvm(weight, bias, weight_scale=scale, weight_bits=self.bits)
+
+
+@rule("QuantizeLinear")
 def quantize_linear(t: Translation) -> Translated:
     """The codes `clip(rint(x / scale) + zero point)` of a value or of a constant."""
     _require_one_scale(t)
-    bits, signed = INTEGERS[_code_type(t)]
-    lo, hi = _limits(bits, signed)
+    kind = _code_type(t)
+    lo, hi = _limits(*INTEGERS[kind])
     value = t.value(0)
     if isinstance(value, np.ndarray):
+        t.folder.take(value.size, t.where)
         scale, zero, _ = _spread(t, value)
         with np.errstate(over="ignore"):
             steps = quantize(t.weights(0), scale, lo - hi, hi - lo) + zero
-        return Codes(np.clip(steps, lo, hi), lo, hi, bits)
-    return Codes(t.view(), lo, hi, bits, step=_step(t), zero=_zero(t))
+        return np.clip(steps, lo, hi).astype(np.dtype(kind))
+    return Codes(t.view(), lo, hi, _step(t), _zero(t))
 
 
+@rule("DequantizeLinear")
 def dequantize_linear(t: Translation) -> Translated:
     """`(codes - zero point) * scale`: of rows a store, of a matrix weights, else real numbers."""
     _require_one_scale(t)
     codes = t.value(0)
-    if isinstance(codes, np.ndarray):
-        if t.input(2) and _constant(t, 2).dtype != codes.dtype:
-            t.fail(f"{t.input(2)} is of another type than {t.input(0)}; expected the same")
-        codes = _constant_codes(t, codes)
-    if not isinstance(codes, Codes):
-        t.fail(f"its input {t.input(0)} is no quantizer's; expected codes")
-    if isinstance(codes.of, Rows):
+    if isinstance(codes, Codes):
         if (codes.step, codes.zero) != (_step(t), _zero(t)):
             t.fail(
                 "has another scale or zero point than what quantized its input; expected the same"
             )
         return _stored(t, codes.of, codes.step, (codes.lo - codes.zero, codes.hi - codes.zero))
-    scale, zero, axis = _spread(t, codes.of)
-    return _weights(codes.of - zero, scale, axis, codes.bits)
+    if not isinstance(codes, np.ndarray):
+        t.fail(f"its input {t.input(0)} is no quantizer's; expected codes")
+    t.folder.take(codes.size, t.where)
+    if t.input(2) and _constant(t, 2).dtype != codes.dtype:
+        t.fail(f"{t.input(2)} is of another type than {t.input(0)}; expected the same")
+    bits = 32 if codes.dtype.name == BIAS_TYPE else _bits_of_constant(t, codes)
+    scale, zero, axis = _spread(t, codes)
+    return _weights(codes.astype(np.int64) - zero, scale, axis, bits)
 
 
-def limited_codes(t: Translation, lo: float, hi: float) -> Translated:
+def _bits_of_constant(t: Translation, codes: Array) -> int:
+    """Bits of constant codes: of their type, or of the limits of a `Clip` before (QCDQ)."""
+    if codes.dtype.name not in INTEGERS:
+        kind = codes.dtype.name
+        t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
+    bits, signed = INTEGERS[codes.dtype.name]
+    lo, hi = _limits(bits, signed)
+    clip = next((one for one in t.graph.nodes if t.input(0) in one.outputs), None)
+    if clip is None or clip.kind != "Clip":
+        return bits
+    lo, hi = _within(replace(t, node=clip), lo, hi)
+    return (hi - lo).bit_length()
+
+
+@rule("Clip", of=Codes)
+def limited_codes(t: Translation) -> Translated:
     """Codes within limits, of fewer bits (QCDQ)."""
     codes = t.value(0)
-    if isinstance(codes, np.ndarray):
-        codes = _constant_codes(t, codes)
     assert isinstance(codes, Codes)
-    if not max(lo, codes.lo) < min(hi, codes.hi):
-        t.fail(f"limits codes to {lo:g} .. {hi:g}; expected two codes at least")
-    least, most = int(max(lo, codes.lo)), int(min(hi, codes.hi))
-    of = codes.of if isinstance(codes.of, Rows) else np.clip(codes.of, least, most)
-    return replace(codes, of=of, lo=least, hi=most, bits=(most - least).bit_length())
+    lo, hi = _within(t, codes.lo, codes.hi)
+    return replace(codes, lo=lo, hi=hi)
+
+
+def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
+    """The limits of codes behind a `Clip`."""
+    least, most = t.limits()
+    if not max(least, lo) < min(most, hi):
+        t.fail(f"limits codes to {least:g} .. {most:g}; expected two codes at least")
+    return int(max(least, lo)), int(min(most, hi))
 
 
 def quant(t: Translation) -> Translated:
@@ -127,6 +203,7 @@ def _constant_quant(
 ) -> IntegerWeights | Array:
     """A constant of QONNX, with one scale and zero point or with those of channels."""
     value, (lo, hi) = t.weights(0), limits
+    t.folder.take(value.size, t.where)
     scale, axis = _along_an_axis(t, value, _scale(t, 1), "scales")
     zero, _ = _along_an_axis(t, value, _constant(t, 2).astype(np.float64), "zero points")
     for wrong, expected in (
@@ -153,6 +230,7 @@ def bipolar_quant(t: Translation) -> Translated:
     if not isinstance(t.value(0), np.ndarray):
         t.fail("makes signs of what depends on the input; expected weights, or 2 bits at least")
     value = t.weights(0)
+    t.folder.take(value.size, t.where)
     return _weights(_signs(value), *_along_an_axis(t, value, _scale(t, 1), "scales"), 1)
 
 
@@ -160,48 +238,17 @@ def _signs(value: Array) -> IntArray:
     return np.where(value >= 0, 1, -1)
 
 
-def turned(t: Translation, otherwise: QuantizerRule) -> Translated | tuple[Translated, ...]:
-    """The transpose of dequantized weights; of anything else what `otherwise` makes."""
+@rule("Transpose", of=IntegerWeights)
+def turned(t: Translation) -> Translated:
+    """The transpose of dequantized weights."""
     weights = t.value(0)
-    if not isinstance(weights, IntegerWeights):
-        return otherwise(t)
+    assert isinstance(weights, IntegerWeights)
     axes = range(weights.codes.ndim)
     order = list(t.node.attributes.get("perm", axes[::-1]))
     if sorted(order) != list(axes):
         t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
     axis = None if weights.axis is None else order.index(weights.axis)
     return replace(weights, codes=weights.codes.transpose(order), axis=axis)
-
-
-def constant_numbers(value: Translated) -> int:
-    """Numbers of a constant that is, or was, quantized; 0 of anything else."""
-    match value:
-        case np.ndarray():
-            return value.size
-        case Codes(of=np.ndarray() as codes):
-            return codes.size
-        case IntegerWeights():
-            return value.codes.size
-    return 0
-
-
-def layer_of(t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
-    """The layer of a node with `weight` [K, N], its second input; `axis` of that are the outputs.
-
-    With whole weights where the file has such.
-    """
-    weights = t.value(1)
-    factor = abs(t.number("alpha", 1.0))
-    if not isinstance(weights, IntegerWeights) or not factor:
-        return Mvm(np.ascontiguousarray(weight), bias)
-    if weights.axis not in (None, axis):
-        t.fail("its weights have a scale for each input; expected one, or one for each output")
-    if weights.bits > MOST_BITS:
-        t.fail(f"its weights are of {weights.bits} bits; expected at most {MOST_BITS}")
-    scale = np.broadcast_to(weights.scale * factor, bias.shape)
-    return QuantizedMvm(
-        np.ascontiguousarray(weight), bias, weight_scale=np.array(scale), weight_bits=weights.bits
-    )
 
 
 def require_one_quantizer(tower: Graph, file: str) -> None:
@@ -218,7 +265,10 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
         )
 
 
-def refused(complaint: str) -> QuantizerRule:
+CHECKS.append(require_one_quantizer)
+
+
+def refused(complaint: str) -> Rule:
     """The rule of an operator that is refused, and why."""
     return lambda t: t.fail(complaint)
 
@@ -241,16 +291,6 @@ def _weights(
     """Dequantized constants: a matrix, or kernels, as weights; a vector as plain numbers."""
     weights = IntegerWeights(codes, scale.reshape(-1), axis, bits)
     return weights if codes.ndim > 1 else weights.real
-
-
-def _constant_codes(t: Translation, codes: Array) -> Codes:
-    kind = codes.dtype.name
-    if kind == BIAS_TYPE:
-        return Codes(codes.astype(np.int64), -(2**31), 2**31 - 1, 32)
-    if kind not in INTEGERS:
-        t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
-    bits, signed = INTEGERS[kind]
-    return Codes(codes.astype(np.int64), *_limits(bits, signed), bits)
 
 
 def _limits(bits: int, signed: bool) -> tuple[int, int]:
@@ -380,39 +420,21 @@ OF_INTEGERS = refused(
 )
 DYNAMIC = refused("draws its scale from each row; expected constant scales (static quantization)")
 
-REFUSALS = (OF_INTEGERS, DYNAMIC)
-"""Rules of operators that are known and not supported."""
+RULES |= dict.fromkeys(("MatMulInteger", "QLinearConv", "QLinearMatMul"), OF_INTEGERS)
+RULES["DynamicQuantizeLinear"] = DYNAMIC
+QUANTIZERS = ("DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv")
+QUANTIZERS += ("QLinearMatMul", "QuantizeLinear")
+"""The operators of ONNX that quantize."""
 
-QUANTIZERS: dict[str, QuantizerRule] = {
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeLinear": DYNAMIC,
-    "MatMulInteger": OF_INTEGERS,
-    "QLinearConv": OF_INTEGERS,
-    "QLinearMatMul": OF_INTEGERS,
-    "QuantizeLinear": quantize_linear,
+DOMAINS["com.microsoft"] = {
+    **{kind: RULES[kind] for kind in QUANTIZERS},
+    **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), DYNAMIC),
+    **dict.fromkeys(("QGemm", "QLinearAdd", "QLinearSigmoid"), OF_INTEGERS),
 }
-"""The operators of ONNX that quantize, and the rule of each."""
-
-QONNX: dict[str, QuantizerRule] = {
-    "BipolarQuant": bipolar_quant,
-    "IntQuant": quant,
-    "Quant": quant,
-    "Trunc": refused("cuts bits off; expected Quant"),
-}
-
-DOMAINS: Mapping[str, Mapping[str, QuantizerRule]] = {
-    "": QUANTIZERS,
-    "com.microsoft": {
-        **QUANTIZERS,
-        "DynamicQuantizeMatMul": DYNAMIC,
-        "MatMulIntegerToFloat": DYNAMIC,
-        "QGemm": OF_INTEGERS,
-        "QLinearAdd": OF_INTEGERS,
-        "QLinearSigmoid": OF_INTEGERS,
-    },
-    **dict.fromkeys(("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"), QONNX),
-}
-"""The rules of quantizers by the domain of their operators."""
-
-COMPUTING = ("BipolarQuant", "Clip", "DequantizeLinear", "IntQuant", "Quant", "QuantizeLinear")
-"""The operators whose results take memory where their input is a constant."""
+for domain in ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"):
+    DOMAINS[domain] = {
+        "BipolarQuant": bipolar_quant,
+        "IntQuant": quant,
+        "Quant": quant,
+        "Trunc": refused("cuts bits off; expected Quant"),
+    }

@@ -8,23 +8,23 @@ other weights are 0. By values it is a product in the digital unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import BatchMatMul, Mvm, scalar
-from cimtool.loading.onnx.quantized import layer_of
+from cimtool.loading.layout import LARGEST_ITEM
 from cimtool.loading.onnx.translation import (
     OPEN_ITEMS,
-    IntegerWeights,
+    KeptConstant,
     Translated,
     Translation,
+    rule,
 )
-from cimtool.loading.views import (
+from cimtool.loading.onnx.views import (
     ITEMS,
-    LARGEST_ITEM,
     Atom,
     Rows,
     axis_of,
@@ -36,8 +36,6 @@ from cimtool.loading.views import (
 
 LARGEST_WEIGHTS = 1 << 26
 """Weights that a layer of several blocks may have, those between blocks included."""
-
-ProductRule = Callable[[Translation], Translated]
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,7 @@ class Operand:
         return replace(self.of, axes=tuple(joined))
 
 
+@rule("Gemm")
 def gemm(t: Translation) -> Translated:
     """`alpha x W + beta b`, W transposed with transB."""
     attributes = t.node.attributes
@@ -73,6 +72,7 @@ def gemm(t: Translation) -> Translated:
     return layer(t, t.view(), weight.T if turned else weight, bias, 0 if turned else 1)
 
 
+@rule("MatMul")
 def matmul(t: Translation) -> Translated:
     """`x W`, or the product of two values, or of constants with axes that they share."""
     if t.is_rows(0) and not t.is_rows(1) and np.ndim(t.weights(1)) == 2:
@@ -91,6 +91,7 @@ def _last(labels: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(labels[len(labels) - count :])
 
 
+@rule("Einsum")
 def einsum(t: Translation) -> Translated:
     """Sums of products along axes that letters name, of two inputs."""
     text = t.node.attributes["equation"].decode("utf-8", "replace").replace(" ", "")
@@ -142,8 +143,8 @@ def _require_a_value(t: Translation, operands: Sequence[Operand]) -> None:
 def _operand(t: Translation, index: int) -> Operand:
     """An input with labels that are its places; numbers where items do not differ in them."""
     value = t.value(index)
-    if isinstance(value, np.ndarray | IntegerWeights):
-        if isinstance(value, IntegerWeights):
+    if isinstance(value, np.ndarray | KeptConstant):
+        if isinstance(value, KeptConstant):
             t.fail(f"{t.input(index)} is quantized; expected it as the second input, [in, out]")
         return Operand(array := t.weights(index), tuple(map(str, range(array.ndim))))
     view = t.view(index)
@@ -328,11 +329,16 @@ def layer(
     named = t.input(0 if axis is None and not t.is_rows(0) else 1)
     name = named.removesuffix(".weight") if named.endswith(".weight") else ""
     channels = t.channels(given, weight.shape[1])
-    op = Mvm(weight, channels) if axis is None else layer_of(t, weight, channels, axis)
+    held = t.value(1)
+    if axis is not None and isinstance(held, KeptConstant):
+        op = held.layer(t, weight, channels, axis)
+    else:
+        op = Mvm(np.ascontiguousarray(weight), channels)
     made = t.add(op, x.name, name=name)
     return replace(t.narrowed(x, weight.shape[1]), name=made.name)
 
 
+@rule("Conv")
 def convolution(t: Translation) -> Translated:
     """A layer, of a convolution of width 1: the same for each place."""
     view, weight = t.view(), t.weights(1)
@@ -352,12 +358,3 @@ def convolution(t: Translation) -> Translated:
     channels_last = view.reordered([0, *range(2, 2 + behind), 1])
     made = layer(t, channels_last, weight.reshape(weight.shape[:2]).T, bias, 0)
     return made.reordered([0, 1 + behind, *range(1, 1 + behind)])
-
-
-PRODUCTS: dict[str, ProductRule] = {
-    "Conv": convolution,
-    "Einsum": einsum,
-    "Gemm": gemm,
-    "MatMul": matmul,
-}
-"""The supported products, and the rule of each."""

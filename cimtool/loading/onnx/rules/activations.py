@@ -1,4 +1,4 @@
-"""Rules by which ONNX's activations become operations; each is found by its name in `ACTIVATIONS`.
+"""Rules by which ONNX's activations become operations; the same for each number.
 
 One that the program has no operation for is written in those that it has: `lower` fits a chain of
 functions of one value as a whole.
@@ -6,14 +6,12 @@ functions of one value as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Clip, plus, scalar
-from cimtool.ir.op import Op
 from cimtool.ir.source import (
     Abs,
     Elu,
@@ -29,7 +27,8 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.loading.layout import RELU
-from cimtool.loading.onnx.translation import Compared, Translated, Translation
+from cimtool.loading.onnx.translation import Translated, Translation, Unread, rule
+from cimtool.loading.onnx.views import Rows
 
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
@@ -41,25 +40,45 @@ TANH_GELU = (0.044715, float(np.sqrt(2 / np.pi)))
 SAME_SOFTPLUS = 15.0
 """From here on softplus is its input within 2^-21: an exporter's choice between them is none."""
 
-ActivationRule = Callable[[Translation], Translated]
+
+@dataclass(frozen=True, eq=False)
+class Compared(Unread):
+    """A value of the program above a limit, or not: what a choice is made by."""
+
+    text = "a comparison"
+    of: Rows
+    limit: float
 
 
-def elementwise(op: Op) -> ActivationRule:
-    """The rule of an operator that is one operation, the same for all values."""
-    return lambda t: t.add(op, t.rows())
+for kind, op in {
+    "Abs": Abs(),
+    "Erf": Erf(),
+    "Exp": Exp(),
+    "Log": Log(),
+    "Neg": plus(-1),
+    "Reciprocal": Reciprocal(),
+    "Relu": RELU,
+    "Sigmoid": Sigmoid(),
+    "Softplus": Softplus(),
+    "Tanh": Tanh(),
+}.items():
+    rule(kind)(lambda t, op=op: t.add(op, t.rows()))
 
 
+@rule("Elu")
 def elu(t: Translation) -> Translated:
     """`x` above 0, `alpha (exp(x) - 1)` below."""
     return t.add(Elu(t.number("alpha", 1.0, least=2.0**-20)), t.rows())
 
 
+@rule("Selu")
 def selu(t: Translation) -> Translated:
     """`gamma` times elu."""
     bent = t.part("elu", Elu(t.number("alpha", SELU_ALPHA, least=2.0**-20)), t.rows())
     return t.add(plus(t.number("gamma", SELU_GAMMA)), bent)
 
 
+@rule("Celu")
 def celu(t: Translation) -> Translated:
     """`alpha elu(x / alpha)`."""
     alpha = t.number("alpha", 1.0, least=2.0**-20)
@@ -67,12 +86,14 @@ def celu(t: Translation) -> Translated:
     return t.add(plus(alpha), bent)
 
 
+@rule("HardSigmoid")
 def hard_sigmoid(t: Translation) -> Translated:
     """`clip(alpha x + beta, 0, 1)`."""
     line = plus(t.number("alpha", 0.2), offset=t.number("beta", 0.5))
     return t.add(Clip(scalar(0.0), scalar(1.0)), t.part("line", line, t.rows()))
 
 
+@rule("HardSwish")
 def hard_swish(t: Translation) -> Translated:
     """`x clip(x / 6 + 1 / 2, 0, 1)`."""
     x = t.rows()
@@ -82,6 +103,7 @@ def hard_swish(t: Translation) -> Translated:
     return t.add(Gate(), x, gate)
 
 
+@rule("Gelu")
 def gelu(t: Translation) -> Translated:
     """`x (1 + erf(x / sqrt(2))) / 2`, or the same by tanh."""
     x = t.rows()
@@ -95,6 +117,7 @@ def gelu(t: Translation) -> Translated:
     return t.add(Gate(), x, t.part("gate", plus(0.5, offset=0.5), bent))
 
 
+@rule("Swish")
 def swish(t: Translation) -> Translated:
     """`x sigmoid(alpha x)`."""
     x = t.rows()
@@ -102,12 +125,14 @@ def swish(t: Translation) -> Translated:
     return t.add(Gate(), x, t.part("gate", Sigmoid(), inner))
 
 
+@rule("Mish")
 def mish(t: Translation) -> Translated:
     """`x tanh(softplus(x))`."""
     x = t.rows()
     return t.add(Gate(), x, t.part("gate", Tanh(), t.part("softplus", Softplus(), x)))
 
 
+@rule("Softsign")
 def softsign(t: Translation) -> Translated:
     """`x / (1 + |x|)`."""
     x = t.rows()
@@ -115,12 +140,14 @@ def softsign(t: Translation) -> Translated:
     return t.add(Gate(), x, t.part("inverse", Reciprocal(), size))
 
 
+@rule("LeakyRelu")
 def leaky_relu(t: Translation) -> Translated:
     """`x` above 0, `alpha x` below."""
     alpha = t.number("alpha", 0.01, least=0.0)
     return t.add(LeakyRelu(alpha) if alpha else RELU, t.rows())
 
 
+@rule("PRelu")
 def parametric_relu(t: Translation) -> Translated:
     """`x` above 0, below it times a slope a channel, or one for all."""
     x, (slopes,) = t.spread(t.view(), t.weights(1))
@@ -129,6 +156,7 @@ def parametric_relu(t: Translation) -> Translated:
     return t.add(Add((scalar(1.0), slopes), scalar(0.0)), above, below)
 
 
+@rule("Pow")
 def power(t: Translation) -> Translated:
     """A square or a cube, by products; another constant exponent, as of a root."""
     x, exponent = t.rows(), t.weights(1)
@@ -141,6 +169,7 @@ def power(t: Translation) -> Translated:
     return t.add(Gate(), t.part("square", Gate(), x, x), x)
 
 
+@rule("Greater")
 def greater(t: Translation) -> Translated:
     """A value compared with a constant, for the choice that torch writes behind a softplus."""
     x, limit = t.whole(t.view()), t.weights(1)
@@ -180,32 +209,3 @@ def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
         return bool(np.allclose(factor, 1.0, rtol=1e-6, atol=0.0))
     base, multiple = _scaled(t, of)
     return line == base and bool(np.allclose(factor * multiple, 1.0, rtol=1e-6, atol=0.0))
-
-
-ACTIVATIONS: dict[str, ActivationRule] = {
-    "Abs": elementwise(Abs()),
-    "Celu": celu,
-    "Elu": elu,
-    "Erf": elementwise(Erf()),
-    "Exp": elementwise(Exp()),
-    "Gelu": gelu,
-    "Greater": greater,
-    "HardSigmoid": hard_sigmoid,
-    "HardSwish": hard_swish,
-    "LeakyRelu": leaky_relu,
-    "Log": elementwise(Log()),
-    "Mish": mish,
-    "Neg": elementwise(plus(-1)),
-    "PRelu": parametric_relu,
-    "Pow": power,
-    "Reciprocal": elementwise(Reciprocal()),
-    "Relu": elementwise(RELU),
-    "Selu": selu,
-    "Sigmoid": elementwise(Sigmoid()),
-    "Softplus": elementwise(Softplus()),
-    "Softsign": softsign,
-    "Swish": swish,
-    "Tanh": elementwise(Tanh()),
-    "Where": chosen_softplus,
-}
-"""The supported activations, and the rule of each."""

@@ -14,12 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.program import Builder
 from cimtool.ir.types import rows_of_item
-
-LARGEST_ITEM = 1 << 22
-"""Numbers that an item may have in a value whose numbers move."""
+from cimtool.loading.layout import arranged
 
 
 @dataclass(frozen=True)
@@ -230,19 +227,3 @@ def contiguous(axes: Sequence[FileAxis]) -> tuple[FileAxis, ...]:
             stride *= 1 if atom is ITEMS else atom.size
         made.append(tuple(reversed(atoms)))
     return tuple(reversed(made))
-
-
-def arranged(builder: Builder, source: str, places: IntArray) -> str:
-    """The value with an item's numbers in these places [rows, width], made once for all readers."""
-    node = builder.by_name.get(source)
-    if node is not None and isinstance(node.op, Arrange):
-        source, places = node.inputs[0], node.op.places.reshape(-1)[places]
-    rows, _ = rows_of_item(builder.types[source].shape[0])
-    op = Arrange(rows, places)
-    if len(places) == rows and op.in_order(builder.extent(source)):
-        return source
-    readers = (one for one in builder.by_name.values() if one.inputs == (source,))
-    for one in readers:
-        if isinstance(one.op, Arrange) and np.array_equal(one.op.places, places):
-            return one.name
-    return builder.add(f"{source}_arranged", op, source)

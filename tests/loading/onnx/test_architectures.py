@@ -31,7 +31,7 @@ from cimtool.handoff.c.model import c_model
 from cimtool.handoff.stimuli import chosen_layers
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx.graph import read_onnx_graph
-from cimtool.loading.onnx.rules import translate
+from cimtool.loading.onnx.towers import translate
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
 from tests.kits.agreement import require_one_result, require_same

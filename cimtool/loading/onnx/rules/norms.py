@@ -1,0 +1,191 @@
+"""Norms of rows however an exporter wrote them: found backwards from what is divided by them.
+
+`ReduceMean`, `Sub`, `Pow`, `ReduceMean`, `Add`, `Sqrt`, `Div` are a layer norm. Each of these is an
+operation of its own until a value is divided by the root of its own sum of squares: then one
+operation stands for all, and the others are not needed. What divides by something else stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cimtool.ir.arithmetic import Add, Arrange, Axis, Clip, Sum, plus
+from cimtool.ir.op import Op
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, Reciprocal, RmsNorm, Sqrt
+from cimtool.loading.layout import arranged
+from cimtool.loading.onnx.builder import FileBuilder
+from cimtool.loading.onnx.translation import Translation
+from cimtool.loading.onnx.views import Rows
+
+LARGEST_EPSILON = 1e-6
+"""A lower limit of row norms up to here only guards against a division by zero."""
+
+
+@dataclass(frozen=True)
+class Norms:
+    """`max(factor * sum of squares + added, least) ** power` of the rows [k n, width] of a value.
+
+    They are norms if power is 0.5.
+    """
+
+    of: str
+    width: int
+    factor: float = 1.0
+    added: float = 0.0
+    least: float = 0.0
+    power: float = 1.0
+
+    def then(self, op: Op) -> Norms | None:
+        """What an operation makes of them; None if that is no norm."""
+        match op:
+            case Sqrt():
+                return self._raised(0.5)
+            case Reciprocal():
+                return self._raised(-1.0)
+            case Power(exponent):
+                return self._raised(exponent)
+            case Add(factors=(factor,), offset=offset) if factor.size == offset.size == 1:
+                return self._line(factor.item(), offset.item())
+            case Clip(lo, hi) if lo.size == 1 and hi.min() == np.inf:
+                if lo.item() <= self._guard():
+                    return self
+                if self.power > 0 and not self.added:
+                    return replace(self, least=max(self.least, lo.item() ** (1 / self.power)))
+        return None
+
+    def _raised(self, exponent: float) -> Norms | None:
+        power = self.power * exponent
+        return replace(self, power=power) if power in (0.5, -0.5) else None
+
+    def _line(self, factor: float, offset: float) -> Norms | None:
+        """Norms times a number above 0, plus an epsilon in the squares or one that only guards."""
+        if not factor > 0:
+            return None
+        by = factor ** (1 / self.power)
+        parts = (self.factor, self.added, self.least)
+        own = Norms(self.of, self.width, *(by * part for part in parts), self.power)
+        if own.power == 1.0 and offset >= 0 and not own.least:
+            return replace(own, added=own.added + offset)
+        return own if abs(offset) <= own._guard() else None
+
+    def _guard(self) -> float:
+        """The lower limit of norms, or of their squares, that only guards against zero.
+
+        It is LARGEST_EPSILON of a row's norm or of its root mean square, whichever is larger.
+        """
+        if self.power < 0:
+            return 0.0
+        share = max(self.factor, min(self.factor * self.width, 1.0))
+        return float((LARGEST_EPSILON**2 * share) ** self.power)
+
+
+def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows | None:
+    """A value over its own row norms; None if the divisor is something else.
+
+    It is their norms for `power` 0.5, and for -0.5 the reciprocals that a value is multiplied by.
+    """
+    norms, rank = _norms_of(t.builder, divisor.name), len(value.axes)
+    if norms is None or norms.power != power or len(divisor.axes) != rank:
+        return None
+    centre = _centre(t.builder, norms.of)
+    if centre is not None and norms.least:
+        return None
+    for axis in range(rank):
+        order = [i for i in range(rank) if i != axis] + [axis]
+        if axis == value.items_axis or value.extents[axis] != norms.width:
+            continue
+        last = value.reordered(order)
+        multiple = _multiple(t.builder, last)
+        for rows, op in ((last, None), *([multiple] if multiple else [])):
+            own = t.in_rows(rows)
+            same = own.name == norms.of or (
+                centre is not None and _centre(t.builder, own.name) == centre
+            )
+            moved = op is not None and own != rows  # a product by constants of other places
+            if same and not moved and t.beside(divisor, own, axis):
+                unit = _unit(t, norms, own, centre)
+                made = unit if op is None else t.add(op, unit.name)
+                return made.reordered([order.index(i) for i in range(rank)])
+    return None
+
+
+def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
+    """What a value of one number for each row is of sums of squares; None of other values."""
+    after, node = list[Op](), builder.by_name.get(name)
+    while node is not None and not isinstance(node.op, Axis):
+        if len(node.inputs) != 1:
+            return None
+        after.append(node.op)
+        node = builder.by_name.get(node.inputs[0])
+    squares = None if node is None else _summed(builder, node.name)
+    if squares is None:
+        return None
+    found, places = builder.by_name.get(squares), None
+    if found is not None and isinstance(found.op, Arrange):
+        found, places = builder.by_name.get(found.inputs[0]), found.op.places
+    if found is None or not isinstance(found.op, Gate) or found.inputs[0] != found.inputs[1]:
+        return None
+    of = found.inputs[0] if places is None else arranged(builder, found.inputs[0], places)
+    norms: Norms | None = Norms(of, builder.extent(of))
+    for op in reversed(after):
+        norms = None if norms is None else norms.then(op)
+    return norms
+
+
+def _summed(builder: FileBuilder, name: str) -> str | None:
+    """The value whose rows are summed to a value [k n, 1]."""
+    node = builder.by_name.get(name)
+    inner = builder.by_name.get(node.inputs[0]) if node and isinstance(node.op, Axis) else None
+    return inner.inputs[0] if inner is not None and isinstance(inner.op, Sum) else None
+
+
+def _centre(builder: FileBuilder, name: str) -> str | None:
+    """The rows of which a value is those less their means; None of other values."""
+    node, places = builder.by_name.get(name), None
+    if node is not None and isinstance(node.op, Arrange):
+        node, places = builder.by_name.get(node.inputs[0]), node.op.places
+    if node is None or not isinstance(node.op, Add) or len(node.inputs) != 2:
+        return None
+    factors = [factor.item() if factor.size == 1 else 0.0 for factor in node.op.factors]
+    spread = builder.by_name.get(node.inputs[1])
+    if factors != [1.0, -1.0] or node.op.offset.any() or spread is None:
+        return None
+    if not isinstance(spread.op, Arrange):
+        return None
+    mean = builder.by_name.get(spread.inputs[0])
+    if mean is None or not isinstance(mean.op, Add) or len(mean.inputs) != 1:
+        return None
+    rows = node.inputs[0] if places is None else arranged(builder, node.inputs[0], places)
+    width, of_rows = builder.extent(rows), spread.op.places.reshape(-1)
+    of_rows = of_rows.reshape(-1, width) if places is None else of_rows[places]
+    is_mean = mean.op.factors[0].size == 1 and mean.op.factors[0].item() == 1 / width
+    own_rows = (of_rows == np.arange(len(of_rows))[:, None]).all()
+    if not is_mean or mean.op.offset.any() or not own_rows:
+        return None
+    return rows if _summed(builder, mean.inputs[0]) == rows else None
+
+
+def _multiple(builder: FileBuilder, value: Rows) -> tuple[Rows, Op] | None:
+    """The value that another one is a product by constants of, and that product."""
+    node = builder.by_name.get(value.name)
+    if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
+        return None
+    return replace(value, name=node.inputs[0]), node.op
+
+
+def _unit(t: Translation, norms: Norms, rows: Rows, centre: str | None) -> Rows:
+    """The rows that norms are of, divided by these."""
+    width, x = norms.width, norms.of if centre is None else centre
+    t.views[x] = replace(rows, name=x)
+    gain = (norms.factor * width) ** -0.5
+    eps = norms.added / norms.factor / width
+    if centre is not None:
+        return t.add(LayerNorm(np.full(width, gain), np.zeros(width), eps), x)
+    if eps * width > LARGEST_EPSILON**2:
+        return t.add(RmsNorm(np.full(width, gain), eps), x)
+    unit = L2Normalize(float((norms.least / norms.factor) ** 0.5))
+    if norms.factor == 1.0:
+        return t.add(unit, x)
+    return t.add(plus(norms.factor**-0.5), t.part("unit", unit, x))

@@ -1,0 +1,302 @@
+"""Rules of operators over whole rows: norms, softmax, order, sums and largest numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.ir.arithmetic import Axis, Sum, plus
+from cimtool.ir.largest import largest
+from cimtool.ir.source import (
+    NO_WEIGHT,
+    Abs,
+    Gate,
+    L2Normalize,
+    LayerNorm,
+    RmsNorm,
+    Softmax,
+    Sorted,
+    Sqrt,
+    counted_places,
+)
+from cimtool.loading.layout import arranged
+from cimtool.loading.onnx.builder import LARGEST_NUMBER
+from cimtool.loading.onnx.constants import FREE_SOFTMAX
+from cimtool.loading.onnx.translation import Translated, Translation, rule
+from cimtool.loading.onnx.views import Rows
+
+UNPADDED = (b"NOTSET", b"VALID")
+"""Values of `auto_pad` with which a pool adds no places."""
+
+
+@rule("LayerNormalization")
+def layer_normalization(t: Translation) -> Translated:
+    """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
+    view = t.view()
+    first = t.place(int(t.node.attributes.get("axis", -1)), view)
+    if view.items_axis >= first:
+        t.fail(f"axis is {first} of {view.text}; expected the last one, or one behind the items")
+    x = t.in_rows(view, len(view.axes) - first).name
+    width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
+    given = t.weights(1), t.weights(2) if t.input(2) else np.zeros(1)
+    whole = (a.reshape(-1) if a.shape == view.extents[first:] else a for a in given)
+    gamma, beta = (t.channels(array, width) for array in whole)
+    return t.add(LayerNorm(gamma, beta, eps), x)
+
+
+@rule("RMSNormalization")
+def rms_normalization(t: Translation) -> Translated:
+    """Rows to mean square 1, then a gain a channel."""
+    x = t.flat_rows().name
+    t.require_last_axis()
+    gamma = t.channels(t.weights(1), t.width(x))
+    return t.add(RmsNorm(gamma, t.number("epsilon", 1e-5, least=0.0)), x)
+
+
+@rule("InstanceNormalization")
+def instance_normalization(t: Translation) -> Translated:
+    """A layer norm of each channel's numbers, with a gain and an offset a channel."""
+    return _normalised(t, t.view(), t.weights(1), t.weights(2))
+
+
+@rule("GroupNormalization")
+def group_normalization(t: Translation) -> Translated:
+    """A layer norm of each group of channels, then a gain and an offset a channel, or a group."""
+    view, groups = t.view(), int(t.node.attributes["num_groups"])
+    channels = view.extents[1] if len(view.axes) > 1 else 0
+    if groups < 1 or channels % groups:
+        t.fail(f"has {groups} groups of {channels} channels; expected groups of equal size")
+    gamma, beta = t.weights(1).reshape(-1), t.weights(2).reshape(-1)
+    sizes = view.sizes(t.graph.items)
+    parted = t.reshaped(view, [sizes[0], groups, channels // groups, *sizes[2:]])
+    if parted is None:
+        t.fail(f"has groups of the channels of {view.text}; expected items first")
+    if gamma.size == groups:
+        return _merged(t, _normalised(t, parted, gamma, beta), sizes)
+    unit = _merged(t, _normalised(t, parted, np.ones(1), np.zeros(1)), sizes)
+    return t.affine(unit, *(array.reshape(-1, *[1] * (len(sizes) - 2)) for array in (gamma, beta)))
+
+
+def _merged(t: Translation, view: Rows, sizes: list[int]) -> Rows:
+    """A view in axes that it had before."""
+    found = t.reshaped(view, sizes)
+    assert found is not None
+    return found
+
+
+def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray) -> Rows:
+    """Layer norms over all axes of a view behind the second, with constants along that one."""
+    behind = len(view.axes) - 2
+    if behind < 1 or view.items_axis != 0:
+        t.fail(f"is over {view.text}; expected channels of several numbers, behind the items")
+    if gamma.shape != beta.shape or gamma.shape not in ((1,), view.extents[1:2]):
+        shapes = f"{list(gamma.shape)} and {list(beta.shape)}"
+        t.fail(f"its constants have shapes {shapes}; expected [{view.extents[1]}]")
+    rows = t.in_rows(view, behind)
+    width, eps = t.width(rows.name), t.number("epsilon", 1e-5, least=0.0)
+    same = np.ptp(gamma) == np.ptp(beta) == 0
+    gain, offset = (gamma[0], beta[0]) if same else (1.0, 0.0)
+    op = LayerNorm(np.full(width, gain), np.full(width, offset), eps)
+    unit = t.add(op, rows.name)
+    if same:
+        return unit
+    return t.affine(unit, *(array.reshape(-1, *[1] * behind) for array in (gamma, beta)))
+
+
+@rule("LpNormalization")
+def lp_normalization(t: Translation) -> Translated:
+    """Rows divided by their Euclidean norm."""
+    t.require("p", (2,), "2")
+    t.require_last_axis()
+    return t.add(L2Normalize(), t.flat_rows().name)
+
+
+@rule("Softmax")
+def softmax(t: Translation) -> Translated:
+    """`exp(x)` over its sum along an axis.
+
+    Before operator set 13 along all axes from one on, of which only the last is read.
+    """
+    view, older = t.view(), t.graph.opset < FREE_SOFTMAX
+    axis = t.place(int(t.node.attributes.get("axis", 1 if older else -1)), view)
+    last = len(view.axes) - 1
+    if older and axis != last:
+        t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
+    view, mask = _parted(t, view, axis)
+    if view.extents[axis] == 1 and axis != view.items_axis:
+        return t.builder.same(t.called("one"), np.ones(view.extents), view.axes)
+    order = _to_the_end(view, axis)
+    rows = t.in_rows(view.reordered(order))
+    op = Softmax()
+    if mask is not None:
+        held = np.empty(rows.size)
+        held[rows.positions()] = mask.transpose(order).reshape(-1)
+        table = held.reshape(-1, t.width(rows.name))
+        op = Softmax(table[:1] if (table == table[0]).all() else table)
+    return t.add(op, rows.name).reordered([order.index(i) for i in range(last + 1)])
+
+
+def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | None]:
+    """Numbers that a softmax along an axis reads, and what masks them: 0 for one that counts.
+
+    Added numbers that leave another some weight belong to the former.
+    """
+    if view.name not in t.builder.masks:
+        return view, None
+    added = t.builder.masks[view.name].reshape(-1)[view.positions()].reshape(view.extents)
+    low = added <= NO_WEIGHT
+    if low.all(axis=axis).any():
+        t.fail(
+            "has a row in which a mask leaves no number, which has no softmax; expected one that "
+            "counts in each"
+        )
+    bias, view = np.where(low, 0.0, added), replace(view, name=t.builder.unmasked(view.name))
+    if bias.any():
+        view = t.affine(view, np.ones(()), bias)
+    return view, np.where(low, np.where(added <= -LARGEST_NUMBER, -np.inf, added), 0.0)
+
+
+def _to_the_end(view: Rows, axis: int) -> list[int]:
+    """The axes with one behind all others."""
+    return [i for i in range(len(view.axes)) if i != axis] + [axis]
+
+
+@rule("TopK")
+def top(t: Translation) -> Translated:
+    """The largest numbers along an axis, or the smallest, in their order."""
+    places = t.node.outputs[1] if len(t.node.outputs) > 1 else ""
+    if places and any(places in one.inputs for one in t.graph.nodes):
+        t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
+    view = t.view()
+    axis, last = t.place(int(t.node.attributes.get("axis", -1)), view), len(view.axes) - 1
+    order = _to_the_end(view, axis)
+    rows, counts = t.in_rows(view.reordered(order)), t.weights(1)
+    count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
+    if not 1 <= count <= width:
+        t.fail(f"takes {counts.tolist()} of {width} numbers; expected a number from 1 to {width}")
+    if count > 1 and not t.node.attributes.get("sorted", 1):
+        t.fail(
+            f"takes {count} numbers in no order (sorted = 0); expected sorted = 1 "
+            "(torch: topk(..., sorted=True))"
+        )
+    kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
+    made = t.columns_taken(t.add(Sorted(), rows.name), kept)
+    return made.reordered([order.index(i) for i in range(last + 1)])
+
+
+def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
+    """Rows of the program along the axes that the node reduces, which come last, as one."""
+    view, given = t.view(), t.axes() if axes is None else axes
+    places = {t.place(axis) for axis in given}
+    if not places or view.items_axis in places:
+        which = f"axes {list(given)}" if given else "all axes"
+        t.fail(f"reduces {which} of {view.text}; expected some of each item's numbers")
+    last = tuple(atom for place in sorted(places) for atom in view.axes[place])
+    kept = [axis for place, axis in enumerate(view.axes) if place not in places]
+    return t.in_rows(replace(view, axes=(*kept, last)))
+
+
+def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | None = None) -> Rows:
+    """A value with one number for each of the rows, in the axes of what the node reduces."""
+    places = sorted({t.place(axis) for axis in (t.axes() if axes is None else axes)})
+    view = replace(t.narrowed(rows, 1), name=name)
+    left = list(view.axes[:-1])
+    if t.node.attributes.get("keepdims", 1):
+        for place in places:
+            left.insert(place, ())
+    t.views[name] = replace(view, axes=tuple(left))
+    return t.views[name]
+
+
+def _total(t: Translation, name: str) -> str:
+    """The sum [n, 1] of each row of a value of the program."""
+    return t.builder.add(f"{name}_total", Axis(1), t.builder.add(f"{name}_sum", Sum(), name))
+
+
+@rule("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
+def reduce_sum(t: Translation) -> Translated:
+    """Sums along axes, as of tokens: of numbers, their magnitudes or squares; means and norms."""
+    rows, kind = _reduced_rows(t), t.node.kind
+    x = rows.name
+    if kind == "ReduceL1":
+        x = t.part("magnitudes", Abs(), x)
+    if kind in ("ReduceL2", "ReduceSumSquare"):
+        x = t.part("squares", Gate(), x, x)
+    sums = _reduced_view(t, rows, _total(t, x))
+    if kind == "ReduceMean":
+        return t.add(plus(1 / t.width(rows.name)), sums.name)
+    return t.add(Sqrt(), sums.name) if kind == "ReduceL2" else sums
+
+
+@rule("ReduceMax")
+def reduce_max(t: Translation) -> Translated:
+    """The largest number along axes, as of tokens; of masked ones those that count."""
+    axes = t.axes()
+    if len(axes) == 1 and t.view().name in t.builder.masks:
+        axis = t.place(axes[0])
+        view, mask = _parted(t, t.view(), axis)
+        assert mask is not None
+        order = _to_the_end(view, axis)
+        rows = t.in_order(view.reordered(order))
+        counted = mask.transpose(order).reshape(-1, t.width(rows.name)) == 0
+        name = arranged(t.builder, rows.name, counted_places(counted))
+        own = replace(rows, name=name).reordered([order.index(i) for i in range(len(order))])
+        t = replace(t, values={**t.values, t.input(0): own})
+    rows = _reduced_rows(t)
+    return _reduced_view(t, rows, largest(t.builder, t.called("largest"), rows.name))
+
+
+@rule("ReduceMin")
+def reduce_min(t: Translation) -> Translated:
+    """The smallest number along axes: the negated largest of all negated."""
+    rows = _reduced_rows(t)
+    negated = t.part("negated", plus(-1), rows.name)
+    found = largest(t.builder, t.called("largest"), negated)
+    return _reduced_view(t, rows, t.part("smallest", plus(-1), found))
+
+
+def pooled(t: Translation, largest_of_all: bool) -> Translated:
+    """The mean, or the largest, over all axes behind the channels."""
+    view, behind = t.view(), range(2, len(t.view().axes))
+    size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
+    if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
+        t.fail(
+            f"is of windows {list(kernel)} of {view.text}, or pads these; expected one window over "
+            "all places"
+        )
+    _require_unpadded(t, size)
+    if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
+        t.fail(f"is over {view.text}; expected items, channels and places")
+    if largest_of_all:
+        rows = _reduced_rows(t, behind)
+        name = largest(t.builder, t.called("largest"), rows.name)
+        return _reduced_view(t, rows, name, behind)
+    rows = _reduced_rows(t, behind)
+    sums = _reduced_view(t, rows, _total(t, rows.name), behind)
+    return t.add(plus(1 / t.width(rows.name)), sums.name)
+
+
+def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
+    """Raise CimError for a pool whose `auto_pad` makes more windows than one over all places."""
+    padding = t.node.attributes.get("auto_pad", UNPADDED[0])
+    steps = t.node.attributes.get("strides", [1] * len(size))
+    several = len(steps) != len(size) or any(step < n for step, n in zip(steps, size, strict=True))
+    if padding not in UNPADDED and several:
+        t.fail(
+            f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {list(steps)}, which "
+            "makes several windows; expected one window over all places (ReduceMean, ReduceMax)"
+        )
+
+
+rule("AveragePool", "GlobalAveragePool")(partial(pooled, largest_of_all=False))
+rule("GlobalMaxPool", "MaxPool")(partial(pooled, largest_of_all=True))
+
+
+@rule("Sqrt")
+def square_root(t: Translation) -> Translated:
+    """The root of numbers of at least 0."""
+    return t.add(Sqrt(), t.rows())
