@@ -28,7 +28,7 @@ import numpy as np
 from scipy import stats
 
 import cimtool
-from cimtool.experiments.evaluation.run import Score
+from cimtool.experiments.evaluate import Score
 from cimtool.reference.bootstrap import interval as resampled
 from cimtool.reference.bootstrap import resamples
 from cimtool.reference.metrics import cosines, on_grid

@@ -30,9 +30,13 @@ from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
 from cimtool.costs import render as _costs_render  # noqa: F401
 from cimtool.costs.estimate import cost as cost
-from cimtool.experiments.sweeps.run import sweep as sweep
-from cimtool.experiments.tuning import render as _tuning_render  # noqa: F401
-from cimtool.experiments.tuning.run import tune as tune
+from cimtool.experiments import render as _experiments_render  # noqa: F401
+from cimtool.experiments import render_sweep as _sweep_render  # noqa: F401
+from cimtool.experiments.evaluate import QRELS, EvaluationChoices, check_sampling, evaluate_pairs
+from cimtool.experiments.evaluate import Evaluation as Evaluation
+from cimtool.experiments.subjects import sources_of, subjects_of
+from cimtool.experiments.sweep import sweep as sweep
+from cimtool.experiments.tune import tune as tune
 from cimtool.galleries import render as _galleries_render  # noqa: F401
 from cimtool.galleries.cams import program_cam as program_cam
 from cimtool.galleries.encoding import encode as encode
@@ -52,8 +56,7 @@ from cimtool.training.teacher_file import teacher as teacher
 if TYPE_CHECKING:
     from cimtool.base.grids import Grid
     from cimtool.bundle.dies import NoiseOptions
-    from cimtool.experiments.evaluation.run import Evaluation
-    from cimtool.experiments.training_grid.results import TrainingGrid
+    from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
@@ -182,11 +185,6 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
-    from cimtool.experiments.evaluation import render as _render  # noqa: F401  (the view of its result)
-    from cimtool.experiments.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
-    from cimtool.experiments.evaluation.subjects import sources_of, subjects_of
-    from cimtool.experiments.evaluation.trec import QRELS
-
     check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
     head, folder = model.get("head"), None if trec is None else Path(trec)
@@ -255,11 +253,12 @@ def train_grid(
     out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
     that choose the best epochs; of several seeds they are means. Results go to `output`, where
     points that an earlier run has done are not trained again. Raises CimError, before anything
-    runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
+    runs, for a key or a value that is wrong, PointsFailed (a CheckFailed) at the end where
     points failed.
     """
     with needing("training"):
-        from cimtool.experiments.training_grid.run import train_points
+        from cimtool.experiments import render_training as _render  # noqa: F401  (its page)
+        from cimtool.experiments.training_grid import train_points
 
     _refuse_strange("train_grid", chosen)
     return train_points(data, Path(output), validation, grid, chosen, say)

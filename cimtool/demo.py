@@ -20,7 +20,6 @@ from cimtool.base.folders import LOCK, alone_in
 from cimtool.base.partial import partial_folder
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
-from cimtool.experiments.evaluation.run import Evaluation
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
@@ -106,7 +105,7 @@ class DemoResult:
     bundle: Path
     scores: Path
     report: Report
-    stages: Evaluation
+    stages: api.Evaluation
 
 
 def run_demo(

@@ -41,7 +41,7 @@ LIBRARIES = {
     "torch": (
         "cimtool/loading/*",
         "cimtool/training/*",
-        "cimtool/experiments/training_grid/*",
+        "cimtool/experiments/trained_points.py",
         "cimtool/gpu/*",
     ),
     "triton": ("cimtool/gpu/triton_layers.py",),
@@ -62,13 +62,13 @@ LIBRARIES = {
         "cimtool/reference/exact_kernels.py",
     ),
     "click": ("cimtool/cli/*",),
-    "joblib": ("cimtool/experiments/sweeps/workers.py",),
+    "joblib": ("cimtool/experiments/engine.py",),
     "distributed": (
         "cimtool/base/cluster.py",
         "cimtool/base/cluster_tls.py",
-        "cimtool/experiments/sweeps/workers.py",
+        "cimtool/experiments/engine.py",
     ),
-    "pyarrow": ("cimtool/experiments/sweeps/results.py",),
+    "pyarrow": ("cimtool/experiments/engine.py",),
     "pandas": ("cimtool/report/frames.py",),
     "polars": ("cimtool/report/frames.py",),
 }
@@ -180,6 +180,16 @@ def test_no_arrow_runs_up() -> None:
     assert not up
 
 
+def test_experiments_are_imported_by_doors_alone() -> None:
+    users = {
+        module.split(".")[1]
+        for module, others in arrows().items()
+        for other in others
+        if other.startswith("cimtool.experiments.")
+    }
+    assert users - {"experiments"} == {"api", "cli"}
+
+
 def test_the_rooms_are_few() -> None:
     loose = {path.stem for path in PACKAGE.glob("*.py")}
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
@@ -234,7 +244,7 @@ def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 # The writer of a sweep's command line; a sentence elsewhere may name a whole command to run.
-WRITERS = ("cimtool/experiments/sweeps/command.py",)
+WRITERS = ("cimtool/experiments/points.py",)
 COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
 
 
@@ -297,7 +307,7 @@ READERS = {
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/device.py": "a device and its number as a user names them",
-    "cimtool/experiments/sweeps/command.py": "a target given as a path or as a name",
+    "cimtool/experiments/points.py": "a target given as a path or as a name",
     "cimtool/training/demo_sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",
