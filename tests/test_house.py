@@ -307,7 +307,6 @@ READERS = {
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/device.py": "a device and its number as a user names them",
-    "cimtool/experiments/points.py": "a target given as a path or as a name",
     "cimtool/training/demo_sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",

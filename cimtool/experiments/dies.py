@@ -67,10 +67,7 @@ def die_request(
 
 
 def spread_over_dies(
-    time: str,
-    corner: str | None,
-    metrics: Sequence[Mapping[str, float]],
-    intervals: Sequence[Ends],
+    time: str, corner: str | None, metrics: Sequence[Mapping[str, float]], intervals: Sequence[Ends]
 ) -> dict[str, Any]:
     """Plain values of dies read at a time and corner, by metric: SPREAD, and `values` of all dies.
 
@@ -178,9 +175,7 @@ class YieldDifference:
 
 
 def yield_differences(
-    dies: Sequence[Sequence[DiesRead]],
-    limits: Mapping[str, float],
-    chosen: int | None = None,
+    dies: Sequence[Sequence[DiesRead]], limits: Mapping[str, float], chosen: int | None = None
 ) -> tuple[YieldDifference, ...]:
     """The best point beside each other one, at each time and corner of reading.
 

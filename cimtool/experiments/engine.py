@@ -167,29 +167,29 @@ class PointFolder(Generic[OutcomeT]):
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 
 
-class PointRunner(Protocol[PointT, OutcomeT]):
+class PointRunner(Protocol):
     """All that the points of an experiment share, which measures one of them."""
 
-    def outcome(self, point: PointT) -> OutcomeT:
+    def outcome(self, point: Any) -> Any:
         """The outcome of a point; an error that ends it is a part of that."""
 
 
-Work = Iterable[tuple[str, PointT]]
+Work = Iterable[tuple[str, Any]]
 """Points by their digests."""
 
-Outcomes = Iterator[tuple[str, OutcomeT]]
+Outcomes = Iterator[tuple[str, Any]]
 """Outcomes by the digests of their points, as they come."""
 
-Compute = Callable[[PointRunner[Any, OutcomeT], Work[Any]], Outcomes[OutcomeT]]
+Compute = Callable[[PointRunner, Work], Outcomes]
 
 
 def computed(
-    compute: Compute[OutcomeT],
-    runner: PointRunner[Any, OutcomeT],
+    compute: Compute,
+    runner: PointRunner,
     left: Mapping[str, PlainPoint],
     folder: PointFolder[OutcomeT],
     say: Say,
-) -> Outcomes[OutcomeT]:
+) -> Outcomes:
     """Compute the points that are left; each is in the folder as soon as it is done."""
     say(f"{len(left)} points")
     countdown = Countdown(say)
@@ -201,7 +201,7 @@ def computed(
 
 
 @contextmanager
-def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute[Any]]:
+def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
     """Yield what computes points: on the Dask cluster at `address`, or in `jobs` processes here.
 
     `place` is a folder for what processes share, there by the time that they compute.
@@ -215,15 +215,13 @@ def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute[Any
         yield here
 
 
-def here(runner: PointRunner[PointT, OutcomeT], work: Work[PointT]) -> Outcomes[OutcomeT]:
+def here(runner: PointRunner, work: Work) -> Outcomes:
     """One point after the other in this process, each with all cores."""
     for digest, point in work:
         yield digest, runner.outcome(point)
 
 
-def in_processes(
-    runner: PointRunner[PointT, OutcomeT], work: Work[PointT], jobs: int, place: Path
-) -> Outcomes[OutcomeT]:
+def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Outcomes:
     """Points side by side in `jobs` processes that share this one's cores.
 
     The runner goes through a file in `place` that all of them map. Raises CimError where a process
@@ -255,7 +253,7 @@ def in_processes(
                 ) from error
 
 
-def _measured(file: Path, digest: str, point: PointT) -> tuple[str, Any, list[str]]:
+def _measured(file: Path, digest: str, point: Any) -> tuple[str, Any, list[str]]:
     """The outcome of a point in a worker process, and cimtool's own warnings on the way."""
     said: list[str] = []
 
@@ -270,17 +268,15 @@ def _measured(file: Path, digest: str, point: PointT) -> tuple[str, Any, list[st
 
 
 @lru_cache(maxsize=1)
-def _runner(file: Path) -> PointRunner[Any, Any]:
+def _runner(file: Path) -> PointRunner:
     """This worker's runner, opened once, its arrays mapped."""
     import joblib
 
-    runner: PointRunner[Any, Any] = joblib.load(file, mmap_mode="r")
+    runner: PointRunner = joblib.load(file, mmap_mode="r")
     return runner
 
 
-def by_cluster(
-    runner: PointRunner[PointT, OutcomeT], work: Work[PointT], client: Client, address: str
-) -> Outcomes[OutcomeT]:
+def by_cluster(runner: PointRunner, work: Work, client: Client, address: str) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the runner over the network once each.
 
     Raises CimError where the workers cannot run cimtool, or the cluster ends or falls silent.
@@ -288,7 +284,7 @@ def by_cluster(
     yield from on_cluster(client, address, _answer, runner, work, "a point", AGAIN)
 
 
-def _answer(runner: PointRunner[PointT, OutcomeT], digest: str, point: PointT) -> Any:
+def _answer(runner: PointRunner, digest: str, point: Any) -> tuple[str, Any]:
     return digest, runner.outcome(point)
 
 
@@ -331,7 +327,7 @@ GridResultT = TypeVar("GridResultT", bound=GridResult[Any, Any])
 class PointsFailed(CheckFailed):
     """Points failed, or none is within a budget; `found` holds the others."""
 
-    def __init__(self, found: GridResult[Any, Any], sentence: str):
+    def __init__(self, found: Any, sentence: str):
         super().__init__(sentence)
         self.found = found
 

@@ -9,7 +9,6 @@ A command line builds a point for good.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.base.escapes import toml_string
 from cimtool.base.files import without_links
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value
 from cimtool.base.name_rule import clean_name
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
-from cimtool.base.toml_files import FREE, check_value, dotted, leaves, parse_line, read_toml
+from cimtool.base.toml_files import (
+    FREE,
+    check_value,
+    dotted,
+    is_path,
+    leaves,
+    parse_line,
+    read_toml,
+    toml_text,
+)
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.keys import flag
 from cimtool.hardware.noise.spec import Noise
@@ -230,25 +237,17 @@ def points(
     if noise is not None:
         known = {name: one.model_copy(update={"noise": noise}) for name, one in known.items()}
     combined = [key for key in keys if key.path != (SAMPLES,)]
-    products = itertools.product(*(key.values for key in combined))
-    named = ([(k.path, v) for k, v in zip(combined, values, strict=True)] for values in products)
-    sampled = (
-        (*[((TARGET,), target)] * bool(swept), (key.path, value))
-        for key in keys
-        if key.path == (SAMPLES,)
-        for target in known
-        for value in key.values
-    )
-    # Those that differ in a degree that their head has no use for are one point.
-    every = dict.fromkeys([*map(_without_idle_degree, named), *sampled])
+    every: dict[PointValues, None] = {}
+    for values in itertools.product(*(key.values for key in combined)):
+        named = {key.path: value for key, value in zip(combined, values, strict=True)}
+        if (HEAD,) in named and not Head.named(str(named[HEAD,]), HEAD).takes_polynomial:
+            named.pop((DEGREE,), None)  # those that differ in a degree alone are one point
+        every[tuple(named.items())] = None
+    for key in keys:
+        if key.path == (SAMPLES,):
+            for target, value in itertools.product(known, key.values):
+                every[*[((TARGET,), target)] * bool(swept), (key.path, value)] = None
     return [_point(pairs, known, file) for pairs in every]
-
-
-def _without_idle_degree(pairs: Sequence[tuple[KeyPath, Value]]) -> PointValues:
-    """The pairs, without a degree where their head takes no polynomial."""
-    head = dict(pairs).get((HEAD,))
-    idle = head is not None and not Head.named(str(head), HEAD).takes_polynomial
-    return tuple(pair for pair in pairs if not (idle and pair[0] == (DEGREE,)))
 
 
 def _point(pairs: PointValues, known: Mapping[str, Target], file: Path | None) -> Point:
@@ -313,8 +312,7 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
     layers = flags.pop(LAYERS, {})
     if (changes := target_changes(point.values)) and point.build is not None:
         # Another file names its base by a path from anywhere, or by a name as it is.
-        is_file = point.base.endswith(".toml") or "/" in point.base
-        base = str(without_links(Path(point.base))) if is_file else point.base
+        base = str(without_links(Path(point.base))) if is_path(point.base) else point.base
         own = {"base": base, "name": point.build.target.name, "title": f"{point.base}, changed"}
         changed: dict[str, Any] = own | nested(changes)
         if sources.noise is not None:  # its keys may be among the changes, and the base lacks them
@@ -359,23 +357,3 @@ def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str
     for pattern, bits in layers.items():
         merged[pattern] = merged.pop(pattern, {}) | bits
     return {**given, "layers": merged}
-
-
-def toml_text(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
-    """Write texts, numbers, true, false and tables of them as TOML."""
-    single = [
-        f"{dotted((name,))} = {_toml(value)}\n"
-        for name, value in values.items()
-        if not isinstance(value, Mapping)
-    ]
-    heading = f"\n[{dotted(above)}]\n" if above and single else ""
-    tables = [
-        toml_text(value, (*above, name))
-        for name, value in values.items()
-        if isinstance(value, Mapping)
-    ]
-    return "".join([heading, *single, *tables])
-
-
-def _toml(value: Any) -> str:
-    return toml_string(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -317,8 +317,8 @@ class Remarks:
         card = replace(first.card, row_norms=norms)
         for one in (calibration, data):  # sides or signs that are mixed up
             warnings += matched_warnings(first.program, one)
-        for side, own in (("text", data.text), ("video", data.video)):
-            warnings += other_scale(own, side, card, data.file, name_of(side, data.called))
+        for side, given in (("text", data.text), ("video", data.video)):
+            warnings += other_scale(given, side, card, data.file, name_of(side, data.called))
         warnings += [NOT_CHECKED] * (not checked)
         warnings += [text for model in models.values() for text in model.warnings]
         notes = data_notes(data, known.truth, known.own)

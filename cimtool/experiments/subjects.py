@@ -210,11 +210,7 @@ def trained_subjects(
         return (plain,)
     return plain, *(
         replace(
-            plain,
-            name=f"{plain.name}, K={count}",
-            kind="Monte Carlo",
-            warnings=(),
-            samples=count,
+            plain, name=f"{plain.name}, K={count}", kind="Monte Carlo", warnings=(), samples=count
         )
         for count in samples
     )

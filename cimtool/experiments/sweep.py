@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack, get_args
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import keeping_inputs, replace_files, text_bytes
 from cimtool.base.grids import Grid, GridKey
@@ -386,7 +387,12 @@ def sweep_identity(
     model, constants = known.projectors, ConstantTable()
     program = program_text(model.program, constants)
     score = json.dumps([model.a, model.b, model.head.to_json()])
-    right = [data.text, data.video, data.truth.text_to_video, b"alone" * data.alone]
+    right: list[bytes | Array] = [
+        data.text,
+        data.video,
+        data.truth.text_to_video,
+        b"alone" * data.alone,
+    ]
     right += [] if data.labels is None else [data.labels]
     right += [] if data.compared is None else data.compared.arrays.values()
     judged = data.judged

@@ -24,10 +24,10 @@ from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
-from cimtool.base.toml_files import read_toml
+from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import MeasuredData, Outcome, PointEvaluator
-from cimtool.experiments.points import COMPILED, compile_words, toml_text, with_layers
+from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, reference_name, references
 from cimtool.experiments.widths import (
     ORDER,

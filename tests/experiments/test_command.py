@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 from cimtool import cli
 from cimtool.bundle.bundle import read_bundle
-from cimtool.experiments.points import toml_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.target import load_target
 from cimtool.ir.heads.cosine import Cosine
@@ -97,13 +95,3 @@ def test_arrays_have_no_command(
     assert found.chosen is not None
     assert found.chosen.index is not None
     assert found.chosen.command == ""
-
-
-def test_toml_is_read_as_it_was_meant() -> None:
-    values = {
-        "name": 'a "b"',
-        "equalise": True,
-        "layers": {"text.*": {"adc_bits": 5}, "video.mu": {"adc_bits": "lossless"}},
-        "array": {"rows": 64, "on_off_ratio": 1.5},
-    }
-    assert tomllib.loads(toml_text(values)) == values

@@ -12,7 +12,8 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CheckFailed, CimError
-from cimtool.experiments.points import toml_text, with_layers
+from cimtool.base.toml_files import toml_text
+from cimtool.experiments.points import with_layers
 from cimtool.experiments.render import tuned_text
 from cimtool.experiments.tune import Tuned, halves
 from cimtool.loading.embeddings import Embeddings
