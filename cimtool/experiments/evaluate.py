@@ -11,7 +11,7 @@ query.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -38,7 +38,7 @@ from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
     WAYS,
     Queries,
-    Uncertainty,
+    both_sides,
     metrics,
     uncertainties,
 )
@@ -56,34 +56,6 @@ FORMAT_VERSION = 1
 
 MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
-
-
-@dataclass(eq=False)
-class TrainedValues:
-    """Values of rows in trained programs, kept for the subjects that share a program.
-
-    Features and Gaussians are those of the last program, exact logits [n, m] those of all, by the
-    program's identity and its sigmoid's a and b.
-    """
-
-    exact: dict[tuple[int, tuple[float, float]], FloatArray] = field(default_factory=dict)
-    _last: Program | None = None
-    _features: dict[str, Features] = field(default_factory=dict)
-    _gaussians: tuple[Gaussians, Gaussians] | None = None
-
-    def features(self, subject: Subject) -> dict[str, Features]:
-        """The features of a subject's rows in its trained program."""
-        if self._last is not subject.trained:
-            self._features = trained_features(Simulator(subject.trained), subject.data)
-            self._last, self._gaussians = subject.trained, None
-        return self._features
-
-    def gaussians(self, subject: Subject) -> tuple[Gaussians, Gaussians]:
-        """Means and variances of a subject's rows in its trained program."""
-        features = self.features(subject)
-        if self._gaussians is None:
-            self._gaussians = gaussians(features)
-        return self._gaussians
 
 
 @dataclass(frozen=True)
@@ -107,6 +79,17 @@ class Score:
     intervals: Mapping[str, Interval]
     differences: Mapping[str, Change]
     warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name, each metric with its interval and its difference to the first."""
+        metrics: dict[str, Any] = {}
+        for name, value in self.metrics.items():
+            metrics[name] = {"value": value, **asdict(self.intervals[name])}
+            if name in self.differences:
+                metrics[name]["difference"] = asdict(self.differences[name])
+        names = ("name", "kind", "head", "modalities", "queries")
+        said = {name: getattr(self, name) for name in names}
+        return {**said, "figures": metrics, "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,24 +115,9 @@ class Evaluation(Result):
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, each metric with its interval and its difference to the first."""
-        values = {name: value for name, value in vars(self).items() if name != "scores"}
-        return {
-            "format_version": FORMAT_VERSION,
-            **values,
-            "scores": [_score_json(one) for one in self.scores],
-        }
-
-
-def _score_json(score: Score) -> dict[str, Any]:
-    metrics: dict[str, Any] = {}
-    for name, value in score.metrics.items():
-        metrics[name] = {"value": value, **asdict(score.intervals[name])}
-        if name in score.differences:
-            metrics[name]["difference"] = asdict(score.differences[name])
-    names = ("name", "kind", "head", "modalities", "queries")
-    said = {name: getattr(score, name) for name in names}
-    return {**said, "figures": metrics, "warnings": list(score.warnings)}
+        """Plain values by name."""
+        scores = [score.to_json() for score in self.scores]
+        return {"format_version": FORMAT_VERSION, **vars(self), "scores": scores}
 
 
 @dataclass(frozen=True)
@@ -175,10 +143,15 @@ def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> E
     """
     trec = choices.trec
     pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
+    # Data name those arrays as unread that no subject reads.
     unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
     parts = []
     for pair in pairs:
-        own = [_reading(one, unread) for one in subjects if one.data.modalities == pair]
+        own = []
+        for one in subjects:
+            if one.data.modalities == pair:
+                left = tuple(name for name in one.data.unread if name in unread)
+                own.append(replace(one, data=replace(one.data, unread=left)))
         named = "-".join(pair or MODALITIES)
         place = trec if trec is None or len(pairs) == 1 else trec / named
         parts.append(evaluate_subjects(own, replace(choices, trec=place)))
@@ -188,51 +161,60 @@ def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> E
     return replace(parts[0], scores=scores, notes=tuple(notes), by_class=by_class)
 
 
-def _reading(subject: Subject, unread: Collection[str]) -> Subject:
-    """A subject whose data name those arrays as unread that no subject reads."""
-    left = tuple(name for name in subject.data.unread if name in unread)
-    return replace(subject, data=replace(subject.data, unread=left))
-
-
 def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
     Items of one modality leave themselves out in any case. Raises CimError where the data do not
     say what is right, or a score is not finite.
     """
-    data, trec, say = subjects[0].data, choices.trec, choices.say
-    resamples, seed = choices.resamples, choices.seed
+    data, trec = subjects[0].data, choices.trec
     alone = choices.leave_one_out or data.alone
     check_truth(data, alone)
     truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
-    known = TrainedValues()
     with nullcontext() if trec is None else staged(trec, "the runs") as folder:
+        ranker = Ranker(truth, folder, choices.say)
         for name, subject in zip(names, subjects, strict=True):
-            queries, said = _queries(subject, name, truth, folder, known, say)
+            queries, said = ranker.ranked(name, subject)
             found.append(queries)
             notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
         if folder is not None:
             write_qrels(folder, data, truth)
-    say("resampling queries")
-    measured = [partial(metrics, queries) for queries in found]
-    samples = uncertainties(
-        measured, measured[0], truth.text_to_video, truth.videos, seed, resamples
+    choices.say("resampling queries")
+    rows = [partial(metrics, queries) for queries in found]
+    drawn = truth.text_to_video, truth.videos, choices.seed, choices.resamples
+    counts, scores = found[0].counts, []
+    samples = uncertainties(rows, rows[0], *drawn)
+    for name, subject, one in zip(names, subjects, samples, strict=True):
+        values = dict(one.metrics)
+        if "cosine_gap" in values:
+            values["cosine_gap"] = round(values["cosine_gap"], GAP_DECIMALS) + 0.0
+        losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
+        less = {  # losses count what is worse, of ranks the higher
+            key: loss
+            if RANKINGS_BY_KEY[key].lower_is_better
+            else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
+            for key, loss in losses.items()
+        }
+        told = subject.kind, subject.head.name, subject.data.called, counts
+        differences = {} if name == names[0] else less
+        scores.append(Score(name, *told, values, one.intervals, differences, subject.warnings))
+    notes += [*judged_by(data), *data.notes, *few_queries(*counts.values(), called=data.called)]
+    notes += unused_labels(data, truth.by_class)
+    return Evaluation(
+        data=data.file,
+        texts=len(data.text),
+        videos=len(data.video),
+        queries=counts,
+        leave_one_out=alone,
+        by_class=truth.by_class,
+        judged=truth.judged is not None,
+        resamples=choices.resamples,
+        seed=choices.seed,
+        scores=tuple(scores),
+        notes=tuple(notes),
     )
-    counts = found[0].counts
-    scores = [
-        _score(name, subject, counts, one, name == names[0])
-        for name, subject, one in zip(names, subjects, samples, strict=True)
-    ]
-    notes += [*judged_by(data), *data.notes]
-    notes += few_queries(*counts.values(), called=data.called)
-    by_class = truth.by_class
-    notes += unused_labels(data, by_class)
-    texts, videos = len(data.text), len(data.video)
-    judged = truth.judged is not None
-    counted = (counts, alone, by_class, judged, resamples, seed)
-    return Evaluation(data.file, texts, videos, *counted, tuple(scores), tuple(notes))
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
@@ -283,81 +265,76 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
         check_samples(count)
 
 
-def _queries(
-    subject: Subject, name: str, truth: Truth, folder: Path | None, known: TrainedValues, say: Say
-) -> tuple[Queries, list[str]]:
-    """Rank the queries of a subject, also into `folder`; and give warnings on its scores."""
-    data = subject.data
-    say(f"{name}: encoding {data.counted}")
-    simulator = Simulator(subject.program)
-    trained = known.features(subject)
-    features = trained if subject.program is subject.trained else encode(simulator, data)
-    means = _moved_back(subject, trained, *real_means(subject.program, features))
-    say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
-    with within_float64(data):
-        scores = _scores(subject, simulator, features, known, say)
-    if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
-        raise CimError(
-            f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
-        )
-    settle(scores)
-    say(f"{name}: ranking")
-    if folder is not None:
-        write_run(folder, name, data, truth, scores)
-    ranked, said = rank_queries(scores, *means, truth), all_equal(scores, data.called, "scores")
-    if subject.sigmoid is not None and _of_logits(subject):
-        say(f"{name}: exact scores")
-        said += _add_error(ranked, subject, subject.sigmoid, scores, known, say)
-    return ranked, said
+@dataclass(eq=False)
+class Ranker:
+    """The rankings of subjects, one after the other; those that share a trained program share more.
 
-
-def _add_error(
-    ranked: Queries,
-    subject: Subject,
-    sigmoid: tuple[float, float],
-    scores: FloatArray,
-    known: TrainedValues,
-    say: Say,
-) -> list[str]:
-    """Add each query's mean squared distance of `scores` [n, m] from the exact ones, and its part
-    that can change a rank.
-
-    Those are kept in `known`: samples of a model share them with its own score. Returns the
-    sentence on why there is none instead.
+    Features and Gaussians are kept of the last program, exact logits [n, m] of all, by the
+    program's identity and its sigmoid's a and b. Runs go into a `folder`, if there is one.
     """
-    if scores.size > MOST_PAIRS:
-        return [f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"]
-    place = id(subject.trained), sigmoid
-    try:
-        if place not in known.exact:
-            known.exact[place] = on_grid(exact(*known.gaussians(subject), *sigmoid, say).logit)
-    except OutOfReach as error:
-        return [f"no logit RMSE: {error}"]
-    off = scores - known.exact[place]
-    ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
-    text, video = centred_squares(scores, known.exact[place])
-    ranked.text["centred_squares"], ranked.video["centred_squares"] = text, video
-    return []
 
+    truth: Truth
+    folder: Path | None
+    say: Say
+    _exact: dict[tuple[int, tuple[float, float]], FloatArray] = field(default_factory=dict)
+    _last: Program | None = None
+    _features: dict[str, Features] = field(default_factory=dict)
+    _gaussians: tuple[Gaussians, Gaussians] | None = None
 
-def _of_logits(subject: Subject) -> bool:
-    """True where a subject's scores are logits: a polynomial may give probabilities."""
-    return subject.samples is not None or subject.head.predicts_logit
+    def ranked(self, name: str, subject: Subject) -> tuple[Queries, list[str]]:
+        """Rank the queries of a subject, also into the folder; and give warnings on its scores."""
+        data, say = subject.data, self.say
+        say(f"{name}: encoding {data.counted}")
+        simulator = Simulator(subject.program)
+        if self._last is not subject.trained:
+            self._features = trained_features(Simulator(subject.trained), data)
+            self._last, self._gaussians = subject.trained, None
+        trained = self._features
+        features = trained if subject.program is subject.trained else encode(simulator, data)
+        text, video = real_means(subject.program, features)
+        # Compiled means lack what they share; they are moved back to where training left it.
+        offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
+        say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
+        with within_float64(data):
+            if subject.samples is None or subject.sigmoid is None:
+                scores = simulator.score(features["text"], features["video"])
+            else:
+                items, samples = self._items(), subject.samples
+                scores = monte_carlo(*items, *subject.sigmoid, samples, say=say).logit
+        if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
+            raise CimError(
+                f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
+            )
+        settle(scores)
+        say(f"{name}: ranking")
+        if self.folder is not None:
+            write_run(self.folder, name, data, self.truth, scores)
+        ranked = rank_queries(scores, text + offset, video + offset, self.truth)
+        said = all_equal(scores, data.called, "scores")
+        of_logits = subject.samples is not None or subject.head.predicts_logit
+        if subject.sigmoid is None or not of_logits:  # a polynomial may give probabilities
+            return ranked, said
+        say(f"{name}: exact scores")
+        if scores.size > MOST_PAIRS:
+            few = f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"
+            return ranked, [*said, few]
+        place = id(subject.trained), subject.sigmoid
+        try:
+            if place not in self._exact:
+                logits = exact(*self._items(), *subject.sigmoid, say).logit
+                self._exact[place] = on_grid(logits)
+        except OutOfReach as error:
+            return ranked, [*said, f"no logit RMSE: {error}"]
+        off = scores - self._exact[place]
+        ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
+        centred = both_sides({"centred_squares": centred_squares(scores, self._exact[place])})
+        return ranked.merged(centred), said
 
-
-def _scores(
-    subject: Subject,
-    simulator: Simulator,
-    features: Mapping[str, Features],
-    known: TrainedValues,
-    say: Say,
-) -> FloatArray:
-    """The scores of all pairs [n, m]; those of Monte Carlo are logits."""
-    if subject.samples is None or subject.sigmoid is None:
-        found: FloatArray = simulator.score(features["text"], features["video"])
-        return found
-    items = known.gaussians(subject)
-    return monte_carlo(*items, *subject.sigmoid, subject.samples, say=say).logit
+    def _items(self) -> tuple[Gaussians, Gaussians]:
+        """Means and variances of the rows in the last trained program."""
+        if self._gaussians is None:
+            self._gaussians = gaussians(self._features)
+        return self._gaussians
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
@@ -366,38 +343,6 @@ def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Quer
     if gaps is not None:
         found.text["cosine_gap"] = gaps
     return found
-
-
-def _moved_back(
-    subject: Subject, trained: Mapping[str, Features], text: Array, video: Array
-) -> tuple[Array, Array]:
-    """Compiled means, moved back to where training left what they share, which they lack."""
-    offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
-    return text + offset, video + offset
-
-
-def _score(
-    name: str, subject: Subject, counts: Mapping[str, int], found: Uncertainty, first: bool
-) -> Score:
-    metrics = dict(found.metrics)
-    if "cosine_gap" in metrics:
-        metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
-    differences = {} if first else _differences(found)
-    kind, head = subject.kind, subject.head.name
-    pair = subject.data.called
-    intervals, warnings = found.intervals, subject.warnings
-    return Score(name, kind, head, pair, counts, metrics, intervals, differences, warnings)
-
-
-def _differences(found: Uncertainty) -> dict[str, Change]:
-    """Each metric less the first subject's; losses count what is worse, of ranks the higher."""
-    return {
-        name: loss
-        if RANKINGS_BY_KEY[name].lower_is_better
-        else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
-        for name, loss in found.losses.items()
-        if name in RANKINGS_BY_KEY
-    }
 
 
 SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}
