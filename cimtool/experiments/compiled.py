@@ -7,7 +7,7 @@ evaluator, so that points which calibrate alike calibrate once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,6 @@ from cimtool.base.typed_fields import made_of
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.costs.render import score_multiplications
-from cimtool.costs.totals import Quantity
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
@@ -233,7 +232,7 @@ class PointEvaluator:
         found = monte_carlo(*self.items, model.a, model.b, score.samples)
         queries = self.references.sampled_queries(found.logit)
         program = self.compiled(build.settings, silent, score)
-        cost = sampled_cost(self._estimate(program, build, model, score.samples))
+        cost = cost_of(self._estimate(program, build, model, score.samples), sampled=True)
         return queries, Outcome(None, self.references.metrics(queries), {}, cost)
 
     def _estimate(
@@ -372,57 +371,35 @@ class PointCost:
     gallery_bytes: int | None
 
 
-def cost_of(found: Estimate) -> dict[str, Any]:
+def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
     """The cost of a point on its target, a query against the evaluation gallery included.
 
     Energy in pJ, latency in ns and area in mm2 are None where the target gives no figures, and
-    lower bounds where parts are missing.
+    lower bounds where parts are missing. Of Monte Carlo, `sampled` from stored samples, energy and
+    latency are of the query's encoding and of the products of samples; no array computes it.
     """
-    query, plan, score, own = found.query, found.floorplan, found.score, found.settings
-    assert query is not None
-    assert score is not None
-    cells = None if own.rows is None or own.columns is None else own.rows * own.columns
-    return {
-        "arrays": plan.arrays,
-        "chips": plan.chips,
-        "loads": plan.loads,
-        "cells": None if cells is None else plan.arrays * cells,  # redundant and idle ones too
-        "area_mm2": found.area.value,
-        "area_missing": "; ".join(found.area.missing),
-        "conversions": query.conversions,
-        **_totals(query.energy_pj, query.latency_ns),
-        "energy_coverage": query.coverage,
-        "energy_basis": query.basis,
-        "score_multiplications": score_multiplications(score),
-        "sigmoids": 0,
-        "random_normals": 0,
-        "gallery_bytes": found.gallery_bytes,
-    }
-
-
-def sampled_cost(found: Estimate) -> dict[str, Any]:
-    """The same of Monte Carlo with stored samples; None for what no array computes.
-
-    Energy and latency are of the query's encoding, and of the products of samples.
-    """
-    sampled = found.montecarlo
-    assert sampled is not None
-    way, text = sampled.stored, found.text
-    return {
-        **dict.fromkeys(("arrays", "chips", "loads", "cells", "area_mm2", "area_missing")),
-        "conversions": None,
-        **_totals(text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns),
-        "energy_coverage": None,
-        "energy_basis": text.basis,
-        "score_multiplications": way.multiplications,
-        "sigmoids": way.sigmoids,
-        "random_normals": way.random_normals,
-        "gallery_bytes": way.gallery_bytes,
-    }
-
-
-def _totals(energy: Quantity, latency: Quantity) -> dict[str, Any]:
-    return {
+    cost: dict[str, Any] = dict.fromkeys(one.name for one in fields(PointCost))
+    if sampled:
+        assert found.montecarlo is not None
+        way, text = found.montecarlo.stored, found.text
+        energy, latency = text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns
+        cost |= {"energy_basis": text.basis, "score_multiplications": way.multiplications}
+        cost |= {"sigmoids": way.sigmoids, "random_normals": way.random_normals}
+        cost |= {"gallery_bytes": way.gallery_bytes}
+    else:
+        query, plan, score, own = found.query, found.floorplan, found.score, found.settings
+        assert query is not None
+        assert score is not None
+        energy, latency = query.energy_pj, query.latency_ns
+        cost |= {"arrays": plan.arrays, "chips": plan.chips, "loads": plan.loads}
+        if own.rows is not None and own.columns is not None:
+            cost["cells"] = plan.arrays * own.rows * own.columns  # redundant and idle ones too
+        cost |= {"area_mm2": found.area.value, "area_missing": "; ".join(found.area.missing)}
+        cost |= {"conversions": query.conversions}
+        cost |= {"energy_coverage": query.coverage, "energy_basis": query.basis}
+        cost |= {"score_multiplications": score_multiplications(score), "sigmoids": 0}
+        cost |= {"random_normals": 0, "gallery_bytes": found.gallery_bytes}
+    return cost | {
         "energy_pj": energy.value,
         "energy_low_pj": energy.low,
         "energy_high_pj": energy.high,

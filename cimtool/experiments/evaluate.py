@@ -43,7 +43,7 @@ from cimtool.reference.queries import (
     uncertainties,
 )
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, columns, questions, retrieved
+from cimtool.reference.truth import Truth, columns, questions, rank_queries
 from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
@@ -335,14 +335,6 @@ class Ranker:
         if self._gaussians is None:
             self._gaussians = gaussians(self._features)
         return self._gaussians
-
-
-def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
-    """Rank queries by `scores` [n, m], with cosine gaps of means `text` [n, d], `video` [m, d]."""
-    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
-    if gaps is not None:
-        found.text["cosine_gap"] = gaps
-    return found
 
 
 SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}

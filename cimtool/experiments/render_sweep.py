@@ -382,9 +382,9 @@ def _metric(name: str, line: PointLine) -> Content:
 
 
 def _with_interval(name: str, line: PointLine) -> Content:
-    if name not in line.metrics or name not in line.intervals:
-        return line.metrics.get(name)
-    return interval_cell(Change(line.metrics[name], *line.intervals[name]), percent)
+    known = name in line.metrics and name in line.intervals
+    change = Change(line.metrics[name], *line.intervals[name]) if known else None
+    return line.metrics.get(name) if change is None else interval_cell(change, percent)
 
 
 def _of_dies(time: str, name: str, form: NumberFormat, line: PointLine) -> Content:

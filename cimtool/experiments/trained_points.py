@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.files import replace_texts
@@ -23,12 +21,12 @@ from cimtool.base.typed_fields import fits, made_of
 from cimtool.loading.checkpoint import load_torch
 from cimtool.reference.metrics import settle
 from cimtool.reference.queries import Queries
-from cimtool.reference.truth import Truth, retrieved
+from cimtool.reference.truth import Truth, rank_queries
 from cimtool.training.history import RetrievalEpoch, truth_in
 from cimtool.training.job import TrainingJob
-from cimtool.training.loss import Loss
-from cimtool.training.pairs import Pairs, full_batches
+from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
+from cimtool.training.question import Question, asked
 from cimtool.training.towers import all_cosines
 from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
 
@@ -37,52 +35,6 @@ KEPT = ("rank", "precision", "cosine_gap")
 
 SECONDS = "seconds.json"
 """The seconds that a point's training took: the one file that differs between equal runs."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """The cost to a text of finding its video in batches of `size`, by the loss that trained.
-
-    `even` is the same with every wrong score replaced by their mean and every right one by theirs;
-    `limit` is that for many wrong videos, log(size - 1) + (wrong - right) / tau for
-    InfoNCE, and `limit_without_log` is without the logarithm, as the document has it that derives
-    it. None for a loss without such a limit.
-    """
-
-    size: int
-    loss: float
-    even: float
-    limit: float | None
-    limit_without_log: float | None
-
-
-def asked(loss: Loss, scores: Tensor, right: Tensor, size: int) -> Question | None:
-    """Ask the question of all texts in batches of at most `size`, by scores [n, m].
-
-    `right` [n] is the video of each text. None for a loss that asks none, and where no pair of a
-    batch is wrong.
-    """
-    if not len(scores):
-        return None
-    size = min(size, len(scores))
-    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
-    found = []
-    for texts in full_batches(order, size):
-        videos = right[texts]
-        batch = scores[texts][:, videos]
-        wrong = videos[:, None] != videos[None, :]
-        cost = loss.question(batch, videos)
-        if cost is None or not wrong.any():
-            return None
-        own, other = batch.diagonal().mean(), batch[wrong].mean()
-        even = loss.question(torch.where(wrong, other, own), videos)
-        assert even is not None
-        gap, rivals = (other - own).item(), wrong.sum().item() / size
-        limits = loss.limit(rivals, gap), loss.limit(1.0, gap)
-        found.append((cost.item(), even.item(), *(math.nan if x is None else x for x in limits)))
-    mean, even_mean, limit, bare = map(float, np.mean(found, axis=0))
-    known = not math.isnan(limit)
-    return Question(size, mean, even_mean, limit if known else None, bare if known else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +50,11 @@ class TrainedPoint:
     weights: int
     queries: Queries
     question: Question | None
+
+    @property
+    def price(self) -> tuple[int, int]:
+        """The weights that are deployed, and the pairs that training went through."""
+        return self.weights, self.epochs * self.pairs
 
     @property
     def error(self) -> None:
@@ -187,12 +144,7 @@ def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Que
     """The ranks and cosine gaps of all queries, by scores [n, m] and means."""
     scores = scores.copy()
     settle(scores)
-    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
-    if gaps is not None:
-        found.text["cosine_gap"] = gaps
-    return Queries(
-        *({k: one for k, one in side.items() if k in KEPT} for side in (found.text, found.video))
-    )
+    return rank_queries(scores, text, video, truth).only(KEPT)
 
 
 def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:

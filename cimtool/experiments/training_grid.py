@@ -242,6 +242,20 @@ class TrainingRow:
         """True where it is not known that the best row is better."""
         return self.behind is not None and not self.behind.low > 0
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+
+        def plain(change: Change) -> dict[str, float | None]:
+            return {name: one if np.isfinite(one) else None for name, one in vars(change).items()}
+
+        return {
+            "values": dict(self.values),
+            "points": list(self.points),
+            "figures": {name: plain(one) for name, one in self.metrics.items()},
+            "behind": None if self.behind is None else plain(self.behind),
+            "as_good": self.as_good,
+        }
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TrainingGrid(GridResult[TrainingPoint, TrainedPoint | Failed]):
@@ -280,11 +294,19 @@ class TrainingGrid(GridResult[TrainingPoint, TrainedPoint | Failed]):
         return [one for one in every if isinstance(one, TrainedPoint)]
 
     def price(self, row: TrainingRow) -> tuple[int, int]:
-        """The weights that are deployed, and the pairs that training went through."""
-        return price(self.trained(row)[0])
+        """The price of a row's points."""
+        return self.trained(row)[0].price
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name: the same in however many runs."""
+        points: list[dict[str, Any]] = []
+        for index, point, outcome in self.numbered():
+            values = {"point": index, "values": point.named}
+            if (folder := self.folders[index]) is not None and isinstance(outcome, TrainedPoint):
+                values |= {"state": "done", "folder": f"{POINTS}/{folder.name}"}
+            found = outcome.to_json()
+            found.pop("queries", None)
+            points.append(values | found)
         return {
             **TRAININGS.versions,
             "data": self.data,
@@ -295,42 +317,11 @@ class TrainingGrid(GridResult[TrainingPoint, TrainedPoint | Failed]):
             "modalities": list(self.modalities),
             "resamples": RESAMPLES,
             "lead": self.lead,
-            "points": [
-                {"point": index, "values": point.named, **_outcome_json(outcome, folder)}
-                for (index, point, outcome), folder in zip(
-                    self.numbered(), self.folders, strict=True
-                )
-            ],
-            "rows": [_row_json(one) for one in self.rows],
-            "raw": None if self.raw is None else _row_json(self.raw),
+            "points": points,
+            "rows": [one.to_json() for one in self.rows],
+            "raw": None if self.raw is None else self.raw.to_json(),
             "best": self.best,
         }
-
-
-def _outcome_json(outcome: TrainedPoint | Failed, folder: Path | None) -> dict[str, Any]:
-    if isinstance(outcome, Failed) or folder is None:
-        return outcome.to_json()
-    plain = {name: value for name, value in outcome.to_json().items() if name != "queries"}
-    return {"state": "done", "folder": f"{POINTS}/{folder.name}", **plain}
-
-
-def _row_json(row: TrainingRow) -> dict[str, Any]:
-    return {
-        "values": dict(row.values),
-        "points": list(row.points),
-        "figures": {name: _plain(one) for name, one in row.metrics.items()},
-        "behind": None if row.behind is None else _plain(row.behind),
-        "as_good": row.as_good,
-    }
-
-
-def _plain(change: Change) -> dict[str, float | None]:
-    return {name: one if np.isfinite(one) else None for name, one in asdict(change).items()}
-
-
-def price(point: TrainedPoint) -> tuple[int, int]:
-    """The weights that are deployed, and the pairs that training went through."""
-    return point.weights, point.epochs * point.pairs
 
 
 def compared_rows(
@@ -368,7 +359,7 @@ def compared_rows(
         TrainingRow(dict(variant), tuple(those), _metrics(found, several))
         for (variant, those), found in zip(variants.items(), by_seed, strict=True)
     ]
-    prices = [price(trained[row.points[0]]) for row in rows]
+    prices = [trained[row.points[0]].price for row in rows]
     best = min(range(len(rows)), key=lambda i: (-rows[i].metrics[LEAD].value, prices[i], i))
 
     def beside(row: TrainingRow, found: Mapping[int, Drawn]) -> TrainingRow:

@@ -14,14 +14,14 @@ import pytest
 import cimtool
 from cimtool.base.errors import CimError, CimWarning
 from cimtool.experiments import evaluate as run
-from cimtool.experiments.evaluate import Score, check_truth, rank_queries
+from cimtool.experiments.evaluate import Score, check_truth
 from cimtool.experiments.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.source import ModelSource
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.exact import exact
 from cimtool.reference.queries import RANKINGS, metrics
-from cimtool.reference.truth import BY_CLASS
+from cimtool.reference.truth import BY_CLASS, rank_queries
 from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.references import gaussians, trained_features
 from cimtool.verification.report import Report

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cimtool.experiments.trained_points import Question, TrainedPoint, Unseen
+from cimtool.experiments.trained_points import TrainedPoint, Unseen
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
+from cimtool.training.question import Question
 
 COUNT = 3
 
