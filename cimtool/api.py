@@ -7,7 +7,6 @@ need. Any other is its room's own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -32,9 +31,8 @@ from cimtool.costs import render as _costs_render  # noqa: F401
 from cimtool.costs.estimate import cost as cost
 from cimtool.experiments import render as _experiments_render  # noqa: F401
 from cimtool.experiments import render_sweep as _sweep_render  # noqa: F401
-from cimtool.experiments.evaluate import QRELS, EvaluationChoices, check_sampling, evaluate_pairs
 from cimtool.experiments.evaluate import Evaluation as Evaluation
-from cimtool.experiments.subjects import sources_of, subjects_of
+from cimtool.experiments.evaluate import evaluate as evaluate
 from cimtool.experiments.sweep import sweep as sweep
 from cimtool.experiments.tune import tune as tune
 from cimtool.galleries import render as _galleries_render  # noqa: F401
@@ -46,8 +44,7 @@ from cimtool.galleries.search import search as search
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.calibration_rows import seen_rows
 from cimtool.loading.embeddings import read_data as read_data
-from cimtool.loading.qrels import judged_data, judged_rows
-from cimtool.loading.source import ModelOptions
+from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelSource as ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.fit_page import fit as fit
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
     from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
-    from cimtool.loading.source import Projectors
     from cimtool.training.hardware.fine_tune import FineTuningRun
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
@@ -155,47 +151,6 @@ def compare(
     rows = [read_data(judged_data(data, qrels, one.model.modalities), one.model) for one in opened]
     seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
     return compare_bundles(opened, rows, references, say, seen)
-
-
-@keeping_inputs
-def evaluate(
-    data: EmbeddingsLike,
-    *what: Projectors | ModelSource,
-    poly: File | None = None,
-    samples: Sequence[int] = (),
-    modalities: Sequence[str] | None = None,
-    leave_one_out: bool = False,
-    qrels: File | None = None,
-    trec: File | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    allow_calibration_rows: bool = False,
-    say: Say = silent,
-    **model: Unpack[ModelOptions],
-) -> Evaluation:
-    """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
-
-    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
-    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
-    embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
-    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
-    folder `trec`. Differences are to the first of several.
-    """
-    check_sampling(resamples, seed, samples)
-    sources = sources_of(what, {"poly": poly, **model})
-    head, folder = model.get("head"), None if trec is None else Path(trec)
-    if folder is not None:
-        check_folder(folder)
-        for name in QRELS:
-            require_kept(folder / name)
-    subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
-    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
-    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
-    return evaluate_pairs(judged, choices)
 
 
 @keeping_inputs

@@ -90,23 +90,31 @@ def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> Model
     return ModelSource(what, **options)
 
 
+@dataclass(frozen=True)
+class SubjectOptions:
+    """The options of what is evaluated.
+
+    Alone, raw embeddings are compared by `head`, or by the first that can, for each pair of
+    `modalities`, or for text and video. A model in float is followed by Monte Carlo with each of
+    `samples` a side. With `seen_rows` rows that calibrated a bundle are evaluated too.
+    """
+
+    head: str | None
+    modalities: Sequence[str] | None
+    samples: Sequence[int]
+    seen_rows: bool
+
+
 def subjects_of(
-    data: EmbeddingsLike,
-    sources: Sequence[ModelSource | Path],
-    head: str | None,
-    modalities: Sequence[str] | None,
-    samples: Sequence[int],
-    seen_rows: bool,
-    say: Say,
+    data: EmbeddingsLike, sources: Sequence[ModelSource | Path], asked: SubjectOptions, say: Say
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
 
-    Those are of its pair of modalities; alone they are of each pair of `modalities`, or of text and
-    video. A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
-    embeddings are compared by `head`, by the first that can where it is None; beside others by that
-    one, and with a warning left out where widths differ or a row has no cosine. Raises CimError,
-    one sentence, for whatever is missing or does not fit.
+    Those are of the subjects' pairs of modalities, compared by the first head that can; where
+    widths differ or a row has no cosine they are left out with a warning. Raises CimError, one
+    sentence, for whatever is missing or does not fit.
     """
+    modalities, samples = asked.modalities, asked.samples
 
     @cache
     def rows(pair: Modalities | None) -> Embeddings:
@@ -120,7 +128,7 @@ def subjects_of(
     found: list[Subject] = []
     for source in sources:
         if isinstance(source, Path):
-            found.append(bundle_subject(source, rows, seen_rows))
+            found.append(bundle_subject(source, rows, asked.seen_rows))
         else:
             found += trained_subjects(source, rows, samples, say)
     if samples and not any(subject.samples for subject in found):
@@ -131,7 +139,7 @@ def subjects_of(
         )
     if not sources:
         pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
-        return tuple(raw_subject(rows(one), head or raw_heads()[0]) for one in pairs)
+        return tuple(raw_subject(rows(one), asked.head or raw_heads()[0]) for one in pairs)
     for one in dict.fromkeys(subject.data.modalities for subject in found):
         beside = _raw_beside(rows(one))
         if isinstance(beside, Subject):
