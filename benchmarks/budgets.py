@@ -25,7 +25,7 @@ from harness import parser, report, use_threads
 from cimtool import api
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
-from cimtool.experiments.sweeps.run import PointsFailed
+from cimtool.experiments.engine import PointsFailed
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import limit_changes, within
 

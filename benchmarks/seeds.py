@@ -29,7 +29,7 @@ from scipy import stats
 
 import cimtool
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments.evaluation.run import Score
+from cimtool.experiments.evaluate import Score
 from cimtool.reference.bootstrap import interval as resampled
 from cimtool.reference.bootstrap import resamples
 from cimtool.reference.metrics import cosines, on_grid

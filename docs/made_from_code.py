@@ -20,10 +20,10 @@ from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
 from cimtool.cli.group import Command
 from cimtool.costs.estimate import Estimate
-from cimtool.experiments.evaluation.run import Evaluation
-from cimtool.experiments.sweeps.results import Sweep
-from cimtool.experiments.training_grid.results import TrainingGrid
-from cimtool.experiments.tuning.run import Tuned
+from cimtool.experiments.evaluate import Evaluation
+from cimtool.experiments.sweep import Sweep
+from cimtool.experiments.training_grid import TrainingGrid
+from cimtool.experiments.tune import Tuned
 from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.programming import ProgrammedBundle
 from cimtool.galleries.shards import GalleryShards

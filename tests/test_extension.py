@@ -236,7 +236,7 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(site: Path, tmp_path: Path)
 
 
 SWEPT = """
-from cimtool.experiments.sweeps.grid import points, read_grid
+from cimtool.experiments.points import points, read_grid
 grid = {"target.noise.retention.loss": [0.1, 0.2], "target.adc.parameters.trim": [3]}
 for point in points(read_grid(grid), "acme-ladder", None):
     print(point.build.target.noise.mechanisms[0].loss, point.build.settings.converter.trim)

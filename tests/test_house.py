@@ -38,7 +38,7 @@ LIBRARIES = {
     "torch": (
         "cimtool/loading/*",
         "cimtool/training/*",
-        "cimtool/experiments/training_grid/*",
+        "cimtool/experiments/trained_points.py",
         "cimtool/gpu/*",
     ),
     "triton": ("cimtool/gpu/triton_layers.py",),
@@ -59,13 +59,13 @@ LIBRARIES = {
         "cimtool/reference/exact_kernels.py",
     ),
     "click": ("cimtool/cli/*", "cimtool/*/commands/*"),
-    "joblib": ("cimtool/experiments/sweeps/workers.py",),
+    "joblib": ("cimtool/experiments/engine.py",),
     "distributed": (
         "cimtool/base/cluster.py",
         "cimtool/base/cluster_tls.py",
-        "cimtool/experiments/sweeps/workers.py",
+        "cimtool/experiments/engine.py",
     ),
-    "pyarrow": ("cimtool/experiments/sweeps/results.py",),
+    "pyarrow": ("cimtool/experiments/engine.py",),
     "pandas": ("cimtool/report/frames.py",),
     "polars": ("cimtool/report/frames.py",),
 }
@@ -166,7 +166,7 @@ def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 # The writer of a sweep's command line; a sentence elsewhere may name a whole command to run.
-WRITERS = ("cimtool/experiments/sweeps/command.py",)
+WRITERS = ("cimtool/experiments/points.py",)
 SPEAKING = {"cli", "commands"}
 COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
 
@@ -234,7 +234,6 @@ READERS = {
     "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/device.py": "a device and its number as a user names them",
-    "cimtool/experiments/sweeps/command.py": "a target given as a path or as a name",
     "cimtool/demo/sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",

@@ -304,3 +304,17 @@ def allowed_text(schema: Mapping[str, Any]) -> str:
         return f"a list, each {allowed_text(schema['items'])}"
     words = {"string": "a text", "boolean": "true or false", "object": "a table"}
     return words[schema["type"]]
+
+
+def toml_text(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
+    """Write texts, numbers, true, false, lists and tables of them as TOML, tables last."""
+    single, tables = list[str](), list[str]()
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            tables.append(toml_text(value, (*above, name)))
+        elif isinstance(value, str):
+            single.append(f"{dotted((name,))} = {toml_string(value)}\n")
+        else:
+            single.append(f"{dotted((name,))} = {json.dumps(value, ensure_ascii=False)}\n")
+    heading = f"\n[{dotted(above)}]\n" if above and single else ""
+    return "".join([heading, *single, *tables])

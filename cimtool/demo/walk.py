@@ -27,7 +27,6 @@ from cimtool.demo.data import (
     installed_sources,
     write_embeddings,
 )
-from cimtool.experiments.evaluation.run import Evaluation
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
@@ -106,7 +105,7 @@ class DemoResult:
     bundle: Path
     scores: Path
     report: Report
-    stages: Evaluation
+    stages: api.Evaluation
 
 
 def run_demo(

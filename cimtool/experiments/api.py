@@ -2,77 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cimtool.base.extras import needing
-from cimtool.base.files import check_folder, keeping_inputs, require_kept
+from cimtool.base.files import keeping_inputs
 from cimtool.base.progress import Say, silent
-from cimtool.experiments.evaluation import render as _evaluation_render  # noqa: F401
-from cimtool.experiments.evaluation.run import (
-    Evaluation,
-    EvaluationChoices,
-    check_sampling,
-    evaluate_pairs,
-)
-from cimtool.experiments.evaluation.subjects import sources_of, subjects_of
-from cimtool.experiments.evaluation.trec import QRELS
-from cimtool.experiments.sweeps.run import sweep as sweep
-from cimtool.experiments.tuning import render as _tuning_render  # noqa: F401
-from cimtool.experiments.tuning.run import tune as tune
-from cimtool.loading.qrels import judged_rows
-from cimtool.loading.source import ModelOptions, ModelSource
+from cimtool.experiments import render as _experiments_render  # noqa: F401  (views of results)
+from cimtool.experiments import render_sweep as _sweep_render  # noqa: F401
+from cimtool.experiments.evaluate import Evaluation as Evaluation
+from cimtool.experiments.evaluate import evaluate as evaluate
+from cimtool.experiments.sweep import sweep as sweep
+from cimtool.experiments.tune import tune as tune
 from cimtool.training.api import refuse_strange
 
 if TYPE_CHECKING:
     from cimtool.base.grids import Grid
-    from cimtool.experiments.training_grid.results import TrainingGrid
+    from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.loading.embeddings import EmbeddingsLike, File
-    from cimtool.loading.source import Projectors
     from cimtool.training.job import TrainingOptions
-
-
-@keeping_inputs
-def evaluate(
-    data: EmbeddingsLike,
-    *what: Projectors | ModelSource,
-    poly: File | None = None,
-    samples: Sequence[int] = (),
-    modalities: Sequence[str] | None = None,
-    leave_one_out: bool = False,
-    qrels: File | None = None,
-    trec: File | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    allow_calibration_rows: bool = False,
-    say: Say = silent,
-    **model: Unpack[ModelOptions],
-) -> Evaluation:
-    """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
-
-    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
-    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
-    embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
-    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
-    folder `trec`. Differences are to the first of several.
-    """
-    check_sampling(resamples, seed, samples)
-    sources = sources_of(what, {"poly": poly, **model})
-    head, folder = model.get("head"), None if trec is None else Path(trec)
-    if folder is not None:
-        check_folder(folder)
-        for name in QRELS:
-            require_kept(folder / name)
-    subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
-    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
-    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
-    return evaluate_pairs(judged, choices)
 
 
 @keeping_inputs
@@ -93,11 +41,12 @@ def train_grid(
     out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
     that choose the best epochs; of several seeds they are means. Results go to `output`, where
     points that an earlier run has done are not trained again. Raises CimError, before anything
-    runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
+    runs, for a key or a value that is wrong, PointsFailed (a CheckFailed) at the end where
     points failed.
     """
     with needing("training"):
-        from cimtool.experiments.training_grid.run import train_points
+        from cimtool.experiments import render_training as _render  # noqa: F401  (its page)
+        from cimtool.experiments.training_grid import train_points
 
     refuse_strange("train_grid", chosen)
     return train_points(data, Path(output), validation, grid, chosen, say)

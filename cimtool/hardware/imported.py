@@ -6,14 +6,12 @@ by its name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cimtool.base.errors import CimError
-from cimtool.base.escapes import toml_string
 from cimtool.base.json_files import read_json
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import validated, value_text
@@ -339,25 +337,3 @@ READERS: dict[tuple[str, ...], Callable[[Parameters], Values]] = {
     ("forward", "mapping"): aihwkit,
 }
 """The reader of parameters by the tables that show them."""
-
-
-def target_text(values: Values) -> str:
-    """A target's values as the text of its TOML file, tables last."""
-    lines = [f"{key} = {_toml(v)}" for key, v in values.items() if not isinstance(v, dict)]
-    for key, table in values.items():
-        if isinstance(table, dict):
-            lines += ["", *_table_lines(key, table)]
-    return "\n".join(lines) + "\n"
-
-
-def _table_lines(name: str, table: Values) -> list[str]:
-    lines = [f"[{name}]"]
-    lines += [f"{key} = {_toml(v)}" for key, v in table.items() if not isinstance(v, dict)]
-    for key, inner in table.items():
-        if isinstance(inner, dict):
-            lines += ["", *_table_lines(f"{name}.{key}", inner)]
-    return lines
-
-
-def _toml(value: Any) -> str:
-    return toml_string(value) if isinstance(value, str) else json.dumps(value)

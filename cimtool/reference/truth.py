@@ -206,6 +206,14 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
     return pairs.merged(Queries(text, video))
 
 
+def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
+    """Rank queries by `scores` [n, m], with cosine gaps of means `text` [n, d], `video` [m, d]."""
+    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
+    if gaps is not None:
+        found.text["cosine_gap"] = gaps
+    return found
+
+
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
     """The measurements of `ranked` of the queries of one way, by class where classes are known."""
     queries, asked = questions(truth, way, by_class=True)

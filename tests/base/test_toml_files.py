@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.base.toml_files import TomlTable, read_toml, toml_text, validated
 
 
 class Example(TomlTable):
@@ -23,3 +24,13 @@ def test_a_key_that_holds_a_free_table_says_so(value: object, written: str) -> N
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("a = 1\n", "utf-8-sig")
     assert read_toml(tmp_path / "a.toml") == {"a": 1}
+
+
+def test_toml_is_read_as_it_was_meant() -> None:
+    values = {
+        "name": 'a "b"',
+        "equalise": True,
+        "layers": {"text.*": {"adc_bits": 5}, "video.mu": {"adc_bits": "lossless"}},
+        "array": {"rows": 64, "on_off_ratio": 1.5},
+    }
+    assert tomllib.loads(toml_text(values)) == values

@@ -16,8 +16,7 @@ from cimtool.base.name_rule import NAME
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.cli import run
-from cimtool.loading.model import build_onnx_model
-from cimtool.loading.score import ScoreOptions
+from cimtool.loading.source import ModelSource
 
 WIDTH = 12
 LAYERS = ("/a/l", "/b/l", "/l_3", "/dot.l.2", "/" + "x" * 300, '/\u0441\u043b\u043e\u0439 "*/')
@@ -111,7 +110,7 @@ def test_files_whose_names_look_alike_make_two_models(
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         os.link(towers[0], file)
-        names.add(build_onnx_model(file, file, ScoreOptions("cosine")).name)
+        names.add(ModelSource((file, file), head="cosine").load().name)
     assert len(names) == 4
 
 

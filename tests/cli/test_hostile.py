@@ -192,7 +192,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (
         "cimtool.api",
-        "cimtool.experiments.evaluation.subjects",
+        "cimtool.experiments.subjects",
         "cimtool.training.items",
     ):
         monkeypatch.setattr(f"{module}.read_data", read)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cimtool.cli import run
-from cimtool.experiments.training_grid import run as run_module
-from cimtool.experiments.training_grid.folder import PointFolder
+from cimtool.experiments import training_grid
+from cimtool.experiments.engine import PointFolder
 from cimtool.training.trainer import Trainer
 
 Printed = pytest.CaptureFixture[str]
@@ -80,7 +80,7 @@ def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
 @pytest.mark.thorough("more of the same kind", quick=("before a point",))
 @pytest.mark.parametrize(
     ("where", "name", "at"),
-    [(run_module, "train_point", 2), (Trainer, "epoch", 4), (PointFolder, "keep", 2)],
+    [(training_grid, "train_point", 2), (Trainer, "epoch", 4), (PointFolder, "keep", 2)],
     ids=["before a point", "in its second epoch", "before it is kept"],
 )
 def test_a_point_that_was_stopped_goes_on(

@@ -82,8 +82,8 @@ from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
-from cimtool.experiments.sweeps.folder import REFERENCES, SWEEP, SweepFolder
-from cimtool.experiments.training_grid.folder import POINT
+from cimtool.experiments.references import SweepReferences
+from cimtool.experiments.sweep import REFERENCES, SWEEP
 from cimtool.galleries.shards import INDEX, shard_name
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.cam import load_cam
@@ -394,22 +394,21 @@ def doors_of_work(bundle: Bundle, made: Folders) -> dict[str, Door]:
     found[f"run: {LAST}"] = _in_folder(
         made.run, LAST, lambda file: trained(made.data, file.parent, resume=True)
     )
-    point = next((made.grid / POINTS).iterdir()).name
-    found[f"grid: {POINT}"] = _in_folder(
+    found["grid: points"] = _in_folder(
         made.grid,
-        f"{POINTS}/{point}/{POINT}",
-        lambda file: trained_grid(made.data, file.parents[2]),
+        f"{POINTS}/{next((made.grid / POINTS).glob('*.json')).name}",
+        lambda file: trained_grid(made.data, file.parents[1]),
         sign_values,
     )
     truth = read_embeddings(made.data).truth
     found["sweep: .safetensors"] = _in_folder(
-        made.sweep, REFERENCES, lambda file: SweepFolder(file.parent).references("exact", truth)
+        made.sweep, REFERENCES, lambda file: SweepReferences.of_file("exact", truth, file)
     )
-    for name in (SWEEP, f"{POINTS}/{next((made.sweep / POINTS).iterdir()).name}"):
+    for name in (SWEEP.file, f"{POINTS}/{next((made.sweep / POINTS).iterdir()).name}"):
         found[f"sweep: {name.split('/')[0]}"] = _in_folder(
             made.sweep,
             name,
-            lambda file: swept(made.run / BEST, made.data, folder_with(file, SWEEP)),
+            lambda file: swept(made.run / BEST, made.data, folder_with(file, SWEEP.file)),
         )
     return found
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.imported import import_target, target_text
+from cimtool.base.toml_files import toml_text
+from cimtool.hardware.imported import import_target
 from cimtool.hardware.target import Target, load_target
 
 CROSSSIM: dict[str, Any] = {
@@ -64,7 +65,7 @@ def imported(folder: Path, values: Any) -> Target:
     file = folder / "params.json"
     file.write_text(json.dumps(values))
     found, target = import_target(file, "mine")
-    (folder / "mine.toml").write_text(target_text(found))
+    (folder / "mine.toml").write_text(toml_text(found))
     assert load_target(str(folder / "mine.toml")) == target
     return target
 

@@ -19,8 +19,11 @@ CORE = (
     *("bundle", "costs", "verification"),
 )
 # What hangs on it: a folder each, which registers itself and which nothing in the core imports.
-LEAVES = ("gpu", "noise_fitting", "galleries", "handoff", "training", "experiments", "demo")
-ROOMS = (*CORE, "api", "cli", *LEAVES)
+LEAVES = (
+    *("loading/onnx", "gpu", "noise_fitting", "galleries", "handoff", "training"),
+    *("experiments", "demo"),
+)
+ROOMS = (*CORE, "api", "cli", *(leaf for leaf in LEAVES if "/" not in leaf))
 
 
 @dataclass(frozen=True)

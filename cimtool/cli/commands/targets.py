@@ -8,12 +8,13 @@ import click
 
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
+from cimtool.base.toml_files import toml_text
 from cimtool.cli.group import Command, Group
 from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.describe import describe, describe_cam
-from cimtool.hardware.imported import import_target, target_text
+from cimtool.hardware.imported import import_target
 from cimtool.hardware.recomputed import recomputed
 from cimtool.hardware.target import Target, load_target, origin_of, target_origins
 
@@ -70,7 +71,7 @@ def import_(out: Output, file: Path, output: Path) -> None:
     """
     check_output(output, ".toml")
     values, target = import_target(file, output.stem)
-    (written,) = replace_texts(output.parent, {output.name: target_text(values)}, "the target")
+    (written,) = replace_texts(output.parent, {output.name: toml_text(values)}, "the target")
     notes = "\n".join(f"* {note}" for note in (*target.unmodelled, *target.unconfirmed))
     out.result({"written": written, "target": target.to_json()}, f"{notes}\nwrote {written}")
 

@@ -12,7 +12,7 @@ from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.group import INTEGER, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
-from cimtool.experiments.evaluation.render import evaluation_table
+from cimtool.experiments.render import evaluation_table
 from cimtool.report.page import render_text
 from cimtool.report.terminal import table_text
 from cimtool.verification.render import terminal_text

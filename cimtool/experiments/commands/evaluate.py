@@ -20,7 +20,7 @@ from cimtool.cli.options import (
     qrels_option,
 )
 from cimtool.cli.output import Output
-from cimtool.experiments.evaluation.render import evaluation_table, warnings
+from cimtool.experiments.render import evaluation_table, warnings
 from cimtool.report.terminal import table_text
 
 ONNX = ".onnx"

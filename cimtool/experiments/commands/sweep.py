@@ -19,9 +19,8 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
-from cimtool.experiments.sweeps.render import sweep_text
-from cimtool.experiments.sweeps.results import Sweep
-from cimtool.experiments.sweeps.run import PointsFailed
+from cimtool.experiments.engine import PointsFailed
+from cimtool.experiments.render_sweep import sweep_text
 
 
 @click.command(cls=Command)
@@ -87,11 +86,6 @@ def command(
             **options,
         )
     except PointsFailed as failed:
-        out.result(_values(failed.sweep), sweep_text(failed.sweep))
+        out.result(failed.found.of_this_run(), sweep_text(failed.found))
         raise
-    out.result(_values(found), sweep_text(found))
-
-
-def _values(found: Sweep) -> dict[str, Any]:
-    counts = {"resumed": found.resumed, "failed": found.failed}
-    return {**found.to_json(), **counts, "written": list(found.written)}
+    out.result(found.of_this_run(), sweep_text(found))

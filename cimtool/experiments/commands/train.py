@@ -29,7 +29,6 @@ from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
 
 if TYPE_CHECKING:
-    from cimtool.experiments.training_grid.results import TrainingGrid
     from cimtool.training.history import EpochT
     from cimtool.training.trainer import Run
 
@@ -200,8 +199,8 @@ def _train_grid(
     out: Output, data: Files, output: Path, grid: Sequence[str], plain: dict[str, Any]
 ) -> None:
     """Train every point, and print the table."""
-    from cimtool.experiments.training_grid.render import grid_summary
-    from cimtool.experiments.training_grid.run import TrainingsFailed
+    from cimtool.experiments.engine import PointsFailed
+    from cimtool.experiments.render_training import grid_summary
 
     if plain.pop("resume"):
         raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
@@ -211,21 +210,16 @@ def _train_grid(
     )
     try:
         result = api.train_grid(data, output, grid=found, say=out.say, **plain)
-    except TrainingsFailed as failed:
-        out.result(_grid_values(failed.found), grid_summary(failed.found))
+    except PointsFailed as failed:
+        out.result(failed.found.of_this_run(), grid_summary(failed.found))
         raise
-    out.result(_grid_values(result), grid_summary(result))
+    out.result(result.of_this_run(), grid_summary(result))
 
 
 def _as_argument(text: str) -> str:
     """A key as the library has it: `learning_rate` for that of --learning-rate."""
     key, equals, values = text.partition("=")
     return f"{key.replace('-', '_')}{equals}{values}"
-
-
-def _grid_values(found: TrainingGrid) -> dict[str, Any]:
-    counts = {"resumed": found.resumed, "failed": found.failed}
-    return {**found.to_json(), **counts, "written": list(found.written)}
 
 
 def _fine_tune(

@@ -19,9 +19,9 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
-from cimtool.experiments.tuning.render import tuned_text
-from cimtool.experiments.tuning.run import VARIED
-from cimtool.experiments.tuning.widths import ORDER
+from cimtool.experiments.render import tuned_text
+from cimtool.experiments.tune import VARIED
+from cimtool.experiments.widths import ORDER
 
 
 @click.command(cls=Command)

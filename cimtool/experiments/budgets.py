@@ -1,0 +1,218 @@
+"""Budgets of drift, the Pareto fronts, and the cheapest point within a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cimtool.base.errors import ArgumentError
+from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.dies import yields_of
+from cimtool.reference.limits import check_metrics, within
+
+ENERGY = "energy_pj"
+COSTS = {ENERGY: "energy a query", "conversions": "conversions a query", "arrays": "arrays"}
+"""Costs of a point, the most telling first."""
+
+WORK = "score_multiplications"
+SCORE_COSTS = COSTS | {WORK: "multiplications of a score"}
+"""The same of points whose scores differ; multiplications are comparable whatever computes them."""
+
+SHORT_COSTS = {
+    ENERGY: "energy",
+    "conversions": "conversions",
+    "arrays": "arrays",
+    WORK: "multiplications",
+}
+"""The same in a cell of a table."""
+
+DRIFT = "centred_rmse"
+"""The drift that is held against costs: the error that can change a rank."""
+
+
+def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
+    """Indices of the points whose `cost` is known, in groups that may be compared.
+
+    Energies are lower bounds where a part has no price, and one without its converters is no
+    saving: only those are there that lack the same parts, the fewest that any point lacks. Energies
+    of arrays by a target's own figures and by reference prices are not held against each other: a
+    group is of one basis. An array or a conversion of other hardware is another thing: a group is
+    of one of the `units`.
+    """
+    done = [index for index, one in enumerate(outcomes) if one.error is None]
+    known = [index for index in done if outcomes[index].cost[cost] is not None]
+    if not known or cost == WORK:
+        return [known] if known else []
+    if cost != ENERGY:
+        names = dict.fromkeys(units[index] for index in known)
+        return [[index for index in known if units[index] == name] for name in names]
+    missing = {index: outcomes[index].cost["energy_missing"] for index in known}
+    fewest = min(missing.values(), key=lambda parts: (bool(parts), parts.count(";"), parts))
+    whole = [index for index in known if missing[index] == fewest]
+    bases = dict.fromkeys(outcomes[index].cost["energy_basis"] for index in whole)
+    return [[i for i in whole if outcomes[i].cost["energy_basis"] == basis] for basis in bases]
+
+
+def drifting(outcomes: Sequence[Outcome], groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The groups without points that have no drift, and without groups of none."""
+    kept = ([index for index in group if DRIFT in outcomes[index].metrics] for group in groups)
+    return [group for group in kept if group]
+
+
+def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[int]:
+    """Indices of the points that no comparable other beats in both drift and `cost`.
+
+    Cheapest first within each group; points that are the same in both are all there. A score that
+    is no logit has no drift to be held against one.
+    """
+    found: list[int] = []
+    for group in drifting(outcomes, comparable(outcomes, cost, units)):
+        known = [(outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i) for i in group]
+        least, at = math.inf, math.inf
+        for price, drift, index in sorted(known):
+            if drift < least or (drift == least and price == at):
+                found.append(index)
+                least, at = drift, price
+    return found
+
+
+def incomparable(outcomes: Sequence[Outcome], units: Sequence[str]) -> set[int]:
+    """Indices of the points whose energy is known, but lacks more than that of others does."""
+    within = {index for group in comparable(outcomes, ENERGY, units) for index in group}
+    known = (i for i, one in enumerate(outcomes) if one.error is None)
+    return {i for i in known if outcomes[i].cost[ENERGY] is not None} - within
+
+
+def same_scores(outcomes: Sequence[Outcome]) -> list[list[int]]:
+    """Indices of the points, two or more each, that drift by the same, on dies too."""
+    return _equal(outcomes, lambda one: (one.metrics, one.dies))
+
+
+def twins(outcomes: Sequence[Outcome]) -> dict[int, int]:
+    """The first point of those that are the same in every figure, for each of the others."""
+    groups = _equal(outcomes, lambda one: (one.metrics, one.dies, one.cost))
+    return {index: first for first, *others in groups for index in others}
+
+
+def _equal(outcomes: Sequence[Outcome], figures: Callable[[Outcome], object]) -> list[list[int]]:
+    groups: dict[str, list[int]] = {}
+    for index, one in enumerate(outcomes):
+        if one.error is None:
+            groups.setdefault(repr(figures(one)), []).append(index)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+@dataclass(frozen=True)
+class DriftBudget:
+    """Limits of metrics by name, and the least share of dies that keeps them.
+
+    Without `min_yield` the median die must keep them, where dies were drawn.
+    """
+
+    limits: Mapping[str, float]
+    min_yield: float | None = None
+
+    def check(self, trials: int | None) -> None:
+        """Raise CimError for an unknown metric, and for a share of no dies."""
+        check_metrics("budget", self.limits)
+        if self.min_yield is None:
+            return
+        if not 0 < self.min_yield <= 1:
+            raise ArgumentError(
+                "{min_yield} is {:g}; expected a share of dies above 0 and up to 1, such as 0.9",
+                self.min_yield,
+            )
+        if trials is None:
+            raise ArgumentError("{min_yield} is a share of dies; expected {trials} with it")
+        if not self.limits:
+            raise ArgumentError(
+                "{min_yield} is the share of dies within a budget; expected {budget} with it"
+            )
+
+    def kept_by(self, outcome: Outcome) -> bool:
+        """Hold a point to the budget, and its dies at each time: the median, or a least yield.
+
+        A metric that it does not have is no metric within its limit, and no dies are no yield.
+        """
+        if outcome.error is not None or not self.limits.keys() <= outcome.metrics.keys():
+            return False
+        if not all(within(outcome.metrics[name], most) for name, most in self.limits.items()):
+            return False
+        if self.min_yield is not None:
+            found = yields_of(outcome.dies, self.limits)
+            return bool(found) and all(within(self.min_yield, one.share.value) for one in found)
+        medians = ((dies[name]["median"], name) for dies in outcome.dies for name in self.limits)
+        return all(within(median, self.limits[name]) for median, name in medians)
+
+    @property
+    def text(self) -> str:
+        """The budget for a reader: `r1_loss=0.01 on 90% of dies`."""
+        limits = ", ".join(f"{name}={most:g}" for name, most in self.limits.items())
+        return (
+            limits if self.min_yield is None else f"{limits} on {100 * self.min_yield:g}% of dies"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cheapest of `within` points that keep a `budget`, and the command that builds it.
+
+    `index` is its number and `cost` the one of COSTS that it is by; both are None where no cost can
+    be compared over all of these points. `command` is empty without a point, and where the model
+    came without files.
+    """
+
+    budget: DriftBudget
+    index: int | None
+    cost: str | None
+    within: int
+    command: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "limits": dict(self.budget.limits),
+            "min_yield": self.budget.min_yield,
+            "point": self.index,
+            "cheapest_by": self.cost,
+            "within": self.within,
+            "command": self.command or None,
+        }
+
+
+def cheapest(
+    outcomes: Sequence[Outcome],
+    budget: DriftBudget,
+    units: Sequence[str],
+    sampled: Collection[int] = (),
+) -> Choice:
+    """The cheapest point within `budget`, those that are `sampled` and not compiled left out.
+
+    By energy where those of all such points are whole and comparable, else by conversions where all
+    convert, else by arrays. Of points that cost the same, the one whose score multiplies least, and
+    of these the one that drifts least.
+    """
+    kept = [index for index, one in enumerate(outcomes) if budget.kept_by(one)]
+    built = [index for index in kept if index not in sampled]
+    few, own = [outcomes[index] for index in built], [units[index] for index in built]
+    # A lower bound ranks nothing: what it lacks may be most of it.
+    partial_sums = any(one.cost["energy_missing"] for one in few)
+
+    def price(index: int) -> tuple[float, ...]:
+        one = outcomes[index]
+        return one.cost[cost], one.cost.get(WORK, 0), one.metrics.get(DRIFT, math.inf), index
+
+    for cost in COSTS:
+        if cost == ENERGY and partial_sums:
+            continue
+        # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
+        if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
+            return Choice(budget, min(built, key=price), cost, len(few))
+    return Choice(budget, None, None, len(built))
+
+
+def held_text(limits: Mapping[str, float]) -> str:
+    """Limits as something is held to them: `r1_loss up to 0.01`."""
+    return " and ".join(f"{name} up to {most:g}" for name, most in limits.items())

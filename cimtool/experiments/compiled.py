@@ -1,0 +1,409 @@
+"""One point: a model compiled in memory, run on the evaluation rows, its cost counted.
+
+The evaluator holds all that points share, the folded programs with it; a worker keeps its
+evaluator, so that points which calibrate alike calibrate once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.plugins import as_plugin_fault
+from cimtool.base.progress import Say, silent
+from cimtool.base.typed_fields import made_of
+from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.render import score_multiplications
+from cimtool.experiments.dies import DieRequest, spread_over_dies
+from cimtool.experiments.points import COMPILED, Point, ScoreChoice
+from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
+from cimtool.hardware.configuration import Configuration, level_notes
+from cimtool.hardware.noise.times import time_text
+from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
+from cimtool.ir.heads import Head, assemble
+from cimtool.ir.program import Graph, Program
+from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
+from cimtool.loading.digests import digests_of
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, require_rivals
+from cimtool.loading.model import Model, ModelCard
+from cimtool.loading.qrels import judged_data
+from cimtool.passes.base import Job
+from cimtool.passes.calibrate import calibration_key
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
+from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.passes.product_bits import ProductExamples
+from cimtool.passes.trained_bits import with_trained_bits
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.queries import Queries, Selection
+from cimtool.reference.statistics import Gaussians
+from cimtool.simulation.die_program import Conditions, on_die
+from cimtool.simulation.simulator import Simulator
+from cimtool.verification.baselines import BaselineLoss
+from cimtool.verification.stages import encode, real_means
+
+DIES_AT_A_TIME = 16
+"""Dies whose queries are held until their intervals are known, on the same resamples."""
+
+
+@dataclass(frozen=True)
+class MeasuredData:
+    """Rows that calibrate a model and rows that measure it, as they are given.
+
+    With a file `qrels` right is what it grades above 0. Rows that are in both are refused, allowed
+    or dropped, as `seen` says.
+    """
+
+    calibration: EmbeddingsLike
+    data: EmbeddingsLike
+    qrels: File | None
+    seen: SeenRows
+
+    def read(self, model: Model) -> tuple[Embeddings, Embeddings]:
+        """Read both for a model; CimError for data that rank nothing, and for rows that it saw."""
+        calibrating = read_data(self.calibration, model)
+        evaluated = read_data(judged_data(self.data, self.qrels, model.modalities), model)
+        require_rivals(evaluated)
+        if self.seen == "allow":
+            return calibrating, evaluated
+        known = digests_of(*calibration_rows(calibrating, []))
+        if self.seen == "drop":
+            (evaluated,) = without_seen([known], [evaluated], model.name)
+            return calibrating, evaluated
+        require_unseen(known, evaluated, model.name)
+        return calibrating, evaluated
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The figures of a point, plain values by name, or the sentence that says why it has none.
+
+    `intervals` are those of the metrics over resamples of the queries, `against_raw` the loss from
+    raw embeddings where their widths agree; `dies` are, for each time, the values of all dies and
+    their spread. `warnings` are the `notes` that every reader should see:
+    few levels of cells, or no dies where they were asked for.
+    """
+
+    error: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    dies: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    against_raw: BaselineLoss | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name, as a point's file has them."""
+        return {"state": "done" if self.error is None else "failed", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Outcome:
+        """Read what `to_json` returned; KeyError, TypeError or AttributeError for anything else."""
+        parts = {name: values[name] for name in ("error", "metrics")}
+        parts["cost"] = asdict(made_of(PointCost, values["cost"]))
+        parts |= {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
+        parts["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
+        raw = values["against_raw"]
+        if raw is not None:
+            raw = made_of(BaselineLoss, {**raw, "loss": made_of(Change, raw["loss"])})
+        return made_of(cls, {**parts, "against_raw": raw})
+
+
+@dataclass(frozen=True, eq=False)
+class PointEvaluator:
+    """All that the points of a sweep share; calibrated programs are added as they are needed.
+
+    `towers` are the projectors, `models` their cards under each score. `text` and `video` are the
+    calibration rows, `fit` those that fit a gallery's converters, and `data` the evaluation rows,
+    with `items`, their means and variances, where they are sampled.
+    """
+
+    towers: tuple[Graph, Graph]
+    models: Mapping[ScoreChoice, ModelCard]
+    text: Array
+    video: Array
+    fit: Mapping[str, Array]
+    data: Embeddings
+    references: SweepReferences
+    dies: DieRequest | None
+    items: tuple[Gaussians, Gaussians] | None = None
+    _folded: dict[ScoreChoice, Program] = field(default_factory=dict)
+    _calibrated: dict[Hashable, Program] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        models: Mapping[ScoreChoice, Model],
+        calibration: Embeddings,
+        data: Embeddings,
+        references: SweepReferences,
+        dies: DieRequest | None,
+    ) -> PointEvaluator:
+        """The evaluator of models that share their projectors."""
+        rows, fit = calibration_rows(calibration, []), fit_rows(calibration)
+        cards = {choice: model.card for choice, model in models.items()}
+        first, *_ = models.values()
+        sampled = [model for choice, model in models.items() if choice.samples is not None]
+        items = trained_gaussians(sampled[0], data) if sampled else None
+        return cls(first.towers, cards, *rows, fit, data, references, dies, items)
+
+    def outcome(self, point: Point) -> Outcome:
+        """The outcome of a point whose values do not contradict each other."""
+        assert point.build is not None
+        return self.evaluate(point.build, point.score)
+
+    def evaluate(self, build: Configuration, score: ScoreChoice = COMPILED) -> Outcome:
+        """Compile and measure one build; an error becomes its outcome, so that others go on."""
+        try:
+            build = self.with_trained_bits(build)
+            queries, found = (self._evaluated if score.samples is None else self._sampled)(
+                build, score
+            )
+            known = self.references
+            (intervals,) = known.intervals(queries)
+            return replace(found, intervals=intervals, against_raw=known.against_raw(queries))
+        except Exception as error:  # the outermost frame of a point: others must not end with it
+            return _failed(error)
+
+    def evaluate_on(
+        self, build: Configuration, selections: Sequence[Selection | None]
+    ) -> tuple[Outcome, ...]:
+        """Compile and score one point once: metrics of each selection of queries, None being all.
+
+        Without intervals.
+        """
+        try:
+            queries, found = self._evaluated(self.with_trained_bits(build), COMPILED)
+        except Exception as error:  # as above
+            return (_failed(error),) * len(selections)
+        return tuple(
+            replace(found, metrics=self.references.metrics(queries, chosen))
+            for chosen in selections
+        )
+
+    @property
+    def trained(self) -> Program:
+        """The trained program of the first score: all share their layers."""
+        first, *_ = self.models.values()
+        return assemble(*self.towers, first.head)
+
+    def with_trained_bits(self, build: Configuration) -> Configuration:
+        """A build with the bits that layers bring; CimError where it asks for fewer."""
+        return replace(build, settings=with_trained_bits(build, self.trained))
+
+    def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
+        """Measurements of all queries, and the outcome of all of them."""
+        settings, said = build.settings, list[str]()
+        model = self.models[score]
+        layers = layer_names(assemble(*self.towers, model.head))
+        of_score = score_layers(model.head, settings.score_mapping)
+        check_patterns(settings, [*layers, *of_score], model.modalities)
+        check_layer_bits(settings, layers, of_score)
+        few_levels = level_notes(build.target, settings, layers)
+        program = self.compiled(settings, said.append, score)
+        if settings.score_mapping != "digital":
+            program = self.with_gallery(program, settings)
+        queries = self._measured(program, model.head)
+        cost = cost_of(self._estimate(program, build, model, SAMPLES))
+        no_dies: list[str] = []
+        dies = self._on_dies(program, build, model.head, no_dies.append)
+        of_model = (f"warning: {text}" for text in model.warnings)
+        notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
+        return queries, Outcome(
+            None, self.references.metrics(queries), {}, cost, dies, notes, warnings
+        )
+
+    def _sampled(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
+        """The same of Monte Carlo in float, a query being encoded as the target's settings say."""
+        model = self.models[score]
+        assert self.items is not None
+        assert score.samples is not None
+        assert model.a is not None
+        assert model.b is not None
+        found = monte_carlo(*self.items, model.a, model.b, score.samples)
+        queries = self.references.sampled_queries(found.logit)
+        program = self.compiled(build.settings, silent, score)
+        cost = cost_of(self._estimate(program, build, model, score.samples), sampled=True)
+        return queries, Outcome(None, self.references.metrics(queries), {}, cost)
+
+    def _estimate(
+        self, program: Program, build: Configuration, model: ModelCard, samples: int
+    ) -> Estimate:
+        return estimate(
+            program,
+            build.settings,
+            build.target,
+            samples=samples,
+            dimension=model.dimension,
+            gallery=len(self.data.video),
+        )
+
+    def compiled(
+        self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
+    ) -> Program:
+        """The program of the last pass, as `compile` makes it."""
+        job = Job(settings, self.text, self.video, note)
+        _, calibrate, *rest = passes_for(settings)
+        key = score, calibration_key(settings)
+        calibrated = self._calibrated.get(key)
+        if calibrated is None:
+            (stage,) = run_passes((calibrate,), self._fold(score, settings), job, silent)
+            self._calibrated[key] = calibrated = stage.program
+        return run_passes(rest, calibrated, job, silent)[-1].program
+
+    def _fold(self, score: ScoreChoice, settings: Settings) -> Program:
+        """The folded program of a score, in which no setting has a part; the last one is kept."""
+        # Threads of a Dask worker share this: nothing that another removes is read again.
+        folded = self._folded.get(score)
+        if folded is None:
+            program = assemble(*self.towers, self.models[score].head)
+            job = Job(settings, self.text, self.video, silent)
+            (stage,) = run_passes((FoldPass(),), program, job, silent)
+            self._folded.clear()
+            self._calibrated.clear()
+            self._folded[score] = folded = stage.program
+        return folded
+
+    def with_gallery(self, program: Program, settings: Settings) -> Program:
+        """The program with the evaluation videos in its arrays, as `cimtool program` puts them.
+
+        Raises CimError for a hybrid score, which leaves most pairs without one.
+        """
+        if settings.score_mapping == "hybrid":
+            raise CimError(
+                'score_mapping = "hybrid": pairs outside its shortlists have no score, and a sweep '
+                'measures drift over all pairs; expected "digital" or "in-memory"'
+            )
+        simulator = Simulator(program)
+        video = simulator.encode("video", self.data.video)
+        queries = {name: simulator.encode(name, rows) for name, rows in self.fit.items()}
+        right = queries.get("video")
+        examples = ProductExamples(queries["text"], right or video)
+        matches = program_gallery(program.score, right, settings, examples) if right else None
+        tiled = program_gallery(program.score, video, settings, examples)
+        score = fit_gallery(tiled, queries["text"], matches, settings.settable)
+        return replace(program, score=score)
+
+    def _measured(self, program: Program, head: Head) -> Queries:
+        """Measure all evaluation pairs query by query; CimError where a score is not finite."""
+        simulator = Simulator(program)
+        features = encode(simulator, self.data)
+        scores = simulator.score(features["text"], features["video"])
+        if not np.isfinite(scores).all():
+            raise CimError("a score is not finite; the model is out of float64's range")
+        return self.references.measured(scores, *real_means(program, features), head)
+
+    def _on_dies(
+        self, program: Program, build: Configuration, head: Head, note: Say
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Metrics of all dies and their spread, for each corner and time of reading.
+
+        A note and nothing for a target without noise, and for a time that its noise does not know.
+        """
+        noise, request = build.target.noise, self.dies
+        if request is None:
+            return ()
+        if noise is None:
+            note(f'target "{build.target.name}" has no [noise], so no dies were drawn')
+            return ()
+        found = []
+        try:
+            for corner, time in product(request.corners, request.times):
+                own = noise.at_corner(corner)
+                conditions = Conditions(own, own.seconds(time), seed=request.seed, corner=corner)
+                metrics: list[Mapping[str, float]] = []
+                intervals: list[Mapping[str, tuple[float, float]]] = []
+                for start in range(0, request.trials, DIES_AT_A_TIME):
+                    those = range(start, min(start + DIES_AT_A_TIME, request.trials))
+                    drawn = (on_die(program, build.settings, conditions, die) for die in those)
+                    measured = [self._measured(die.program, head) for die in drawn]
+                    metrics += [self.references.metrics(one) for one in measured]
+                    intervals += self.references.intervals(*measured)
+                read = time_text(conditions.seconds), corner
+                found.append(spread_over_dies(*read, metrics, intervals))
+        except CimError as error:
+            note(f"no dies were drawn: {error}")
+            return ()
+        return tuple(found)
+
+
+def _failed(error: Exception) -> Outcome:
+    """The outcome of a point that an error ended."""
+    error = as_plugin_fault(error)
+    if isinstance(error, CimError):
+        return Outcome(str(error))
+    if isinstance(error, MemoryError):
+        return Outcome(f"not enough memory: {error}")
+    return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
+
+
+@dataclass(frozen=True)
+class PointCost:
+    """The cost of a point, by the names in its file; None for what is not known or not there."""
+
+    arrays: int | None
+    chips: int | None
+    loads: int | None
+    cells: int | None
+    area_mm2: float | None
+    area_missing: str | None
+    conversions: int | None
+    energy_pj: float | None
+    energy_low_pj: float | None
+    energy_high_pj: float | None
+    energy_missing: str
+    latency_ns: float | None
+    latency_missing: str
+    energy_coverage: float | None
+    energy_basis: str | None
+    score_multiplications: int
+    sigmoids: int
+    random_normals: int
+    gallery_bytes: int | None
+
+
+def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
+    """The cost of a point on its target, a query against the evaluation gallery included.
+
+    Energy in pJ, latency in ns and area in mm2 are None where the target gives no figures, and
+    lower bounds where parts are missing. Of Monte Carlo, `sampled` from stored samples, energy and
+    latency are of the query's encoding and of the products of samples; no array computes it.
+    """
+    cost: dict[str, Any] = dict.fromkeys(one.name for one in fields(PointCost))
+    if sampled:
+        assert found.montecarlo is not None
+        way, text = found.montecarlo.stored, found.text
+        energy, latency = text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns
+        cost |= {"energy_basis": text.basis, "score_multiplications": way.multiplications}
+        cost |= {"sigmoids": way.sigmoids, "random_normals": way.random_normals}
+        cost |= {"gallery_bytes": way.gallery_bytes}
+    else:
+        query, plan, score, own = found.query, found.floorplan, found.score, found.settings
+        assert query is not None
+        assert score is not None
+        energy, latency = query.energy_pj, query.latency_ns
+        cost |= {"arrays": plan.arrays, "chips": plan.chips, "loads": plan.loads}
+        if own.rows is not None and own.columns is not None:
+            cost["cells"] = plan.arrays * own.rows * own.columns  # redundant and idle ones too
+        cost |= {"area_mm2": found.area.value, "area_missing": "; ".join(found.area.missing)}
+        cost |= {"conversions": query.conversions}
+        cost |= {"energy_coverage": query.coverage, "energy_basis": query.basis}
+        cost |= {"score_multiplications": score_multiplications(score), "sigmoids": 0}
+        cost |= {"random_normals": 0, "gallery_bytes": found.gallery_bytes}
+    return cost | {
+        "energy_pj": energy.value,
+        "energy_low_pj": energy.low,
+        "energy_high_pj": energy.high,
+        "energy_missing": "; ".join(energy.missing),
+        "latency_ns": latency.value,
+        "latency_missing": "; ".join(latency.missing),
+    }

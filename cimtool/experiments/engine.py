@@ -1,0 +1,399 @@
+"""The engine of experiments: points in a folder that goes on, workers, and results as files.
+
+A kind of experiment is one module of this folder. One with a grid (`sweep.py`, `training_grid.py`)
+has five parts:
+
+1. keys: a `KeyReader` that checks each key and value, and a function that makes points of them;
+2. a runner: its `outcome(point)` measures a point. An error that ends a point is an outcome with an
+   `error`, so that the others go on;
+3. an `ExperimentKind`: the names of its folder, and the reader of an outcome that was kept;
+4. a `GridResult`: what is known of all points, as plain values;
+5. columns and remarks: a `View`, and a `page` that is registered for the result.
+
+Its function checks everything first and then opens the folder:
+
+    with KIND.opened(place, identity) as folder, workers(jobs, dask, place) as compute:
+        done = {digest: known for digest in points if (known := folder.known(digest))}
+        done |= computed(compute, runner, left, folder, say)
+        return write_results(Result(...), place)
+
+A search (`tune.py`) and a table (`evaluate.py`) take the parts that they need: the compiled point
+of `compiled.py`, the limits of `budgets.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial, singledispatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from cimtool import __version__
+from cimtool.base.arrays import Array
+from cimtool.base.cluster import connected, on_cluster
+from cimtool.base.errors import ArgumentError, CheckFailed, CimWarning
+from cimtool.base.extras import needing
+from cimtool.base.files import replace_files, replace_texts, text_bytes
+from cimtool.base.folders import POINTS, SHARED, KindOfWork, read_sealed, sealed_text
+from cimtool.base.grids import GridKey
+from cimtool.base.progress import Countdown, PartDone, Say
+from cimtool.base.threads import thread_count
+from cimtool.base.warned import taking_warnings
+from cimtool.report.result import Result
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+DIGEST_LETTERS = 20
+MOST_JOBS = 1024
+"""Processes on one machine; each holds a model."""
+
+AGAIN = "run the command again to go on"
+"""Advice where workers end: points that are done are kept."""
+
+JSON_FILE = "results.json"
+TABLES = ("results.csv", "results.parquet")
+TableFormat = Literal["csv", "parquet"]
+
+
+class PlainPoint(Protocol):
+    """A point that says, in plain values, how it is made."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+
+
+class PointOutcome(Protocol):
+    """The figures of a point as plain values, or the sentence that says why it has none."""
+
+    @property
+    def error(self) -> str | None:
+        """The sentence; None for a point that is done."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+
+
+PointT = TypeVar("PointT")
+OutcomeT = TypeVar("OutcomeT", bound=PointOutcome)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The outcome of a point that failed, of a kind whose figures have no such state."""
+
+    error: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {"state": "failed", "error": self.error}
+
+
+def content_digest(*parts: bytes | Array) -> str:
+    """The first letters of the SHA-256 of bytes and arrays, with the arrays' types and shapes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:DIGEST_LETTERS]
+
+
+def values_name(*values: Any) -> str:
+    """The name of a point's file: a digest of the plain values that decide its outcome."""
+    return content_digest(json.dumps(values, sort_keys=True).encode())
+
+
+@dataclass(frozen=True)
+class ExperimentKind(Generic[OutcomeT]):
+    """A kind of experiment whose points are kept: its `noun`, and the `file` of its identity.
+
+    `names` are the parts of that identity in words, beside the `version` of the format. `read`
+    makes an outcome of its plain values: KeyError, TypeError, ValueError or AttributeError for
+    others.
+    """
+
+    noun: str
+    file: str
+    version: int
+    names: Mapping[str, str]
+    read: Callable[[Mapping[str, Any]], OutcomeT]
+
+    @property
+    def versions(self) -> dict[str, Any]:
+        """The versions of the format and of cimtool, by name."""
+        return {"format_version": self.version, "cimtool_version": __version__}
+
+    @contextmanager
+    def opened(self, path: Path, whose: Mapping[str, str]) -> Iterator[PointFolder[OutcomeT]]:
+        """Open or make the folder, for this process alone until the end.
+
+        Raises CimError where it holds another experiment or something else, and where another
+        process is at work in it.
+        """
+        words = {"format_version": "format", "cimtool_version": "version of cimtool"}
+        work = KindOfWork(self.noun, self.file, words | dict(self.names))
+        with work.opened(path, self.versions | dict(whose)):
+            yield PointFolder(path, self.read)
+
+
+@dataclass(frozen=True)
+class PointFolder(Generic[OutcomeT]):
+    """The folder of an experiment, with a small file for each point that was computed."""
+
+    path: Path
+    read: Callable[[Mapping[str, Any]], OutcomeT]
+
+    def known(self, digest: str) -> OutcomeT | None:
+        """The outcome that an earlier run kept; None for a point that did not finish, or failed."""
+        found = None
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            found = self.read(read_sealed(self.path / POINTS / f"{digest}.json"))
+        return None if found is None or found.error is not None else found
+
+    def keep(self, digest: str, made_of: Mapping[str, Any], outcome: PointOutcome) -> None:
+        """Write a point's file, all or nothing, with plain values that say how it is made."""
+        text = sealed_text({**made_of, **outcome.to_json()})
+        replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
+
+
+class PointRunner(Protocol):
+    """All that the points of an experiment share, which measures one of them."""
+
+    def outcome(self, point: Any) -> Any:
+        """The outcome of a point; an error that ends it is a part of that."""
+
+
+Work = Iterable[tuple[str, Any]]
+"""Points by their digests."""
+
+Outcomes = Iterator[tuple[str, Any]]
+"""Outcomes by the digests of their points, as they come."""
+
+Compute = Callable[[PointRunner, Work], Outcomes]
+
+
+def computed(
+    compute: Compute,
+    runner: PointRunner,
+    left: Mapping[str, PlainPoint],
+    folder: PointFolder[OutcomeT],
+    say: Say,
+) -> Outcomes:
+    """Compute the points that are left; each is in the folder as soon as it is done."""
+    say(f"{len(left)} points")
+    countdown = Countdown(say)
+    for count, (digest, outcome) in enumerate(compute(runner, left.items()), 1):
+        folder.keep(digest, left[digest].to_json(), outcome)
+        said = PartDone(f"point {count} of {len(left)}: {outcome.error or 'done'}")
+        countdown.tell(said, count, len(left))
+        yield digest, outcome
+
+
+@contextmanager
+def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
+    """Yield what computes points: on the Dask cluster at `address`, or in `jobs` processes here.
+
+    `place` is a folder for what processes share, there by the time that they compute.
+    """
+    if address is not None:
+        with connected(address) as client:
+            yield partial(by_cluster, client=client, address=address)
+    elif jobs > 1:
+        yield partial(in_processes, jobs=jobs, place=place)
+    else:
+        yield here
+
+
+def here(runner: PointRunner, work: Work) -> Outcomes:
+    """One point after the other in this process, each with all cores."""
+    for digest, point in work:
+        yield digest, runner.outcome(point)
+
+
+def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Outcomes:
+    """Points side by side in `jobs` processes that share this one's cores.
+
+    The runner goes through a file in `place` that all of them map. Raises CimError where a process
+    dies.
+    """
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder:
+        file = Path(folder) / "runner"
+        joblib.dump(runner, file)
+        threads = max(1, thread_count() // jobs)
+        with joblib.parallel_config("loky", inner_max_num_threads=threads):
+            # Batches of one, so that a point is known as soon as it is done.
+            parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
+            calls = (joblib.delayed(_measured)(file, *item) for item in work)
+            try:
+                with closing(parallel(calls)) as outcomes:
+                    for digest, outcome, said in outcomes:
+                        for sentence in said:
+                            warnings.warn(sentence, CimWarning, stacklevel=1)
+                        yield digest, outcome
+            except TerminatedWorkerError as error:
+                raise ArgumentError(
+                    "{jobs} {}: a worker process ended on its own, for lack of memory as a rule; "
+                    "{}, with fewer jobs",
+                    jobs,
+                    AGAIN,
+                ) from error
+
+
+def _measured(file: Path, digest: str, point: Any) -> tuple[str, Any, list[str]]:
+    """The outcome of a point in a worker process, and cimtool's own warnings on the way."""
+    said: list[str] = []
+
+    def keep(told: str, category: type[Warning]) -> bool:
+        own = issubclass(category, CimWarning)
+        if own:
+            said.append(told)
+        return own
+
+    with taking_warnings(keep):
+        return digest, _runner(file).outcome(point), said
+
+
+@lru_cache(maxsize=1)
+def _runner(file: Path) -> PointRunner:
+    """This worker's runner, opened once, its arrays mapped."""
+    import joblib
+
+    runner: PointRunner = joblib.load(file, mmap_mode="r")
+    return runner
+
+
+def by_cluster(runner: PointRunner, work: Work, client: Client, address: str) -> Outcomes:
+    """Points on the workers of a Dask cluster, which get the runner over the network once each.
+
+    Raises CimError where the workers cannot run cimtool, or the cluster ends or falls silent.
+    """
+    yield from on_cluster(client, address, _answer, runner, work, "a point", AGAIN)
+
+
+def _answer(runner: PointRunner, digest: str, point: Any) -> tuple[str, Any]:
+    return digest, runner.outcome(point)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class GridResult(Result, Generic[PointT, OutcomeT]):
+    """All points of a grid, in its order, with their outcomes.
+
+    `resumed` points were done by an earlier run.
+    """
+
+    grid: Sequence[GridKey]
+    points: Sequence[PointT]
+    outcomes: Sequence[OutcomeT]
+    resumed: int
+    written: Sequence[Path] = ()
+
+    @property
+    def failed(self) -> int:
+        """The number of points that gave nothing."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    def numbered(self) -> Iterator[tuple[int, PointT, OutcomeT]]:
+        """Each point with its number and its outcome."""
+        pairs = zip(self.points, self.outcomes, strict=True)
+        return ((index, point, outcome) for index, (point, outcome) in enumerate(pairs))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name: the same whatever computed the points, and in how many runs."""
+        raise NotImplementedError
+
+    def of_this_run(self) -> dict[str, Any]:
+        """The same with the counts of this run, and the files that it wrote."""
+        counts = {"resumed": self.resumed, "failed": self.failed}
+        return {**self.to_json(), **counts, "written": list(self.written)}
+
+
+GridResultT = TypeVar("GridResultT", bound=GridResult[Any, Any])
+
+
+class PointsFailed(CheckFailed):
+    """Points failed, or none is within a budget; `found` holds the others."""
+
+    def __init__(self, found: Any, sentence: str):
+        super().__init__(sentence)
+        self.found = found
+
+
+@singledispatch
+def page(found: object) -> tuple[str, str]:
+    """The name and the text of a result's page; TypeError for a class of which none is known."""
+    raise TypeError(f"{type(found).__name__} has no page")
+
+
+def write_results(
+    found: GridResultT,
+    place: Path,
+    files: Mapping[str, bytes] | None = None,
+    earlier: Iterable[str] = (),
+) -> GridResultT:
+    """Write `results.json`, the page and `files` into the folder, all or nothing.
+
+    Removes the files that only an `earlier` run had. Raises PointsFailed where points failed.
+    """
+    name, text = page(found)
+    values = json.dumps(found.to_json(), indent=1) + "\n"
+    every = {JSON_FILE: values.encode(), **(files or {}), name: text_bytes(text)}
+    found = replace(found, written=replace_files(place, every, "the results"))
+    for left in set(earlier) - set(every):
+        (place / left).unlink(missing_ok=True)  # an earlier run's, of another grid or budget
+    if found.failed:
+        raise PointsFailed(found, f"{place}: {found.failed} of {len(found.points)} points failed")
+    return found
+
+
+def check_jobs(jobs: int) -> None:
+    """Raise CimError for fewer than one process, or too many."""
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ArgumentError("{jobs} is {}; expected 1 to {:,} processes", jobs, MOST_JOBS)
+
+
+def check_format(table: TableFormat) -> None:
+    """Raise CimError for Parquet without the extra that writes it."""
+    if table == "parquet":
+        with needing("a table as parquet", "one as csv"):
+            import pyarrow.parquet  # noqa: F401
+
+
+def table_file(rows: Sequence[Mapping[str, Any]], table: TableFormat) -> dict[str, bytes]:
+    """A CSV or Parquet file of rows with the same columns, by its name."""
+    names = list(rows[0])
+    if table == "csv":
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            writer.writerow(str(v).lower() if isinstance(v, bool) else v for v in row.values())
+        return {"results.csv": text_bytes(stream.getvalue())}
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {name: _of_one_kind([row[name] for row in rows]) for name in names}
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), content)
+    return {"results.parquet": content.getvalue()}
+
+
+def _of_one_kind(values: list[Any]) -> list[Any]:
+    """A column as it is, or as texts where it holds both numbers and texts (`lossless`)."""
+    texts = [isinstance(value, str) for value in values if value is not None]
+    if any(texts) and not all(texts):
+        return [None if value is None else str(value) for value in values]
+    return values

@@ -1,0 +1,438 @@
+"""Evaluate: how well embeddings, trained models and bundles retrieve, with intervals.
+
+Rankings go into TREC files: runs `query Q0 item rank score tag`, and qrels `query 0 item grade`,
+both ways, and by classes as well as by pairs where both say what is right: names of the former end
+in `classes`, and leave out videos without a text. trec_eval compares scores as float32 and breaks
+ties by name. So scores are rounded to float32, and of those that are equal each gets the next
+smaller number than the one before: the order is that of the metrics, where ties count against the
+query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import check_folder, keeping_inputs, require_kept, staged
+from cimtool.base.progress import Say, silent
+from cimtool.experiments.subjects import Subject, SubjectOptions, sources_of, subjects_of
+from cimtool.ir.program import MODALITIES, Program
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
+from cimtool.loading.qrels import judged_rows
+from cimtool.loading.source import ModelOptions, ModelSource, Projectors
+from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
+from cimtool.reference.classes import any_alike, memberships
+from cimtool.reference.equal_scores import all_equal
+from cimtool.reference.exact import OutOfReach, exact
+from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
+from cimtool.reference.modality_names import Modalities
+from cimtool.reference.montecarlo import check_samples, monte_carlo
+from cimtool.reference.queries import (
+    RANKINGS_BY_KEY,
+    WAYS,
+    Queries,
+    both_sides,
+    metrics,
+    uncertainties,
+)
+from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import Truth, columns, questions, rank_queries
+from cimtool.report.formats import numbered
+from cimtool.report.result import Result
+from cimtool.simulation.simulator import Features, Simulator
+from cimtool.verification.drift import GAP_DECIMALS
+from cimtool.verification.notes import few_queries, judged_by, unused_labels
+from cimtool.verification.references import gaussians, trained_features, within_float64
+from cimtool.verification.stages import encode, real_means
+
+FORMAT_VERSION = 1
+
+MOST_PAIRS = 1 << 22
+"""Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The metrics of one subject by name, their intervals, its warnings.
+
+    `modalities` are the names of the arrays that were its text and video. `differences` are its
+    metrics less those of the first subject of the same two, on the same resamples; empty for that
+    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`, and
+    `centred_rmse` and
+    `logit_rmse` against the exact score of the trained model, where it has one. `queries` counts
+    items of these two with a right item, by way.
+    """
+
+    name: str
+    kind: str
+    head: str
+    modalities: Modalities
+    queries: Mapping[str, int]
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, Interval]
+    differences: Mapping[str, Change]
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name, each metric with its interval and its difference to the first."""
+        metrics: dict[str, Any] = {}
+        for name, value in self.metrics.items():
+            metrics[name] = {"value": value, **asdict(self.intervals[name])}
+            if name in self.differences:
+                metrics[name]["difference"] = asdict(self.differences[name])
+        names = ("name", "kind", "head", "modalities", "queries")
+        said = {name: getattr(self, name) for name in names}
+        return {**said, "figures": metrics, "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
+    """Scores of one or several subjects on the same data, in the order given.
+
+    `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of
+    modalities; each score has its own. With `leave_one_out` all other items of the
+    same label are right; otherwise those of `text_to_video`, and with `by_class` for metrics of
+    classes those of the same label. Where pairs are `judged` right are those alone.
+    """
+
+    data: str
+    texts: int
+    videos: int
+    queries: Mapping[str, int]
+    leave_one_out: bool
+    by_class: bool
+    judged: bool
+    resamples: int
+    seed: int
+    scores: tuple[Score, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        scores = [score.to_json() for score in self.scores]
+        return {"format_version": FORMAT_VERSION, **vars(self), "scores": scores}
+
+
+@dataclass(frozen=True)
+class EvaluationChoices:
+    """The choices of an evaluation, beside its subjects.
+
+    With `leave_one_out` all other items of an item's label are right. Queries are resampled
+    `resamples` times by `seed`; runs and qrels go into the folder `trec`, where one is given.
+    """
+
+    leave_one_out: bool = False
+    resamples: int = RESAMPLES
+    seed: int = 0
+    trec: Path | None = None
+    say: Say = silent
+
+
+@keeping_inputs
+def evaluate(
+    data: EmbeddingsLike,
+    *what: Projectors | ModelSource,
+    poly: File | None = None,
+    samples: Sequence[int] = (),
+    modalities: Sequence[str] | None = None,
+    leave_one_out: bool = False,
+    qrels: File | None = None,
+    trec: File | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    allow_calibration_rows: bool = False,
+    say: Say = silent,
+    **model: Unpack[ModelOptions],
+) -> Evaluation:
+    """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
+
+    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
+    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
+    embeddings (cosine or euclidean). With
+    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
+    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
+    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
+    embeddings come last where both are equally wide; without `what` they are of each pair of the
+    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
+    folder `trec`. Differences are to the first of several.
+    """
+    check_sampling(resamples, seed, samples)
+    sources = sources_of(what, {"poly": poly, **model})
+    head, folder = model.get("head"), None if trec is None else Path(trec)
+    if folder is not None:
+        check_folder(folder)
+        for name in QRELS:
+            require_kept(folder / name)
+    asked = SubjectOptions(head, modalities, samples, allow_calibration_rows)
+    subjects = subjects_of(data, sources, asked, say)
+    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
+    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
+    return evaluate_pairs(judged, choices)
+
+
+def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
+    """Evaluate subjects of one pair of modalities, or of several in one table.
+
+    Each is ranked and resampled with those of its own pair, and runs of several pairs go into a
+    folder each.
+    """
+    trec = choices.trec
+    pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
+    # Data name those arrays as unread that no subject reads.
+    unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
+    parts = []
+    for pair in pairs:
+        own = []
+        for one in subjects:
+            if one.data.modalities == pair:
+                left = tuple(name for name in one.data.unread if name in unread)
+                own.append(replace(one, data=replace(one.data, unread=left)))
+        named = "-".join(pair or MODALITIES)
+        place = trec if trec is None or len(pairs) == 1 else trec / named
+        parts.append(evaluate_subjects(own, replace(choices, trec=place)))
+    scores = tuple(score for part in parts for score in part.scores)
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    by_class = any(part.by_class for part in parts)
+    return replace(parts[0], scores=scores, notes=tuple(notes), by_class=by_class)
+
+
+def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
+    """Rank all queries of every subject, one after the other, and resample them together.
+
+    Items of one modality leave themselves out in any case. Raises CimError where the data do not
+    say what is right, or a score is not finite.
+    """
+    data, trec = subjects[0].data, choices.trec
+    alone = choices.leave_one_out or data.alone
+    check_truth(data, alone)
+    truth = data.truth_of(alone)
+    names = numbered([subject.name for subject in subjects])
+    found, notes = [], []
+    with nullcontext() if trec is None else staged(trec, "the runs") as folder:
+        ranker = Ranker(truth, folder, choices.say)
+        for name, subject in zip(names, subjects, strict=True):
+            queries, said = ranker.ranked(name, subject)
+            found.append(queries)
+            notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
+        if folder is not None:
+            write_qrels(folder, data, truth)
+    choices.say("resampling queries")
+    rows = [partial(metrics, queries) for queries in found]
+    drawn = truth.text_to_video, truth.videos, choices.seed, choices.resamples
+    counts, scores = found[0].counts, []
+    samples = uncertainties(rows, rows[0], *drawn)
+    for name, subject, one in zip(names, subjects, samples, strict=True):
+        values = dict(one.metrics)
+        if "cosine_gap" in values:
+            values["cosine_gap"] = round(values["cosine_gap"], GAP_DECIMALS) + 0.0
+        losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
+        less = {  # losses count what is worse, of ranks the higher
+            key: loss
+            if RANKINGS_BY_KEY[key].lower_is_better
+            else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
+            for key, loss in losses.items()
+        }
+        told = subject.kind, subject.head.name, subject.data.called, counts
+        differences = {} if name == names[0] else less
+        scores.append(Score(name, *told, values, one.intervals, differences, subject.warnings))
+    notes += [*judged_by(data), *data.notes, *few_queries(*counts.values(), called=data.called)]
+    notes += unused_labels(data, truth.by_class)
+    return Evaluation(
+        data=data.file,
+        texts=len(data.text),
+        videos=len(data.video),
+        queries=counts,
+        leave_one_out=alone,
+        by_class=truth.by_class,
+        judged=truth.judged is not None,
+        resamples=choices.resamples,
+        seed=choices.seed,
+        scores=tuple(scores),
+        notes=tuple(notes),
+    )
+
+
+def check_truth(data: Embeddings, leave_one_out: bool) -> None:
+    """Raise CimError unless `data` says what is right for each query."""
+    if not leave_one_out:
+        _ = data.truth  # raises where pairs are not known
+        return
+    if len(data.text) != len(data.video):
+        raise ArgumentError(
+            "{}: {}; expected as many of both with {leave_one_out}, where row i of both is one "
+            "item",
+            data.file,
+            data.counted,
+        )
+    if data.truth_of(leave_one_out).judged is not None:
+        return
+    if data.labels is None:
+        raise CimError(
+            f"{data.file}: labels is missing, the class of each item; expected it, for an item "
+            "does not find itself"
+        )
+    numbers = memberships(data.labels)[1]
+    if (every := np.bincount(numbers) == len(data.labels)).any():
+        of_all = int(every.argmax()) if data.labels.ndim == 2 else data.labels[0]
+        raise CimError(
+            f"{data.file}: the label of every item is {of_all}; expected two classes or more"
+        )
+    if not any_alike(data.labels):
+        raise CimError(
+            f"{data.file}: no two items share a label; expected classes of several items, for an "
+            "item does not find itself"
+        )
+
+
+MOST_RESAMPLES = 1_000_000
+"""Resamples for an interval, each of all queries."""
+
+
+def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> None:
+    """Raise CimError for fewer than two resamples or samples a side, or a seed out of range."""
+    if not 2 <= resamples <= MOST_RESAMPLES:
+        raise ArgumentError(
+            "{resamples} is {}; expected at least 2, and at most {:,}", resamples, MOST_RESAMPLES
+        )
+    if not 0 <= seed < 2**63:
+        raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
+    for count in samples:
+        check_samples(count)
+
+
+@dataclass(eq=False)
+class Ranker:
+    """The rankings of subjects, one after the other; those that share a trained program share more.
+
+    Features and Gaussians are kept of the last program, exact logits [n, m] of all, by the
+    program's identity and its sigmoid's a and b. Runs go into a `folder`, if there is one.
+    """
+
+    truth: Truth
+    folder: Path | None
+    say: Say
+    _exact: dict[tuple[int, tuple[float, float]], FloatArray] = field(default_factory=dict)
+    _last: Program | None = None
+    _features: dict[str, Features] = field(default_factory=dict)
+    _gaussians: tuple[Gaussians, Gaussians] | None = None
+
+    def ranked(self, name: str, subject: Subject) -> tuple[Queries, list[str]]:
+        """Rank the queries of a subject, also into the folder; and give warnings on its scores."""
+        data, say = subject.data, self.say
+        say(f"{name}: encoding {data.counted}")
+        simulator = Simulator(subject.program)
+        if self._last is not subject.trained:
+            self._features = trained_features(Simulator(subject.trained), data)
+            self._last, self._gaussians = subject.trained, None
+        trained = self._features
+        features = trained if subject.program is subject.trained else encode(simulator, data)
+        text, video = real_means(subject.program, features)
+        # Compiled means lack what they share; they are moved back to where training left it.
+        offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
+        say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
+        with within_float64(data):
+            if subject.samples is None or subject.sigmoid is None:
+                scores = simulator.score(features["text"], features["video"])
+            else:
+                items, samples = self._items(), subject.samples
+                scores = monte_carlo(*items, *subject.sigmoid, samples, say=say).logit
+        if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
+            raise CimError(
+                f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
+            )
+        settle(scores)
+        say(f"{name}: ranking")
+        if self.folder is not None:
+            write_run(self.folder, name, data, self.truth, scores)
+        ranked = rank_queries(scores, text + offset, video + offset, self.truth)
+        said = all_equal(scores, data.called, "scores")
+        of_logits = subject.samples is not None or subject.head.predicts_logit
+        if subject.sigmoid is None or not of_logits:  # a polynomial may give probabilities
+            return ranked, said
+        say(f"{name}: exact scores")
+        if scores.size > MOST_PAIRS:
+            few = f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"
+            return ranked, [*said, few]
+        place = id(subject.trained), subject.sigmoid
+        try:
+            if place not in self._exact:
+                logits = exact(*self._items(), *subject.sigmoid, say).logit
+                self._exact[place] = on_grid(logits)
+        except OutOfReach as error:
+            return ranked, [*said, f"no logit RMSE: {error}"]
+        off = scores - self._exact[place]
+        ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
+        centred = both_sides({"centred_squares": centred_squares(scores, self._exact[place])})
+        return ranked.merged(centred), said
+
+    def _items(self) -> tuple[Gaussians, Gaussians]:
+        """Means and variances of the rows in the last trained program."""
+        if self._gaussians is None:
+            self._gaussians = gaussians(self._features)
+        return self._gaussians
+
+
+SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}
+"""Modalities of queries and of items, by way."""
+
+
+def _relations(truth: Truth) -> tuple[tuple[str, bool], ...]:
+    """The rules by which items are right: endings of names, and if they go by class."""
+    if truth.labels is None or truth.leave_one_out:
+        return (("", False),)
+    return (("", False), (".classes", True))
+
+
+QRELS = tuple(f"{way}{ending}.qrels" for way in SIDES for ending in ("", ".classes"))
+"""The names of files of judgements."""
+
+
+def write_qrels(folder: Path, data: Embeddings, truth: Truth) -> None:
+    """Write WAY.qrels, and WAY.classes.qrels where classes say as well what is right."""
+    for ending, by_class in _relations(truth):
+        for way, (one, other) in SIDES.items():
+            queries, items = data.ids(one), data.ids(other)
+            with (folder / f"{way}{ending}.qrels").open("w", encoding="utf-8") as file:
+                asked = questions(truth, way, by_class)
+                for query, (shown, grades) in zip(*asked, strict=True):
+                    right = grades > 0
+                    for item, grade in zip(items[shown[right]], grades[right], strict=True):
+                        file.write(f"{queries[query]} 0 {item} {int(grade)}\n")
+
+
+def write_run(folder: Path, tag: str, data: Embeddings, truth: Truth, scores: FloatArray) -> None:
+    """Write TAG.WAY.run of scores [n, m], and TAG.WAY.classes.run as with the qrels."""
+    tag = re.sub(r"[^A-Za-z0-9_@.+-]+", "-", tag).strip("-.")
+    for ending, by_class in _relations(truth):
+        for way, (one, other) in SIDES.items():
+            names, items = data.ids(one), data.ids(other)
+            queries, asked = questions(truth, way, by_class)
+            rows = (scores[i] for i in queries) if way == WAYS[0] else columns(scores, queries)
+            with (folder / f"{tag}.{way}{ending}.run").open("w", encoding="utf-8") as file:
+                for query, row, (shown, grades) in zip(queries, rows, asked, strict=True):
+                    order = np.lexsort((grades, -row[shown]))
+                    ranked = zip(items[shown[order]], falling(row[shown[order]]), strict=True)
+                    file.writelines(
+                        f"{names[query]} Q0 {item} {rank} {score:.9g} {tag}\n"
+                        for rank, (item, score) in enumerate(ranked, 1)
+                    )
+
+
+def falling(scores: Array) -> Array:
+    """Round scores [n] that do not rise to float32, each below the one before it."""
+    bits = scores.astype(np.float32).view(np.int32).astype(np.int64)
+    # Integers in the order of the numbers, which are of sign and magnitude.
+    keys = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    steps = np.arange(len(keys))
+    keys = np.minimum.accumulate(keys + steps) - steps
+    back = np.where(keys < 0, -keys - 2**31, keys)
+    return back.astype(np.int32).view(np.float32)

@@ -1,0 +1,348 @@
+"""Reference scores, against which compiled points are measured, and the remarks on them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from safetensors.numpy import save
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.json_files import parse_json
+from cimtool.base.progress import Say
+from cimtool.bundle.arrays_file import read_arrays
+from cimtool.bundle.matched_pairs import matched_warnings
+from cimtool.ir.heads import Head
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import Model
+from cimtool.loading.provenance import trained_on
+from cimtool.loading.row_norms import median_norm, other_scale
+from cimtool.reference.limits import limit_changes, limit_metrics
+from cimtool.reference.metrics import RAW, ReferenceScores, common_mean, on_grid
+from cimtool.reference.modality_names import name_of
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.queries import (
+    RANKINGS_BY_KEY,
+    WAYS,
+    Queries,
+    Selection,
+    Uncertainty,
+    both_sides,
+    compared,
+    metrics,
+    once,
+    uncertainties,
+)
+from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import RETRIEVED, Truth, retrieved
+from cimtool.simulation.simulator import Simulator
+from cimtool.verification.baselines import BaselineLoss, baseline_loss
+from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, float_faults
+from cimtool.verification.notes import constant_score, data_notes
+from cimtool.verification.references import EXACT, References, gaussians, trained_features
+from cimtool.verification.stages import real_means, run_float
+
+SAMPLES = DEFAULT_SAMPLES
+MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
+KEPT = ("scores", "sampled", "gaps", "mean")
+DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
+"""Metrics of differences that a point has beside those of limits."""
+
+OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
+"""Differences from the exact score that a score which is no logit has none of."""
+
+
+@dataclass(frozen=True, eq=False)
+class SweepReferences:
+    """Scores [n, m] of the evaluation pairs that no hardware has touched.
+
+    `scores` are the reference's, `name` says which it is; `floats` the float scores by the digest
+    of their heads, and `faults` the sentences on each, as `verify` has them; `sampled` those of
+    Monte Carlo where the teacher is known. `gaps` [n] are the cosine gaps of the trained means
+    where any pair is wrong, and `mean` [d] is what these means share. `raw` is the retrieval of the
+    embeddings as they are, None where widths differ or nothing is ranked.
+    """
+
+    name: str
+    truth: Truth
+    scores: FloatArray
+    floats: Mapping[str, FloatArray]
+    mean: FloatArray
+    sampled: FloatArray | None = None
+    gaps: FloatArray | None = None
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    raw: Queries | None = None
+
+    @cached_property
+    def against(self) -> ReferenceScores:
+        """The reference made ready for comparisons."""
+        return ReferenceScores(self.scores, self.truth.leave_one_out)
+
+    @cached_property
+    def own(self) -> Queries:
+        """The reference's own retrieval, query by query."""
+        return self._with_gaps(retrieved(self.scores, self.truth), self.gaps)
+
+    def measured(self, scores: Array, text_mu: Array, video_mu: Array, head: Head) -> Queries:
+        """Retrieval of scores [n, m] by a head and means, and the differences from the reference.
+
+        A score that is no logit has none from the exact one, but for the order of items.
+        """
+        offset = self.mean - common_mean(text_mu, video_mu)
+        gaps = self.truth.cosine_gaps(text_mu + offset, video_mu + offset)
+        return self._measured(on_grid(scores), gaps, head)
+
+    def sampled_queries(self, scores: FloatArray) -> Queries:
+        """The same of scores that samples of the trained means and variances give."""
+        return self._measured(on_grid(scores), self.gaps, None)
+
+    def _measured(self, scores: Array, gaps: FloatArray | None, head: Head | None) -> Queries:
+        found = retrieved(scores, self.truth).merged(compared(scores, self.against))
+        if head is not None:
+            trained = ReferenceScores(self.floats[head_digest(head)])
+            found.text["float_squares"] = trained.squares(scores)
+            centred = trained.centred_squares(scores)
+            found = found.merged(both_sides({"float_centred_squares": centred}))
+            if self.name == EXACT and not head.is_sampled:
+                for name in OF_LOGITS:
+                    del found.text[name]
+        return self._with_gaps(found, gaps)
+
+    @staticmethod
+    def _with_gaps(found: Queries, gaps: FloatArray | None) -> Queries:
+        return found if gaps is None else found.merged(Queries({"cosine_gap": gaps}))
+
+    def metrics(self, queries: Queries, chosen: Selection | None = None) -> dict[str, float]:
+        """Drift of measured queries, or of the chosen ones, from the reference, by name.
+
+        The metrics of LIMITS, `float_rmse` (the distance from the float score) and others of
+        DRIFTS, and the metrics of RANKINGS themselves; those of rankings are missing where nothing
+        is ranked.
+        """
+        both = (queries, self.own)
+        own, reference = (once(one if chosen is None else one.of(chosen)) for one in both)
+        kept = [name for name in (*DRIFTS, *RANKINGS_BY_KEY) if name in own]
+        return limit_metrics(own, reference) | {name: own[name] for name in kept}
+
+    def intervals(self, *rows: Queries) -> list[dict[str, tuple[float, float]]]:
+        """The intervals of each row's metrics over resamples of the queries, by name."""
+        reference, truth = partial(metrics, self.own), self.truth
+        measured = [partial(metrics, queries) for queries in rows]
+        found = uncertainties(measured, reference, truth.text_to_video, truth.videos, seed=0)
+        return [_ends(one) for one in found]
+
+    def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
+        """The same of the float scores of named heads, of Monte Carlo, and of raw embeddings."""
+        found = {
+            name: self._measured(self.floats[head_digest(head)], self.gaps, head)
+            for name, head in heads.items()
+        }
+        if self.sampled is not None:
+            found[MONTE_CARLO] = self.sampled_queries(self.sampled)
+        return found | ({} if self.raw is None else {RAW: self.raw})
+
+    def baseline_metrics(
+        self, heads: Mapping[str, Head]
+    ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
+        """The metrics of the same, and the intervals of these, by the names of the scores."""
+        beside = self.baselines(heads)
+        intervals = dict(zip(beside, self.intervals(*beside.values()), strict=True))
+        return {name: self.metrics(one) for name, one in beside.items()}, intervals
+
+    def against_raw(self, queries: Queries) -> BaselineLoss | None:
+        """The loss of a compiled model's queries against raw embeddings, where these are known."""
+        if self.raw is None:
+            return None
+        row, other = partial(metrics, queries), partial(metrics, self.raw)
+        truth = self.truth
+        right = truth.text_to_video
+        own, raw = uncertainties([row, other], other, right, truth.videos, seed=0)
+        return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
+
+    def knows(self, heads: Iterable[Head]) -> bool:
+        """True where the float scores of all these heads are there."""
+        return all(head_digest(head) in self.floats for head in heads)
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that keeps them, the name left out."""
+        arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
+        arrays["floats"] = np.stack(list(self.floats.values()))
+        arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
+        arrays["faults"] = np.frombuffer(json.dumps(dict(self.faults)).encode(), np.uint8)
+        if self.raw is not None:
+            sides = zip(WAYS, (self.raw.text, self.raw.video), strict=True)
+            arrays |= {f"raw_{way}_{name}": side[name] for way, side in sides for name in RETRIEVED}
+        arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+        content: bytes = save(arrays | {SEAL: _seal(arrays)})
+        return content
+
+    @classmethod
+    def of_file(cls, name: str, truth: Truth, file: Path) -> SweepReferences | None:
+        """Read what `to_bytes` returned; None where it is something else, or was changed."""
+        try:
+            arrays = read_arrays(file)
+            if not np.array_equal(arrays.pop(SEAL), _seal(arrays)):
+                return None
+            heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
+            floats = dict(zip(heads, arrays.pop("floats"), strict=True))
+            said = parse_json(bytes(arrays.pop("faults")))
+            faults = {digest: tuple(texts) for digest, texts in said.items()}
+            own = [
+                {
+                    name: arrays.pop(key)
+                    for name in RETRIEVED
+                    if (key := f"raw_{w}_{name}") in arrays
+                }
+                for w in WAYS
+            ]
+            raw = Queries(*own) if any(own) else None
+            return cls(name, truth, floats=floats, faults=faults, raw=raw, **arrays)
+        except (CimError, TypeError, KeyError, ValueError):
+            return None
+
+
+SEAL = "sha256"
+"""The array, uint8 [32], of the SHA-256 of the others."""
+
+
+def _seal(arrays: Mapping[str, Array]) -> Array:
+    return np.frombuffer(hashlib.sha256(save(dict(arrays))).digest(), np.uint8)
+
+
+def _ends(found: Uncertainty) -> dict[str, tuple[float, float]]:
+    """The interval of each metric of a sweep."""
+    limits = limit_changes(found.metrics, found.intervals, found.losses)
+    kept = {name: found.intervals.get(name) for name in (*DRIFTS, *RANKINGS_BY_KEY)}
+    known = {name: one.interval for name, one in limits.items()} | kept
+    return {name: (one.low, one.high) for name, one in known.items() if one is not None}
+
+
+def head_digest(head: Head) -> str:
+    """The name of a head with its constants, of letters and digits."""
+    return hashlib.sha256(json.dumps(head.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def reference_name(model: Model, scores: int = 1) -> str:
+    """The name of what a model's drift is from, or that of several scores of its projectors.
+
+    The exact score, where it is known, of several scores and of one that approximates it; else the
+    float score.
+    """
+    known = model.head.is_sampled and model.a is not None and model.b is not None
+    return EXACT if known and (scores > 1 or model.head.is_surrogate) else model.head.surrogate
+
+
+def references(
+    models: Iterable[Model], data: Embeddings, say: Say, reference: str
+) -> SweepReferences:
+    """Score all pairs of the evaluation rows by a trained model under each head, and exactly.
+
+    The first of `models` has the exact score of all of them; `reference` is `reference_name`'s.
+    """
+    pairs = f"{len(data.text)} x {len(data.video)} pairs"
+    shared = References(samples=SAMPLES)
+    floats: dict[str, FloatArray] = {}
+    faults: dict[str, tuple[str, ...]] = {}
+    found: SweepReferences | None = None
+    for model in models:
+        digest = head_digest(model.head)
+        if digest in floats:
+            continue
+        say(f"the trained model, {model.head.described}: {pairs}")
+        run = run_float(model.program, model, data, shared, say)
+        floats[digest] = scores = run.table.float_scores
+        constant = constant_score(model.head, run.statistics, data)
+        faults[digest] = (*constant, *float_faults(run, model.head, seed=0))
+        if found is not None:
+            continue
+        means = real_means(model.program, run.features)
+        mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
+        against, sampled = scores, None
+        if run.known is not None and run.known.exact is not None and reference == EXACT:
+            against, sampled = run.known.exact, run.known.monte_carlo
+        kept = (floats, mean, sampled, gaps, faults, run.table.queries_of(RAW))
+        found = SweepReferences(reference, data.truth, against, *kept)
+    assert found is not None
+    return found
+
+
+def trained_gaussians(model: Model, data: Embeddings) -> tuple[Gaussians, Gaussians]:
+    """Means and variances of the evaluation rows by the trained model."""
+    return gaussians(trained_features(Simulator(model.program), data))
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Sentences beside figures: `faults` of float scores and `warnings` before them.
+
+    `notes` on the data stand after them. A float score that is not `checked` is the reference
+    itself, for want of a and b.
+    """
+
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    checked: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        models: Mapping[str, Model],
+        calibration: Embeddings,
+        data: Embeddings,
+        known: SweepReferences,
+    ) -> Self:
+        """The remarks on models that share their projectors, under the name of each score.
+
+        Warnings are of rows that are not such as the model knows, of training on these rows, of
+        scores that are not checked, and the models' own.
+        """
+        faults, warnings = list[str](), list[str]()
+        checked = all(known.name == EXACT or not one.head.is_surrogate for one in models.values())
+        for name, model in models.items():
+            of = f" ({name})" * (len(models) > 1)
+            own = known.faults[head_digest(model.head)]
+            faults += [f"The surrogate{of} is BROKEN: {fault}." for fault in own]
+            rows = data.text, data.video, data.called
+            warnings += trained_on(model.provenance, model.name, *rows)
+        first, *_ = models.values()
+        norms = median_norm(calibration.text), median_norm(calibration.video)
+        card = replace(first.card, row_norms=norms)
+        for one in (calibration, data):  # sides or signs that are mixed up
+            warnings += matched_warnings(first.program, one)
+        for side, given in (("text", data.text), ("video", data.video)):
+            warnings += other_scale(given, side, card, data.file, name_of(side, data.called))
+        warnings += [NOT_CHECKED] * (not checked)
+        warnings += [text for model in models.values() for text in model.warnings]
+        notes = data_notes(data, known.truth, known.own)
+        return cls(tuple(faults), tuple(dict.fromkeys(warnings)), tuple(notes), checked)
+
+    @property
+    def broken_reference(self) -> str:
+        """The faults of a float score that is the reference itself; empty without any."""
+        return "" if self.checked else " ".join(self.faults)
+
+    def first(self, raw: Sequence[str]) -> list[str]:
+        """All sentences before the figures, those on `raw` embeddings among them."""
+        return [*self.faults, *raw, *self.warnings]
+
+
+def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:
+    """A sentence where raw embeddings retrieve as well as the chosen point, or better.
+
+    `losses` are those of all points against them. Where none is chosen, the point counts that does
+    best.
+    """
+    known = {index: loss for index, loss in enumerate(losses) if loss is not None}
+    if chosen is None and known:
+        chosen = min(known, key=lambda index: known[index].loss.value)
+    if chosen not in known:
+        return []
+    return [f"{text} (point {chosen})" for text in baseline_sentences([known[chosen]])]

@@ -1,0 +1,536 @@
+"""A sweep for a reader: its points as a table, on a terminal, and on a page with pictures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cimtool.base.grids import Value, value_text
+from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
+from cimtool.experiments.budgets import (
+    DRIFT,
+    ENERGY,
+    SCORE_COSTS,
+    SHORT_COSTS,
+    WORK,
+    Choice,
+    comparable,
+    drifting,
+    held_text,
+    incomparable,
+    same_scores,
+    twins,
+)
+from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.dies import Yield, difference_sentences, when_read
+from cimtool.experiments.engine import page
+from cimtool.experiments.sweep import Sweep
+from cimtool.hardware.noise.times import read_after
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.modality_names import sizes_text, way_names
+from cimtool.reference.queries import RANKINGS, led
+from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
+from cimtool.report.formats import (
+    ENERGIES,
+    SIZES,
+    TIMES,
+    NumberFormat,
+    counted,
+    coverage,
+    four_digits,
+    percent,
+    scaled,
+    unit_of,
+    whole,
+)
+from cimtool.report.page import render, render_text
+from cimtool.report.result import View, view
+from cimtool.report.svg import SERIES
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
+from cimtool.report.terminal import table_text
+
+PACKAGE = "cimtool.experiments"
+
+WIDE = 20.0
+"""A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
+
+MOST = 12
+"""Most pictures of yields; the table has all points."""
+
+
+def sweep_text(found: Sweep) -> str:
+    """All points in a table, the counts, what is cheapest within the budget, what was written."""
+    points = points_table(found)
+    return render_text(
+        PACKAGE,
+        "sweep.txt",
+        found=found,
+        table=table_text(points),
+        notes=points.footnotes,
+        costs=found.costs.values(),
+        failures=failures(found),
+        sizes=sizes_of(found),
+        budget=[] if found.chosen is None else budget_lines(found, found.chosen),
+    )
+
+
+@page.register
+def _(found: Sweep) -> tuple[str, str]:
+    return "pareto.html", pareto_page(found)
+
+
+def pareto_page(sweep: Sweep) -> str:
+    """Drift against each cost, pictures of yields, and a table of all points as one document."""
+    settings = [one.build.settings.to_json() for one in sweep.points if one.build is not None]
+    return render(
+        PACKAGE,
+        "pareto.html",
+        title=f"Sweep of {sweep.model}",
+        sweep=sweep,
+        done=len(sweep.points) - sweep.failed,
+        sizes=sizes_of(sweep),
+        targets=dict.fromkeys(point.base for point in sweep.points),
+        grid=list(map(str, sweep.grid)),
+        settings=[
+            f"{name}={value_text(value)}"
+            for name, value in (settings[0] if settings else {}).items()
+            if value not in (None, []) and all(other[name] == value for other in settings)
+        ],
+        files=[(Path(name).name, digest) for name, digest in sweep.files],
+        budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),
+        figures=[
+            (_picture(sweep, cost, group), title, group, len(groups))
+            for cost, title in sweep.costs.items()
+            for groups in [_groups(sweep, cost) or [[]]]
+            for group in groups
+        ],
+        yields=yield_pictures(sweep),
+        points=points_table(sweep),
+        failures=failures(sweep),
+    )
+
+
+@view.register
+def _(sweep: Sweep) -> View:
+    budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
+    pictures = {
+        cost: partial(_picture, sweep, cost, group)
+        for cost in sweep.costs
+        for group in _groups(sweep, cost)[:1]
+    }
+    return View(
+        f"{counted(len(sweep.points), 'point')} of {sweep.model}, {sweep.failed} failed",
+        [*sweep.first, *budget, *failures(sweep)],
+        sweep.to_json,
+        {"points": lambda: points_table(sweep)},
+        pictures,
+    )
+
+
+def sizes_of(found: Sweep) -> str:
+    """The items of both sides that the points are measured on."""
+    data = found.data
+    return sizes_text((data["texts"], data["videos"]), data["modalities"], "x")
+
+
+def failures(found: Sweep) -> list[str]:
+    """A line for each point that failed."""
+    errors = (outcome.error for outcome in found.outcomes)
+    return [f"point {index} failed: {error}" for index, error in enumerate(errors) if error]
+
+
+def values_text(found: Sweep, index: int) -> str:
+    """The values of a point: `weight_bits=6, target=ideal`."""
+    named = found.points[index].named
+    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
+
+
+def notes_of_points(found: Sweep) -> list[str]:
+    """Notes below the table: equal points, energies apart, yields, corners, warnings of points."""
+    notes = [
+        f"points {', '.join(map(str, group))} give the same scores"
+        for group in same_scores(found.outcomes)
+    ]
+    if incomparable(found.outcomes, found.units):
+        notes.append(
+            "energies in brackets cannot be compared with the others: more of their parts have no "
+            "price"
+        )
+    done = [outcome for outcome in found.outcomes if outcome.error is None]
+    bases = dict.fromkeys(outcome.cost["energy_basis"] for outcome in done)
+    if len(bases) > 1:
+        notes.append(
+            "energies are compared only where they rest on the same: "
+            + "; ".join(basis or "nothing" for basis in bases)
+        )
+    if found.sampled:
+        notes.append(
+            "points with samples are Monte Carlo of the trained model, in float, with samples of "
+            "the items stored: their energy and latency are of the query's encoding, of the "
+            "products of samples, and of random numbers and sigmoids by reference prices"
+        )
+    dies = found.dies
+    if dies is not None and any(found.yields):
+        notes.append(
+            f"yield: the share of {counted(dies.trials, 'die')} of seed {dies.seed} with "
+            f"{held_text(found.limits)} against {found.reference}, each by its own figure on "
+            f"{sizes_of(found)}; its interval (95%, Clopper and Pearson) "
+            "is over dies; on other pairs dies in doubt, whose own interval over queries "
+            "holds a limit, may fall on its other side"
+        )
+        notes += difference_sentences(found.yield_differences)
+    noises = [one.build.target.noise for one in found.points if one.build is not None]
+    corners = (
+        f"corner {name}: {corner.text}"
+        for name in ([] if dies is None else dies.corners)
+        for noise in noises
+        if noise is not None and (corner := noise.corners.get(name or "")) is not None
+    )
+    notes += dict.fromkeys(corners)
+    notes += found.remarks.notes
+    # Each warning once, with the points that have it.
+    points_of: dict[str, list[str]] = {}
+    for index, outcome in enumerate(found.outcomes):
+        for warning in outcome.warnings:
+            points_of.setdefault(warning, []).append(str(index))
+    return notes + [
+        note
+        if len(of) == len(found.outcomes)
+        else f"{note} (point{'s' * (len(of) > 1)} {', '.join(of)})"
+        for note, of in points_of.items()
+    ]
+
+
+def budget_lines(found: Sweep, choice: Choice) -> list[str]:
+    """The cheapest point within the budget, the cost that it is cheapest by, and its command."""
+    limits = choice.budget.text
+    if found.remarks.broken_reference:
+        return [f"no point is within {limits}: the float score is BROKEN itself"]
+    if not choice.within:
+        known = [(one.kept, -index, one) for index, of in enumerate(found.yields) for one in of]
+        if not known:
+            return [f"no point is within {limits}"]
+        _, index, best = max(known, key=lambda one: one[:2])
+        return [
+            f"no point is within {limits}",
+            f"the highest yield is that of point {-index}: {best.text}",
+        ]
+    within = f"{counted(choice.within, 'point')} within {limits}"
+    if choice.budget.min_yield is None and any(outcome.dies for outcome in found.outcomes):
+        within += ", the median die too"
+    if choice.index is None or choice.cost is None:
+        return [f"{within}: none is named, for no cost can be compared over all of them"]
+    chosen = found.outcomes[choice.index]
+    lines = [
+        f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
+        f"{SCORE_COSTS[choice.cost]}: {headline(chosen.cost, choice.cost)}"
+    ]
+    for name, most in choice.budget.limits.items():
+        ends = chosen.intervals.get(name)
+        of = "" if ends is None else f" ({ends[0]:.4g} to {ends[1]:.4g})"
+        lines.append(f"its {name} is {chosen.metrics[name]:.4g}{of}; the limit is {most:g}")
+    lines += [f"its yield is {one.text}" for one in found.yields[choice.index]]
+    return [*lines, f"next: {choice.command}"] if choice.command else lines
+
+
+@dataclass(frozen=True)
+class PointLine:
+    """A row of the table: a point, of which `outcome` is None where it failed, or a score that no
+    hardware has touched."""
+
+    label: Content
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    front: str | None = None
+    named: Mapping[str, Value] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    failed: bool = False
+    apart: bool = False
+    yields: Mapping[str, Yield] = field(default_factory=dict)
+    style: str = ""
+
+
+PointColumn = tuple[Column, Callable[[PointLine], Content]]
+"""A column, and what it holds of a row."""
+
+
+def points_table(found: Sweep) -> Table:
+    """All points, those on a front in bold, and scores that no hardware touched; failed say so."""
+    same, fronts = twins(found.outcomes), found.fronts
+    apart = incomparable(found.outcomes, found.units)
+    lines = []
+    for index, point, outcome in found.numbered():
+        front = ", ".join(SHORT_COSTS[cost] for cost, best in fronts.items() if index in best)
+        lines.append(
+            PointLine(
+                index,
+                outcome.metrics,
+                outcome.intervals,
+                f"as point {same[index]}" if index in same else front,
+                point.named,
+                outcome if outcome.error is None else None,
+                outcome.error is not None,
+                index in apart,
+                {one.when: one for one in found.yields[index]},
+                "result" if front and index not in same else "",
+            )
+        )
+    for name, metrics in found.baselines.items():
+        intervals = found.baseline_intervals.get(name, {})
+        lines.append(PointLine(Cell(name, math.nan), metrics, intervals))
+    columns, contents = zip(*_columns(found), strict=True)
+    return make_table(
+        counted(len(found.points), "point"),
+        columns,
+        [[content(line) for content in contents] for line in lines],
+        [line.style for line in lines],
+        notes_of_points(found),
+        absent="",
+    )
+
+
+def _columns(found: Sweep) -> Iterator[PointColumn]:
+    against, share = found.reference, "{:.2%}".format
+    done = [one for one in found.outcomes if one.error is None]
+    leads = [one for one in led(found.by_class) if one.name in ("r1", "map")][: 1 + found.by_class]
+    yield (
+        Column(
+            "point",
+            whole,
+            "the number of the point in results.json, or a score that no hardware touched",
+        ),
+        lambda line: line.label,
+    )
+    # In sight where the table is wider than the screen.
+    front = "the costs for which no other point beats it, or the first of points that are the same"
+    yield Column("front", help=front), lambda line: line.front
+    for key in found.grid:
+        words = any(isinstance(value, str | bool) for value in key.values)
+        yield Column(key.name, None if words else str), partial(_value, key.name)
+    help_ = f"of the logit from {against}, without each query's mean difference, which changes no "
+    help_ += "rank; the worse of both directions"
+    failed = Cell("failed", math.nan, style="bad")
+    yield (
+        Column("centred RMSE", four_digits, help_),
+        lambda line: failed if line.failed else line.metrics.get(DRIFT),
+    )
+    help_ = f"root mean square difference of the logit from {against}"
+    yield Column("RMSE", four_digits, help_), partial(_metric, "logit_rmse")
+    help_ = "queries whose best item is another one, the worse of both directions"
+    yield Column("top-1 loss", share, help_), partial(_metric, "top1_agreement_loss")
+    ways = way_names(found.data["modalities"])
+    for way, key_ in leads[0].keys.items():
+        heading = f"{leads[0].label}, %\n{ways[way]}"
+        help_ = f"{leads[0].help}; 95% interval"
+        yield Column(heading, percent, help_), partial(_with_interval, key_)
+    for one in leads:
+        help_ = f"what is lost of {one.label} against {against}, the worse direction"
+        yield Column(f"{one.label} loss", share, help_), partial(_metric, one.loss)
+    labels = {one.loss: f"{one.label} loss" for one in RANKINGS}
+    labels |= {"centred_rmse": "centred RMSE", "logit_rmse": "RMSE"}
+    shares = {one.loss for one in RANKINGS if one.share} | {"top1_agreement_loss"}
+    help_ = "the same of dies that are read after that time; 5th and 95th percentile of them"
+    for time in dict.fromkeys(when_read(die) for one in done for die in one.dies):
+        for name in dict.fromkeys([leads[0].loss, *found.limits]):
+            form: NumberFormat = share if name in shares else four_digits
+            heading = f"{labels.get(name, 'top-1 loss')},\nmedian die, {time}"
+            yield Column(heading, form, help_), partial(_of_dies, time, name, form)
+    for time in found.yield_times:
+        help_ = "dies within the budget; 95% interval"
+        yield Column(f"yield, %,\n{time}", percent, help_), partial(_yield, time)
+        help_ = "dies whose interval over queries holds a limit"
+        yield Column("dies\nin doubt", whole, help_), partial(_doubt, time)
+    yield (
+        Column("arrays", whole, "arrays of the target that hold the projectors"),
+        partial(_cost, "arrays"),
+    )
+    yield (
+        Column("conversions", whole, "conversions of one query, encoded and scored"),
+        partial(_cost, "conversions"),
+    )
+    help_ = "of one query; > is a lower bound: parts have no price; in brackets what cannot be "
+    help_ += "compared with the others, for more of its parts have none"
+    yield Column("energy", whole, help_), _energy
+    if len({one.cost["energy_coverage"] for one in done} - {None}) > 1:
+        help_ = "operations of a query whose energy is known"
+        yield Column("of it known", coverage, help_), partial(_cost, "energy_coverage")
+    yield Column("latency", whole, "of one query; > is a lower bound"), partial(_cost, "latency_ns")
+    if WORK in found.costs:
+        help_ = "of the score of one query, in arrays and digital"
+        yield Column("multiplications", whole, help_), partial(_cost, WORK)
+        if found.sampled:
+            help_ = "of the score of one query"
+            yield Column("sigmoids", whole, help_), partial(_cost, "sigmoids")
+            help_ = "random numbers that one query draws"
+            yield Column("normals", whole, help_), partial(_cost, "random_normals")
+        help_ = "memory of the items' features or samples"
+        yield Column("gallery", whole, help_), partial(_cost, "gallery_bytes")
+
+
+def _value(name: str, line: PointLine) -> Content:
+    value = line.named.get(name)
+    return value_text(value) if isinstance(value, str | bool) else value
+
+
+def _metric(name: str, line: PointLine) -> Content:
+    return line.metrics.get(name)
+
+
+def _with_interval(name: str, line: PointLine) -> Content:
+    known = name in line.metrics and name in line.intervals
+    change = Change(line.metrics[name], *line.intervals[name]) if known else None
+    return line.metrics.get(name) if change is None else interval_cell(change, percent)
+
+
+def _of_dies(time: str, name: str, form: NumberFormat, line: PointLine) -> Content:
+    """The median of dies with the percentiles on both sides of it."""
+    dies = () if line.outcome is None else line.outcome.dies
+    spread = next((one[name] for one in dies if when_read(one) == time and name in one), None)
+    if spread is None:
+        return None
+    ends = sorted((spread["best"], spread["worst"]))
+    return interval_cell(Change(spread["median"], *ends), form)
+
+
+def _yield(time: str, line: PointLine) -> Content:
+    kept = line.yields.get(time)
+    return None if kept is None else interval_cell(kept.share, percent)
+
+
+def _doubt(time: str, line: PointLine) -> Content:
+    kept = line.yields.get(time)
+    return None if kept is None else kept.in_doubt
+
+
+def _cost(name: str, line: PointLine) -> Content:
+    if line.outcome is None:
+        return None
+    cost = line.outcome.cost
+    if name in AMOUNTS:
+        return _quantity(cost, name).cell(AMOUNTS[name][0])
+    size = cost[name]
+    return Cell(scaled(size, SIZES), size) if name == "gallery_bytes" else size
+
+
+def _energy(line: PointLine) -> Content:
+    cell = _cost(ENERGY, line)
+    return replace(cell, text=f"({cell.text})") if line.apart and isinstance(cell, Cell) else cell
+
+
+AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
+"""Costs that may be unknown, or lower bounds: their units, and the name of what they lack."""
+
+
+def _quantity(cost: Mapping[str, Any], name: str) -> Quantity:
+    missing = cost.get(AMOUNTS[name][1])
+    ends = (cost.get(name.replace("_pj", f"_{end}_pj")) for end in ("low", "high"))
+    low, high = ends if name == ENERGY else (None, None)
+    return Quantity(cost[name], (missing,) if missing else (), low, high)
+
+
+def headline(cost: Mapping[str, Any], name: str) -> str:
+    """A cost of a point with its interval, and what an energy rests on where that is too little."""
+    if name != ENERGY:
+        return cost_text(cost, name)
+    said, share = _quantity(cost, name).full_text(ENERGIES), cost["energy_coverage"]
+    few = share is not None and share < WELL_COVERED
+    return f"{said}, {coverage_text(share)}" if few else said
+
+
+def cost_text(cost: Mapping[str, Any], name: str) -> str:
+    """One cost of a point with its unit, `>` before a lower bound, or "not given"."""
+    if name in AMOUNTS:
+        return _quantity(cost, name).cell(AMOUNTS[name][0]).text
+    return f"{cost[name]:,}"
+
+
+def _groups(sweep: Sweep, cost: str) -> list[list[int]]:
+    """The points that are drawn together, in groups that may be compared."""
+    return drifting(sweep.outcomes, comparable(sweep.outcomes, cost, sweep.units))
+
+
+def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
+    best = set(sweep.fronts[cost])
+    name = sweep.costs[cost]
+    title, size = name, 1.0
+    if cost == ENERGY and shown:
+        size, unit = unit_of(max(sweep.outcomes[index].cost[cost] for index in shown), ENERGIES)
+        title = f"{title} ({unit})"
+    candidates = [
+        ParetoPoint(
+            f"point {index}",
+            sweep.outcomes[index].cost[cost] / size,
+            sweep.outcomes[index].metrics[DRIFT],
+            index in best,
+            f"{values_text(sweep, index)}; {cost_text(sweep.outcomes[index].cost, cost)}",
+        )
+        for index in shown
+    ]
+    label = f"centred logit RMSE against {name} of {len(shown)} points"
+    logs = (_is_wide([one.x for one in candidates]), _is_wide([one.y for one in candidates]))
+    return pareto(candidates, title, "centred logit RMSE", label, *logs)
+
+
+def _is_wide(values: list[float]) -> bool:
+    return bool(values) and 0 < WIDE * min(values) < max(values)
+
+
+def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
+    """Pictures of the yield of all points with their intervals, each with its caption.
+
+    The key with the most values is along the axis, the next one of several values is the lines
+    (SERIES in a picture), and each combination of the others has a picture.
+    """
+    along, *rest = [key.name for key in sorted(sweep.grid, key=lambda key: -len(key.values))]
+    several = [key.name for key in sweep.grid if len(key.values) > 1 and key.name != along]
+    line_key = next((name for name in rest if name in several), None)
+    others = [name for name in rest if name != line_key]
+    known: dict[str, dict[tuple[Value | None, ...], Change]] = {}
+    for point, yields in zip(sweep.points, sweep.yields, strict=True):
+        place = tuple(map(point.named.get, (along, line_key or "", *others)))
+        for one in yields:
+            known.setdefault(read_after(one.time, one.corner), {})[place] = one.share
+
+    def pictures() -> Iterator[tuple[str, str]]:
+        for time, of_time in known.items():
+            places = _in_order(dict.fromkeys(place[0] for place in of_time))
+            for elsewhere in dict.fromkeys(place[2:] for place in of_time):
+                lines = list(dict.fromkeys(at[1] for at in of_time if at[2:] == elsewhere))
+                where = [f"{k}={_text(v)}" for k, v in zip(others, elsewhere, strict=True)]
+                fixed = f" at {', '.join(where)}" if where else ""
+                held = f"dies with {held_text(sweep.limits)}, read {time}"
+                for few in (lines[i : i + SERIES] for i in range(0, len(lines), SERIES)):
+                    drawn = [
+                        Ranges(
+                            "" if line_key is None else f"{line_key}={_text(line)}",
+                            [of_time.get((place, line, *elsewhere)) for place in places],
+                        )
+                        for line in few
+                    ]
+                    spoken = "; ".join(
+                        f"{_text(place)}: {100 * one.value:.0f}% "
+                        f"({100 * one.low:.0f} to {100 * one.high:.0f})"
+                        for line in drawn
+                        for place, one in zip(places, line.values, strict=True)
+                        if one is not None
+                    )
+                    label = f"Share of {held}, against {along}{fixed}: {spoken}"
+                    chart = ranges(drawn, [_text(one) for one in places], along, "yield", label)
+                    yield chart, f"Share of {held}{fixed}, with its 95% interval over dies."
+
+    return list(itertools.islice(pictures(), MOST))
+
+
+def _in_order(values: Mapping[Value | None, None]) -> list[Value | None]:
+    """Numbers from the least on; with words among them as the grid has them."""
+    numbers = [one for one in values if isinstance(one, int | float)]
+    return list(values) if len(numbers) < len(values) else [*sorted(numbers)]
+
+
+def _text(value: Value | None) -> str:
+    return "-" if value is None else value_text(value)

@@ -1,0 +1,356 @@
+"""A grid of trainings for a reader: the verdict, all rows as a table, a page with pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from cimtool.base.grids import Value, value_text
+from cimtool.experiments.engine import page
+from cimtool.experiments.trained_points import seconds_in
+from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
+from cimtool.reference.bootstrap import RESAMPLES, Change
+from cimtool.reference.metrics import RAW
+from cimtool.reference.modality_names import sizes_text, way_names
+from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS
+from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
+from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole
+from cimtool.report.page import render, render_text
+from cimtool.report.result import View, view
+from cimtool.report.svg import percent_tick
+from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.terminal import table_text
+from cimtool.training.history import MEASURES
+from cimtool.training.trainer import BEST
+
+PACKAGE = "cimtool.experiments"
+
+
+def grid_summary(found: TrainingGrid) -> str:
+    """The verdict first, then all rows in a table, what failed, and what was written."""
+    best = () if found.best is None else found.rows[found.best].points
+    folders = (found.folders[index] for index in best)
+    return render_text(
+        PACKAGE,
+        "grid.txt",
+        found=found,
+        verdict=verdict(found),
+        table=table_text(rows_table(found, times=True)),
+        notes=notes(found),
+        failures=failures(found),
+        models=[str(folder / BEST) for folder in folders if folder is not None],
+    )
+
+
+@page.register
+def _(found: TrainingGrid) -> tuple[str, str]:
+    return "grid.html", grid_page(found)
+
+
+def grid_page(found: TrainingGrid) -> str:
+    """A picture of all rows with their intervals, and the table, as one document."""
+    return render(
+        PACKAGE,
+        "grid.html",
+        title=f"Trainings on {found.data}",
+        found=found,
+        verdict=verdict(found),
+        picture=_picture(found),
+        sizes=_sizes(found),
+        rows=rows_table(found),
+        notes=notes(found),
+        failures=failures(found),
+        grid=list(map(str, found.grid)),
+        common=[f"{name}={value_text(value)}" for name, value in found.common.items()],
+    )
+
+
+@view.register
+def _(found: TrainingGrid) -> View:
+    return View(
+        f"{len(found.points)} trainings on {found.data}, {found.failed} failed",
+        [*verdict(found), *failures(found)],
+        found.to_json,
+        {"rows": lambda: rows_table(found)},
+        {"rows": lambda: _picture(found)} if found.rows else {},
+    )
+
+
+def failures(found: TrainingGrid) -> list[str]:
+    """A line for each point that failed."""
+    return [
+        f"point {index} ({_values(point.named)}) failed: {outcome.error}"
+        for index, point, outcome in found.numbered()
+        if outcome.error is not None
+    ]
+
+
+def _values(values: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
+
+
+def row_name(found: TrainingGrid, row: TrainingRow) -> str:
+    """The number and the values of a row, or that it is the raw embeddings."""
+    if row is found.raw:
+        return RAW
+    return f"row {found.rows.index(row)}{f' ({_values(row.values)})' * bool(row.values)}"
+
+
+def verdict(found: TrainingGrid) -> list[str]:
+    """The best row in sentences, after those that are as good for less."""
+    if found.best is None:
+        return []
+    best, lines = found.rows[found.best], []
+    raw = found.raw
+    if raw is not None and raw.behind is not None and raw.as_good:
+        said = (
+            "Raw embeddings by cosine, which no training made, are better than every row"
+            if raw.behind.high < 0
+            else "No row is surely better than raw embeddings by cosine, which no training made"
+        )
+        lines.append(
+            f"{said}: {found.lead} {_share(raw.metrics[LEAD].value)} of the raw ones, "
+            f"{_share(best.metrics[LEAD].value)} of the best row, a difference of "
+            f"{_points(raw.behind)}."
+        )
+    cheaper = [one for one in found.rows if one.as_good and found.price(one) < found.price(best)]
+    if cheaper:
+        one = min(cheaper, key=lambda row: (found.price(row), -row.metrics[LEAD].value))
+        assert one.behind is not None
+        lines.append(
+            f"A cheaper row is not surely worse: {row_name(found, one)}, "
+            f"{_price(found, one, best)}; its {found.lead} of "
+            f"{_share(one.metrics[LEAD].value)} is {_points(one.behind)} below."
+        )
+    lines.append(
+        f"Best of {counted(len(found.rows), 'row')}: {row_name(found, best)}, {found.lead} "
+        f"{_interval(best.metrics[LEAD], _share)}, mean of both ways.{_next(found)}"
+    )
+    return lines
+
+
+def _next(found: TrainingGrid) -> str:
+    """The row that comes next to the best, and whether that is known to be better."""
+    others = [one for one in found.rows if one.behind is not None]
+    if not others:
+        return ""
+    second = max(others, key=lambda row: row.metrics[LEAD].value)
+    behind = second.behind
+    assert behind is not None
+    out = "leaves 0 out" if behind.is_real else "does not leave 0 out"
+    if not math.isfinite(behind.low):
+        out = "is not known from one seed"
+    return (
+        f" Next is {row_name(found, second)}, {_points(behind)} below: the interval of the "
+        f"difference {out}."
+    )
+
+
+def _share(value: float) -> str:
+    return f"{percent(value)}%"
+
+
+def _points(change: Change) -> str:
+    return f"{_interval(change, percent)} points"
+
+
+def _interval(change: Change, form: Callable[[float], str]) -> str:
+    if not math.isfinite(change.low):
+        return form(change.value)
+    return f"{form(change.value)} ({form(change.low)} to {form(change.high)})"
+
+
+def _price(found: TrainingGrid, row: TrainingRow, best: TrainingRow) -> str:
+    (weights, seen), (most, longest) = found.price(row), found.price(best)
+    if weights < most:
+        return f"{weights:,} weights in place of {most:,}"
+    return f"as many weights, trained on {seen:,} pairs in all its epochs in place of {longest:,}"
+
+
+def notes(found: TrainingGrid) -> list[str]:
+    """Sentences on the intervals, and on the pairs that the figures are of."""
+    of = sizes_text((found.queries["texts"], found.queries["videos"]), found.modalities)
+    if found.set_aside:
+        said = [f"Figures are of {of} that were set aside: no training saw them."]
+    else:
+        said = [
+            f"Figures are of {of} that do not train; they chose the best epoch of each point, so "
+            "all are a little high."
+        ]
+    if found.seeds > 1:
+        said.append(
+            f"In brackets: Student's 95% interval of the mean of {found.seeds} seeds; differences "
+            "are paired by seed."
+        )
+    else:
+        said.append(
+            f"In brackets: 95% of {RESAMPLES:,} resamples of the queries; of one seed, so another "
+            "seed may change more than that."
+        )
+    if len(found.rows) > 1:
+        said.append(
+            f"The best is the highest of {counted(len(found.rows), 'row')}: the more rows, the "
+            "more of its lead is chance."
+        )
+    last = [
+        str(index)
+        for index, row in enumerate(found.rows)
+        if all(0 < one.best_epoch == one.epochs for one in found.trained(row))
+    ]
+    if last:
+        rows = f"row{'s' * (len(last) > 1)} {', '.join(last)}"
+        said.append(f"In {rows} the best epoch is the last: more epochs may gain.")
+    return said
+
+
+RowColumn = tuple[Column, Callable[[TrainingRow], Content]]
+"""A column, and what it holds of a row."""
+
+
+def rows_table(found: TrainingGrid, times: bool = False) -> Table:
+    """All rows, the best in bold and those as good marked; with `times` the time of training."""
+    rows = [*found.rows, *([] if found.raw is None else [found.raw])]
+    columns, contents = zip(*_columns(found, times), strict=True)
+    return make_table(
+        counted(len(found.rows), "row"),
+        columns,
+        [[content(row) for content in contents] for row in rows],
+        ["result" if index == found.best else "" for index in range(len(rows))],
+        notes(found),
+    )
+
+
+def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
+    """The columns; raw embeddings were not trained, and have metrics alone."""
+    yield (
+        Column("row", help="its number in results.json"),
+        lambda row: RAW if row is found.raw else str(found.rows.index(row)),
+    )
+    for key in found.grid:
+        if key.name != SEED:
+            words = any(isinstance(value, str | bool) for value in key.values)
+            yield Column(key.name, None if words else str), partial(_value, key.name)
+    for name in ["map", "r1"] if found.by_class else ["r1"]:
+        for way, said in way_names(found.modalities).items():
+            heading = f"{MEASURES[name]}\n{said}"
+            yield Column(heading, percent, unit="%"), partial(_metric, f"{name}_{way}", percent)
+    if found.rows and "cosine_gap" in found.rows[0].metrics:
+        gap = RANKINGS_BY_KEY["cosine_gap"]
+        column = Column(gap.label, number, gap.help, essential=False)
+        yield column, partial(_metric, "cosine_gap", number)
+    help_ = f"{found.lead} of the best row less its own, mean of both ways; * leaves 0 out"
+    yield (
+        Column("behind", percent, help_, unit="points"),
+        lambda row: _cell(
+            row.behind, percent, " *" * (row.behind is not None and row.behind.is_real)
+        ),
+    )
+    trained = found.trained
+    yield (
+        Column("best\nepoch", help="of each seed; 0 is before any training", essential=False),
+        lambda row: ", ".join(str(one.best_epoch) for one in trained(row)) or None,
+    )
+    yield (
+        Column("weights", whole, "of both projectors", essential=False),
+        lambda row: trained(row)[0].weights if row.points else None,
+    )
+    asked = [one.question for row in found.rows for one in trained(row) if one.question is not None]
+    if asked:
+        headings = {
+            "loss": (
+                "a text's\nloss",
+                "what its question costs in batches of the size that trained, by the loss that "
+                "trained",
+            ),
+            "even": (
+                "even\nscores",
+                "the same where every wrong pair scores as their mean, and every right one as "
+                "theirs",
+            ),
+        }
+        if any(one.limit is not None for one in asked):
+            headings["limit"] = (
+                "limit",
+                "what InfoNCE comes to then for many wrong pairs: log(n - 1) + (wrong - right) / "
+                "tau; no such limit where the loss sums over all pairs",
+            )
+            headings["limit_without_log"] = (
+                "without\nlog(n - 1)",
+                "(wrong - right) / tau, as the document has it that derives it",
+            )
+        for name, (heading, help_) in headings.items():
+            column = Column(heading, four_digits, help_, essential=False)
+            yield column, partial(_asked, found, name)
+    if times:
+        help_ = "of training; of each seed where there are several"
+        yield Column("time", help=help_), partial(_seconds, found)
+
+
+def _value(name: str, row: TrainingRow) -> Content:
+    value = row.values.get(name)
+    return None if value is None else value_text(value)
+
+
+def _metric(name: str, form: NumberFormat, row: TrainingRow) -> Content:
+    return _cell(row.metrics.get(name), form)
+
+
+def _cell(change: Change | None, form: NumberFormat, star: str = "") -> Content:
+    """A metric with its interval; behind one that leaves 0 out stands a `star`."""
+    if change is None:
+        return None
+    known = math.isfinite(change.low)
+    note = f"[{form(change.low)}, {form(change.high)}]" if known else ""
+    return Cell(form(change.value), change.value, note + star * change.is_real)
+
+
+def _asked(found: TrainingGrid, name: str, row: TrainingRow) -> Content:
+    """The mean over the seeds of a part of the question."""
+    asked = [one.question for one in found.trained(row) if one.question is not None]
+    known = [value for one in asked if (value := getattr(one, name)) is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _seconds(found: TrainingGrid, row: TrainingRow) -> Content:
+    folders = (found.folders[index] for index in row.points)
+    times = [None if one is None else seconds_in(one) for one in folders]
+    return ", ".join("-" if one is None else f"{one:.1f} s" for one in times) or None
+
+
+def _picture(found: TrainingGrid) -> str:
+    name = "map" if found.by_class else "r1"
+    rows = [*found.rows, *([found.raw] if found.raw is not None else [])]
+    drawn = [
+        Whisker(
+            # Without the keys, which have no room.
+            RAW
+            if row is found.raw
+            else f"{found.rows.index(row)}: {', '.join(map(value_text, row.values.values()))}",
+            tuple(row.metrics[f"{name}_{way}"] for way in WAYS),
+            strong=found.best is not None and row is found.rows[found.best],
+        )
+        for row in rows
+    ]
+    label = f"{found.lead} of {len(found.rows)} rows, each way with its interval"
+    return whiskers(drawn, list(way_names(found.modalities).values()), label, percent_tick)
+
+
+def _sizes(found: TrainingGrid) -> str | None:
+    """Missed queries against weights, where these tell rows apart."""
+    points = [(found.price(row)[0], 1 - row.metrics[LEAD].value) for row in found.rows]
+    if len({weights for weights, _ in points}) < 2:
+        return None
+    candidates = [
+        ParetoPoint(
+            f"row {index}",
+            *point,
+            not any(
+                other != point and other[0] <= point[0] and other[1] <= point[1] for other in points
+            ),
+            row_name(found, row),
+        )
+        for index, (row, point) in enumerate(zip(found.rows, points, strict=True))
+    ]
+    label = f"what is lacking of {found.lead} against weights of {len(points)} rows"
+    return pareto(candidates, "weights", f"1 - {found.lead}", label)

@@ -1,0 +1,247 @@
+"""Subjects of an evaluation: raw embeddings, trained projectors in float, compiled bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.progress import Say
+from cimtool.bundle.matcher import check_gallery, open_bundle
+from cimtool.ir.heads import Head, TowerBuilder, assemble
+from cimtool.ir.heads.base import raw_heads
+from cimtool.ir.program import Program
+from cimtool.ir.source import L2Normalize
+from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.embeddings import (
+    Embeddings,
+    EmbeddingsLike,
+    embeddings_in,
+    read_data,
+    require_rivals,
+)
+from cimtool.loading.model import check_modalities
+from cimtool.loading.provenance import trained_on
+from cimtool.loading.source import ModelSource, Reader
+from cimtool.reference.modality_names import Modalities, name_of
+from cimtool.verification.baselines import without_cosine
+
+if TYPE_CHECKING:
+    from cimtool.loading.source import Projectors
+
+ALLOW = ArgumentError("or {allow_calibration_rows}")
+"""The argument that evaluates on calibration rows, as a clause."""
+
+RAW = "embeddings"
+"""The name of embeddings that nothing projects."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A program to be scored on rows as it takes them; `trained` is the same before any pass.
+
+    `kind` says what it is: embeddings, float, Monte Carlo, compiled. `warnings` are what a reader
+    of its metrics should know. With `samples` its means and variances are scored by so many a side.
+    `sigmoid` has the a and b that its logits are of, where they are known: then its trained model
+    has an exact score.
+    """
+
+    name: str
+    kind: str
+    head: Head
+    trained: Program
+    program: Program
+    data: Embeddings
+    warnings: tuple[str, ...] = ()
+    sigmoid: tuple[float, float] | None = None
+    samples: int | None = None
+
+
+def sources_of(
+    what: Sequence[Projectors | ModelSource], options: Mapping[str, Any]
+) -> tuple[ModelSource | Path, ...]:
+    """The sources of trained projectors, with the `options` of a ModelSource, and bundles' folders.
+
+    What is a source already has options of its own.
+    Raises CimError for an option that none of them has a use for; without any the head has one.
+    """
+    sources = tuple(_source(one, options) for one in what)
+    if not any(isinstance(source, ModelSource) for source in sources):
+        given = [name for name, value in options.items() if value is not None]
+        if unused := [name for name in given if what or name != "head"]:
+            has = "a bundle has its score" if what else "raw embeddings have none"
+            raise ArgumentError(
+                "{} says the score of trained projectors, and {}; expected it with a checkpoint",
+                Argument(unused[0]),
+                has,
+            )
+    return sources
+
+
+def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> ModelSource | Path:
+    if isinstance(what, ModelSource):
+        return what
+    if isinstance(what, Path | str) and Path(what).is_dir():
+        return Path(what)
+    return ModelSource(what, **options)
+
+
+@dataclass(frozen=True)
+class SubjectOptions:
+    """The options of what is evaluated.
+
+    Alone, raw embeddings are compared by `head`, or by the first that can, for each pair of
+    `modalities`, or for text and video. A model in float is followed by Monte Carlo with each of
+    `samples` a side. With `seen_rows` rows that calibrated a bundle are evaluated too.
+    """
+
+    head: str | None
+    modalities: Sequence[str] | None
+    samples: Sequence[int]
+    seen_rows: bool
+
+
+def subjects_of(
+    data: EmbeddingsLike, sources: Sequence[ModelSource | Path], asked: SubjectOptions, say: Say
+) -> tuple[Subject, ...]:
+    """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
+
+    Those are of the subjects' pairs of modalities, compared by the first head that can; where
+    widths differ or a row has no cosine they are left out with a warning. Raises CimError, one
+    sentence, for whatever is missing or does not fit.
+    """
+    modalities, samples = asked.modalities, asked.samples
+
+    @cache
+    def rows(pair: Modalities | None) -> Embeddings:
+        return embeddings_in(data, pair)
+
+    if sources and modalities is not None:
+        raise ArgumentError(
+            "{modalities} says which raw embeddings are compared, and a model knows its own; "
+            "expected it without a checkpoint or bundle"
+        )
+    found: list[Subject] = []
+    for source in sources:
+        if isinstance(source, Path):
+            found.append(bundle_subject(source, rows, asked.seen_rows))
+        else:
+            found += trained_subjects(source, rows, samples, say)
+    if samples and not any(subject.samples for subject in found):
+        raise ArgumentError(
+            "{samples} is {}, and no subject has a score that samples estimate; expected trained "
+            "projectors with variances whose a and b are known",
+            ",".join(map(str, samples)),
+        )
+    if not sources:
+        pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
+        return tuple(raw_subject(rows(one), asked.head or raw_heads()[0]) for one in pairs)
+    for one in dict.fromkeys(subject.data.modalities for subject in found):
+        beside = _raw_beside(rows(one))
+        if isinstance(beside, Subject):
+            found.append(beside)
+        else:
+            found[0] = replace(found[0], warnings=(*found[0].warnings, beside))
+    return tuple(found)
+
+
+def _raw_beside(data: Embeddings) -> Subject | str:
+    """Raw embeddings beside models, or the sentence that says why they are left out."""
+    if said := without_cosine(data):
+        return said
+    try:
+        return raw_subject(data, raw_heads()[0])
+    except CimError as error:  # a row that has no cosine
+        return f"raw embeddings are no subject: {error}"
+
+
+def _pairs(modalities: Sequence[str]) -> list[Modalities | None]:
+    """Each pair of some modalities; CimError where they are not two or more different ones."""
+    if len(modalities) < 2:
+        check_modalities(modalities, Argument("modalities"))
+    return [check_modalities(one, Argument("modalities")) for one in combinations(modalities, 2)]
+
+
+def raw_subject(data: Embeddings, head: str) -> Subject:
+    """Embeddings as they are, by a head that needs no projectors."""
+    kind = Head.named(head, Argument("head"))
+    if not kind.scores_raw:
+        raise ArgumentError(
+            '{head} is "{}", which scores what projectors give; expected {} for raw embeddings',
+            head,
+            " or ".join(raw_heads()),
+        )
+    require_rivals(data)
+    text, video = data.text.shape[1], data.video.shape[1]
+    if text != video:
+        one, other = data.called
+        raise CimError(
+            f"{data.file}: {one} rows have {text} numbers and {other} rows {video}, so raw "
+            "embeddings cannot be compared; expected equal widths, or a checkpoint or bundle to "
+            "project them"
+        )
+    made = kind()
+    program = assemble(TowerBuilder(text).tower("x"), TowerBuilder(video).tower("x"), made)
+    for graph, rows in ((program.text, data.text), (program.video, data.video)):
+        zeros = ~rows.any(axis=1)
+        if graph.operations(L2Normalize) and zeros.any():
+            raise ArgumentError(
+                "{}: row {} of {} is all zeros, which has no {}; expected another row, or "
+                "{head} {}",
+                data.file,
+                int(zeros.argmax()),
+                name_of(graph.name, data.called),
+                kind.name,
+                " or ".join(name for name in raw_heads() if name != kind.name),
+            )
+    return Subject(RAW, "embeddings", made, program, program, data)
+
+
+def trained_subjects(
+    source: ModelSource, read: Reader, samples: Sequence[int], say: Say
+) -> tuple[Subject, ...]:
+    """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
+    model = source.for_read(read).load(say)
+    rows = read_data(read(model.modalities), model)
+    require_rivals(rows)
+    seen = trained_on(model.provenance, model.name, rows.text, rows.video, rows.called)
+    warnings = (*seen, *model.warnings)
+    plain = Subject(
+        model.name, "float", model.head, model.program, model.program, rows, warnings,
+        _sigmoid(model.head, model.a, model.b),
+    )  # fmt: skip
+    if plain.sigmoid is None:
+        return (plain,)
+    return plain, *(
+        replace(
+            plain, name=f"{plain.name}, K={count}", kind="Monte Carlo", warnings=(), samples=count
+        )
+        for count in samples
+    )
+
+
+def _sigmoid(head: Head, a: float | None, b: float | None) -> tuple[float, float] | None:
+    """The a and b of a score that samples estimate, where both are known."""
+    return None if not head.is_sampled or a is None or b is None else (a, b)
+
+
+def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
+    """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
+    bundle = open_bundle(folder)
+    card = bundle.model
+    rows = read_data(read(card.modalities), card)
+    require_rivals(rows)
+    if not seen_rows:
+        require_unseen(bundle.calibration, rows, bundle.name, ALLOW)
+    check_gallery(bundle, rows)
+    trained = bundle.stages[0].program
+    seen = trained_on(bundle.training, bundle.name, rows.text, rows.video, rows.called)
+    warnings = (*seen, *card.warnings)
+    sigmoid = _sigmoid(card.head, card.a, card.b)
+    return Subject(
+        bundle.name, "compiled", card.head, trained, bundle.program, rows, warnings, sigmoid
+    )

@@ -1,0 +1,433 @@
+"""A sweep: many settings of one model, the drift and the cost of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack, get_args
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
+from cimtool.base.files import keeping_inputs, replace_files, text_bytes
+from cimtool.base.grids import Grid, GridKey
+from cimtool.base.named import nearest
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.experiments.budgets import COSTS, SCORE_COSTS, Choice, DriftBudget, cheapest, front
+from cimtool.experiments.compiled import MeasuredData, Outcome, PointEvaluator
+from cimtool.experiments.dies import (
+    SPREAD,
+    DieRequest,
+    Yield,
+    YieldDifference,
+    die_request,
+    when_read,
+    yield_differences,
+    yields_of,
+)
+from cimtool.experiments.engine import (
+    TABLES,
+    ExperimentKind,
+    GridResult,
+    PointsFailed,
+    TableFormat,
+    check_format,
+    check_jobs,
+    computed,
+    content_digest,
+    table_file,
+    values_name,
+    workers,
+    write_results,
+)
+from cimtool.experiments.points import (
+    LAYERS,
+    SCORE_KEYS,
+    SETTINGS_FILE,
+    TARGET_FILE,
+    Point,
+    Sources,
+    compile_command,
+    points,
+    read_grid,
+)
+from cimtool.experiments.references import (
+    Remarks,
+    SweepReferences,
+    raw_sentences,
+    reference_name,
+    references,
+)
+from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, scored_models
+from cimtool.hardware.keys import ScoreMapping
+from cimtool.hardware.noise.spec import load_noise
+from cimtool.hardware.target import Target
+from cimtool.loading.calibration_rows import seen_rows
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
+from cimtool.loading.source import ModelOptions, ModelSource, Projectors
+from cimtool.passes.gallery import score_layers
+from cimtool.reference.limits import check_measurable
+from cimtool.reference.modality_names import layer_matches
+from cimtool.reference.surrogate import Polynomial
+
+SWEEP = ExperimentKind(
+    "sweep",
+    "sweep.json",
+    6,
+    {
+        "model": "model",
+        "calibration": "calibration data",
+        "data": "evaluation data",
+        "reference": "reference",
+    },
+    Outcome.from_json,
+)
+REFERENCES = "references.safetensors"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Sweep(GridResult[Point, Outcome]):
+    """All points of a sweep, in the order of the grid.
+
+    `baselines` are the metrics of scores that no hardware has touched, with their intervals;
+    `remarks` are told beside all figures. `files` are those that the model was read from, with the
+    SHA-256 of each; `resumed` points were done by an earlier run.
+    """
+
+    model: str
+    data: Mapping[str, Any]
+    reference: str
+    baselines: Mapping[str, Mapping[str, float]]
+    baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
+    remarks: Remarks
+    dies: DieRequest | None
+    files: Sequence[tuple[str, str]] = ()
+    chosen: Choice | None = None
+
+    @property
+    def sampled(self) -> set[int]:
+        """The points that are Monte Carlo, which nothing compiles."""
+        return {index for index, one in enumerate(self.points) if one.score.samples is not None}
+
+    @property
+    def by_class(self) -> bool:
+        """True where classes or judgements say what is right, so that their metrics lead."""
+        return bool(self.data.get("by_class"))
+
+    @property
+    def first(self) -> list[str]:
+        """Sentences that a reader must see before any figure."""
+        chosen = None if self.chosen is None else self.chosen.index
+        losses = [outcome.against_raw for outcome in self.outcomes]
+        return self.remarks.first(raw_sentences(losses, chosen))
+
+    @property
+    def costs(self) -> Mapping[str, str]:
+        """The costs that tell points apart, by name: multiplications too where scores differ."""
+        return SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
+
+    @property
+    def fronts(self) -> dict[str, list[int]]:
+        """The points on each Pareto front, by the cost that drift is held against."""
+        return {cost: front(self.outcomes, cost, self.units) for cost in self.costs}
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """The budget that dies are held to; none against a float score that is broken itself."""
+        founded = self.chosen is not None and not self.remarks.broken_reference
+        return self.chosen.budget.limits if self.chosen is not None and founded else {}
+
+    @cached_property
+    def yields(self) -> list[tuple[Yield, ...]]:
+        """The yield of each point at each time; empty without dies or a budget."""
+        return [yields_of(outcome.dies, self.limits) for outcome in self.outcomes]
+
+    @cached_property
+    def yield_differences(self) -> tuple[YieldDifference, ...]:
+        """The point of the highest yield beside each other one, on the same dies."""
+        chosen = None if self.chosen is None else self.chosen.index
+        return yield_differences([one.dies for one in self.outcomes], self.limits, chosen)
+
+    @cached_property
+    def yield_times(self) -> list[str]:
+        """The times and corners at which any point has a yield."""
+        return list(dict.fromkeys(one.when for yields in self.yields for one in yields))
+
+    @property
+    def units(self) -> list[str]:
+        """The kind of array of each point."""
+        return [point.unit for point in self.points]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name: the same whatever computed the points, and in how many runs."""
+        yields = self.yields
+        return {
+            **SWEEP.versions,
+            "model": self.model,
+            "files": {Path(name).name: digest for name, digest in self.files},
+            "warnings": self.first,
+            "data": dict(self.data),
+            "reference": self.reference,
+            "baselines": {name: dict(values) for name, values in self.baselines.items()},
+            "baseline_intervals": {
+                name: {key: list(ends) for key, ends in values.items()}
+                for name, values in self.baseline_intervals.items()
+            },
+            "grid": {key.name: list(key.values) for key in self.grid},
+            "dies": None if self.dies is None else vars(self.dies),
+            "points": [
+                {
+                    "point": index,
+                    "values": point.named,
+                    # Warnings stand among the notes.
+                    **{k: v for k, v in outcome.to_json().items() if k != "warnings"},
+                    "yields": [one.to_json() for one in yields[index]],
+                }
+                for index, point, outcome in self.numbered()
+            ],
+            "yield_differences": [one.to_json() for one in self.yield_differences],
+            "pareto": self.fronts,
+            "budget": None if self.chosen is None else self.chosen.to_json(),
+            "notes": list(self.remarks.notes),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a point, all with the same columns; None where there is no value."""
+        yields = self.yields
+        rows = [
+            {"point": index, **point.named, **_flat(outcome, yields[index])}
+            for index, point, outcome in self.numbered()
+        ]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        columns.sort(key=LAST.__contains__)
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+
+LAST = ("error", "notes")
+"""Columns of long texts, after all others."""
+
+
+def _flat(outcome: Outcome, yields: Sequence[Yield]) -> dict[str, Any]:
+    row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics}
+    for name, ends in outcome.intervals.items():
+        row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
+    if outcome.against_raw is not None:
+        loss = outcome.against_raw.loss
+        row |= {"loss_from_raw": loss.value, "loss_from_raw_low": loss.low}
+        row |= {"loss_from_raw_high": loss.high}
+    row |= outcome.cost
+    for values in outcome.dies:
+        time = _column(when_read(values))
+        for name, found in values.items():
+            if isinstance(found, Mapping):
+                row |= {f"{name}_{time}_{which}": found[which] for which in SPREAD}
+    for one in yields:
+        name = f"yield_{_column(one.when)}"
+        share = one.share
+        row |= {name: share.value, f"{name}_low": share.low, f"{name}_high": share.high}
+        row[f"{name}_in_doubt"] = one.in_doubt
+    return row | {"error": outcome.error, "notes": "; ".join(outcome.notes)}
+
+
+def _column(when: str) -> str:
+    """A time and a corner in the name of a column: `1h_ss`."""
+    return when.replace(", ", "_").replace(" ", "")
+
+
+@keeping_inputs
+def sweep(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    grid: Grid,
+    target: str | Target | None = None,
+    settings: File | None = None,
+    teacher: File | None = None,
+    trials: int | None = None,
+    times: Sequence[str] = (),
+    corners: Sequence[str] = (),
+    seed: int = 0,
+    noise_model: File | None = None,
+    budget: Mapping[str, float] | None = None,
+    min_yield: float | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+    table: TableFormat = "csv",
+    qrels: File | None = None,
+    allow_calibration_rows: bool = False,
+    drop_calibration_rows: bool = False,
+    output: File | None = None,
+    say: Say = silent,
+    **options: Unpack[ModelOptions],
+) -> Sweep:
+    """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
+
+    `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
+    (`target.rows_active`), and of the score: `head`, `degree` of a polynomial that is fitted to the
+    `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, of the
+    `noise_model` or the target's own noise, and read at each of its `corners` and `times`. `jobs`
+    processes or the Dask cluster at `dask` compute the points. Results go to `output` (default
+    `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
+    is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
+    dies within it, of which the choice asks at least `min_yield` (None: that the median die is
+    within). With a file `qrels` right is what it grades above 0. Raises CimError where rows of
+    `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
+    worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
+    the `budget`.
+    """
+    dies, file = (
+        die_request(trials, times, seed, corners),
+        None if settings is None else Path(settings),
+    )
+    if noise_model is not None and dies is None:
+        raise ArgumentError("{noise_model} is about dies; expected {trials} with it")
+    limits = DriftBudget(budget or {}, min_yield)
+    limits.check(trials)
+    keys = read_grid(grid)
+    made = points(keys, target, file, None if noise_model is None else load_noise(noise_model))
+    _check_corners(dies, made)
+    check_jobs(jobs)
+    check_format(table)
+    source = ModelSource(projectors, poly, **options).for_rows(calibration)
+    check_scores(keys, source.head, source.poly, teacher)
+    known = scored_models(source, made, teacher, say)
+    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
+    rows, evaluated = MeasuredData(calibration, data, qrels, seen).read(known.first)
+    check_measurable("budget", limits.limits, evaluated.truth, evaluated.file)
+    _check_layers(known, keys)
+    name = reference_name(known.first, len(known.models))
+    whose = sweep_identity(known, rows, evaluated)
+    place = Path(output) if output else Path("exports") / f"{known.first.name}.sweep"
+    drawn = None if dies is None else asdict(dies)
+    digests = [
+        values_name(
+            SWEEP.versions | whose, one.build.target.to_json(), one.build.settings.to_json(),
+            known.identity(one.score), drawn,
+        )
+        if one.build is not None else None
+        for one in made
+    ]  # fmt: skip
+    builds = {digest: one for digest, one in zip(digests, made, strict=True) if digest is not None}
+    with workers(jobs, dask, place) as compute, SWEEP.opened(place, whose) as folder:
+        done = {one: outcome for one in builds if (outcome := folder.known(one)) is not None}
+        resumed = len(done)
+        scores = SweepReferences.of_file(name, evaluated.truth, place / REFERENCES)
+        if scores is None or not scores.knows(known.heads.values()):
+            scores = references([known.first, *known.models.values()], evaluated, say, name)
+            replace_files(place, {REFERENCES: scores.to_bytes()}, "the references")
+        if left := {digest: one for digest, one in builds.items() if digest not in done}:
+            models = {point.score: known.models[point.score] for point in left.values()}
+            evaluator = PointEvaluator.of(models, rows, evaluated, scores, dies)
+            done |= computed(compute, evaluator, left, folder, say)
+        baselines, intervals = scores.baseline_metrics(known.heads)
+        found = Sweep(
+            model=known.first.name,
+            data={
+                "file": evaluated.file,
+                "modalities": evaluated.called,
+                "texts": len(evaluated.text),
+                "videos": len(evaluated.video),
+                "by_class": evaluated.truth.by_class,
+                "queries": scores.own.counts,
+            },
+            reference=name,
+            baselines=baselines,
+            baseline_intervals=intervals,
+            remarks=Remarks.of(known.compiled, rows, evaluated, scores),
+            grid=keys,
+            dies=dies,
+            points=made,
+            outcomes=[
+                Outcome(point.refusal) if digest is None else done[digest]
+                for digest, point in zip(digests, made, strict=True)
+            ],
+            resumed=resumed,
+            files=known.files,
+        )
+        texts = dict(known.fitted_files)
+        if limits.limits:
+            chosen = cheapest(found.outcomes, limits, found.units, found.sampled)
+            if found.remarks.broken_reference:
+                chosen = Choice(limits, None, None, 0)
+            files = files_of(calibration)
+            if (
+                chosen.index is not None
+                and source.files
+                and files
+                and not isinstance(target, Target)
+            ):
+                point = made[chosen.index]
+                own = Sources(known.source(point.score, place), files, file, noise_model)
+                command, more = compile_command(point, own, place)
+                chosen, texts = replace(chosen, command=command), texts | more
+            found = replace(found, chosen=chosen)
+        written = table_file(found.rows(), table) | {n: text_bytes(t) for n, t in texts.items()}
+        earlier = (*TABLES, TARGET_FILE, SETTINGS_FILE, *(one.name for one in fitted_in(place)))
+        found = write_results(found, place, written, earlier)
+    if found.chosen is not None and not found.chosen.within:
+        if broken := found.remarks.broken_reference:
+            raise PointsFailed(found, f"{place}: no point is within {limits.text}: {broken}")
+        raise PointsFailed(found, f"{place}: no point is within the budget {limits.text}")
+    return found
+
+
+def sweep_identity(
+    known: ScoredModels, calibration: Embeddings, data: Embeddings
+) -> dict[str, str]:
+    """All that the points of one folder have in common, by name: digests of contents.
+
+    The model is under a head that does not depend on the grid, where its points may have several.
+    """
+    model, constants = known.projectors, ConstantTable()
+    program = program_text(model.program, constants)
+    score = json.dumps([model.a, model.b, model.head.to_json()])
+    right: list[bytes | Array] = [
+        data.text,
+        data.video,
+        data.truth.text_to_video,
+        b"alone" * data.alone,
+    ]
+    right += [] if data.labels is None else [data.labels]
+    right += [] if data.compared is None else data.compared.arrays.values()
+    judged = data.judged
+    right += [] if judged is None else [judged.text, judged.video, judged.grade]
+    rows = *calibration_rows(calibration, []), *fit_rows(calibration).values()
+    return {
+        "model": content_digest("".join([program, score, *constants.names]).encode()),
+        "calibration": content_digest(*rows),
+        "data": content_digest(*right),
+        "reference": known.reference,
+    }
+
+
+def _check_corners(dies: DieRequest | None, made: Sequence[Point]) -> None:
+    """Raise CimError for a corner that the noise of no point has."""
+    noises = [one.build.target.noise for one in made if one.build is not None]
+    known = [noise for noise in noises if noise is not None]
+    for corner in () if dies is None else dies.corners:
+        if known and not any(noise.has_corner(corner) for noise in known):
+            known[0].at_corner(corner)
+
+
+def _check_layers(scored: ScoredModels, grid: Sequence[GridKey]) -> None:
+    """Raise CimError for a pattern of the grid that matches no layer, whatever the mapping."""
+    names: list[str] = []
+    for model in scored.models.values():
+        names += layer_names(model.program)
+        for mapping in get_args(ScoreMapping):
+            names += score_layers(model.head, mapping)
+    known = list(dict.fromkeys(names))
+    for key in grid:
+        if key.path[0] == LAYERS and not any(layer_matches(name, key.path[1]) for name in known):
+            raise ArgumentError(
+                "{grid} {}: matches no layer of the model, which has {}{}",
+                key.name,
+                ", ".join(known),
+                nearest(key.path[1], known),
+            )

@@ -1,0 +1,185 @@
+"""A point of a grid of trainings: its training, and its best epoch measured on unseen pairs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.files import replace_texts
+from cimtool.base.folders import read_object
+from cimtool.base.progress import Say
+from cimtool.base.typed_fields import fits, made_of
+from cimtool.loading.checkpoint import load_torch
+from cimtool.reference.metrics import settle
+from cimtool.reference.queries import Queries
+from cimtool.reference.truth import Truth, rank_queries
+from cimtool.training.history import RetrievalEpoch, truth_in
+from cimtool.training.job import TrainingJob
+from cimtool.training.pairs import Pairs
+from cimtool.training.projectors import ProjectorTraining
+from cimtool.training.question import Question, asked
+from cimtool.training.towers import all_cosines
+from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
+
+KEPT = ("rank", "precision", "cosine_gap")
+"""The measurements of each query that are kept."""
+
+SECONDS = "seconds.json"
+"""The seconds that a point's training took: the one file that differs between equal runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedPoint:
+    """The result of a point's training: the best of its `epochs`, and every query it was asked.
+
+    `pairs` trained it; `weights` are those of both projectors.
+    """
+
+    best_epoch: int
+    epochs: int
+    pairs: int
+    weights: int
+    queries: Queries
+    question: Question | None
+
+    @property
+    def price(self) -> tuple[int, int]:
+        """The weights that are deployed, and the pairs that training went through."""
+        return self.weights, self.epochs * self.pairs
+
+    @property
+    def error(self) -> None:
+        """None: a point that failed has no figures."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        sides = {"text": self.queries.text, "video": self.queries.video}
+        return {
+            **{name: getattr(self, name) for name in COUNTS},
+            "queries": {way: {k: v.tolist() for k, v in one.items()} for way, one in sides.items()},
+            "question": None if self.question is None else asdict(self.question),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrainedPoint:
+        """The same of plain values; KeyError, TypeError or ValueError where they are none."""
+        sides = [_side(values["queries"][way]) for way in ("text", "video")]
+        question = values["question"]
+        parts = {name: values[name] for name in COUNTS}
+        parts["queries"] = Queries(*sides)
+        parts["question"] = None if question is None else made_of(Question, question)
+        found = made_of(cls, parts)
+        if not 0 <= found.best_epoch <= found.epochs or min(found.pairs, found.weights) < 0:
+            raise ValueError("its best epoch is none of its epochs, or a count is below 0")
+        return found
+
+
+COUNTS = ("best_epoch", "epochs", "pairs", "weights")
+
+MOST_VALUE = 1e30
+"""A measurement of a query is less, in size: sums of them stay in float64's range."""
+
+
+def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Measurements [n] by name, NaN where there is none; TypeError or ValueError for others."""
+    if not isinstance(values, dict):
+        raise TypeError("the measurements are no table")
+    found = {}
+    for name, numbers in values.items():
+        if not isinstance(numbers, list) or not all(fits(one, float) for one in numbers):
+            raise TypeError(f"{name} is no list of numbers")
+        found[name] = np.array(numbers, np.float64)
+        if (np.abs(found[name]) > MOST_VALUE).any():
+            raise ValueError(f"{name} has a number beyond {MOST_VALUE:g}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """The pairs of a seed that its points are measured on, and the `raw` rows' queries of them.
+
+    `raw` is None where rows differ in width.
+    """
+
+    truth: Truth
+    texts: int
+    raw: Queries | None
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Unseen:
+        """Rank raw rows by their cosine."""
+        truth, raw = truth_in(pairs, by_class=True), None
+        if pairs.text.shape[1] == pairs.video.shape[1]:
+            text, video = pairs.text.double(), pairs.video.double()
+            raw = _queries(all_cosines(text, video).numpy(), text.numpy(), video.numpy(), truth)
+        return cls(truth, len(pairs), raw)
+
+    @cached_property
+    def _expected(self) -> Queries:
+        """The measurements that a point has, of whatever values."""
+        if self.raw is not None:
+            return self.raw
+        texts, videos = (np.ones((count, 1)) for count in (self.texts, self.truth.videos))
+        return _queries(texts @ videos.T, texts, videos, self.truth)
+
+    def measured_in(self, queries: Queries) -> bool:
+        """True where these are the measurements of its texts and videos, by names and counts."""
+        own, other = (
+            [{name: len(values) for name, values in side.items()} for side in (one.text, one.video)]
+            for one in (self._expected, queries)
+        )
+        return own == other
+
+
+def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:
+    """The ranks and cosine gaps of all queries, by scores [n, m] and means."""
+    scores = scores.copy()
+    settle(scores)
+    return rank_queries(scores, text, video, truth).only(KEPT)
+
+
+def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:
+    """Train a point into its folder, or go on there, and measure it; CimError as a training has.
+
+    The seconds that it took are kept beside it, unless a part was done before.
+    """
+    began = time.perf_counter()
+    with alone_to_train(folder), seeded(job.seed, job.device):
+        saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
+        training = ProjectorTraining(job)
+        run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
+    if saved is None:
+        seconds = round(time.perf_counter() - began, 1)
+        replace_texts(folder, {SECONDS: json.dumps({"seconds": seconds}) + "\n"}, "the point")
+    best, towers = load_torch(folder / BEST), training.towers
+    for name in ("text_proj", "video_proj"):
+        getattr(towers, name).load_state_dict(best[name])
+    pairs = job.unseen
+    text, video = towers.encode(pairs.text, pairs.video)
+    training.objective.eval()
+    with torch.no_grad():
+        scores = training.objective.scores(text.double(), video.double()).cpu()
+    text_mu, video_mu = (one.mu.double().cpu().numpy() for one in (text, video))
+    queries = _queries(scores.numpy(), text_mu, video_mu, truth_in(pairs, by_class=True))
+    question = None
+    if not pairs.alone:
+        question = asked(job.loss, scores, pairs.right, job.optimisation.batch)
+    both = torch.nn.ModuleList([towers.text_proj, towers.video_proj])
+    weights = sum(one.numel() for one in both.parameters())
+    epochs = run.history[-1].number
+    return TrainedPoint(run.best.number, epochs, len(job.pairs), weights, queries, question)
+
+
+def seconds_in(folder: Path) -> float | None:
+    """Seconds that the training of a point took; None where that is not known."""
+    found = (read_object(folder / SECONDS) or {}).get("seconds")
+    return found if isinstance(found, float) else None

@@ -1,0 +1,367 @@
+"""Bit widths of layers, the cost of any choice of them on the target, and the search for fewer.
+
+Bits come off where the error grows least for the cost that is saved. The squared error of the logit
+that one bit fewer adds is measured once a width, at PROBE_BITS fewer, and taken to grow fourfold a
+bit, as rounding errors do. The order of all moves follows from that; whether the budget holds is
+measured on the compiled model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.progress import Countdown, PartDone, Say
+from cimtool.costs.layers import layer_cost
+from cimtool.costs.rates import Rates, rates_at
+from cimtool.experiments.compiled import Outcome
+from cimtool.experiments.points import nested
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import Floorplan, Placement, floorplan, placed, stored_cells
+from cimtool.hardware.settings import LEFT_OUT, LayerSettings
+from cimtool.ir.format import integer_limits
+from cimtool.ir.integer import Quantize
+from cimtool.ir.program import Program
+from cimtool.ir.types import Type, integer, rows_of_item
+
+CostName = Literal["arrays", "conversions", "energy"]
+ORDER: dict[CostName, tuple[CostName, CostName]] = {
+    "arrays": ("arrays", "conversions"),
+    "conversions": ("conversions", "arrays"),
+    "energy": ("energy", "arrays"),
+}
+"""The cost that is lowered first, and the one that follows where no width lowers it further."""
+
+LOWEST_BITS = 2
+SCORE = "score"
+
+
+@dataclass(frozen=True, order=True)
+class Width:
+    """One bit width of one layer: `weight_bits`, or `activation_bits` of its input.
+
+    Of a product of a score in the memory they are those of an item, and of a query.
+    """
+
+    layer: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.layer} {self.key}"
+
+
+BitAssignment = Mapping[Width, int]
+
+
+def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
+    """Bits by layer and key, as the table `layers` of a settings file has them."""
+    left_out = {
+        width.layer
+        for width, value in bits.items()
+        if width.key == "weight_bits" and value == LEFT_OUT
+    }
+    return nested(
+        {
+            (width.layer, width.key): value
+            for width, value in bits.items()
+            if width.key == "weight_bits" or width.layer not in left_out
+        }
+    )
+
+
+WidthChoice = tuple[str, int, int]
+"""A layer with its bits of weights and of activations."""
+
+
+def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
+    """A layer with the bits that an assignment gives it."""
+    return layer, bits[Width(layer, "weight_bits")], bits[Width(layer, "activation_bits")]
+
+
+class LayerCost(NamedTuple):
+    """The products of a layer that an item takes; energy in pJ, None where a part has no price."""
+
+    conversions: int
+    energy: float | None
+    basis: str
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCosts:
+    """The layers of a program compiled for `start`, from which any bits are priced.
+
+    `layers` are each layer's graph, its product and the type of its input; `bits` are those of all
+    widths as compiled, of which `kept` are of trained integers. `matrices` name for each product of
+    a score in the memory the first one that stores the same of an item: with the same bits they
+    share cells.
+    """
+
+    start: Configuration
+    layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
+    bits: BitAssignment
+    matrices: Mapping[str, str]
+    kept: Collection[Width] = ()
+    _placed: dict[WidthChoice, Placement] = field(default_factory=dict)
+    _priced: dict[tuple[WidthChoice, str | None, int], LayerCost] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program, start: Configuration, kept: Collection[Width] = ()) -> LayerCosts:
+        """Collect the layers of both projectors of a compiled program, and of a gallery in it."""
+        layers: dict[str, tuple[str, CrossbarMvm, Type]] = {}
+        bits: dict[Width, int] = {}
+        for graph in (program.text, program.video):
+            for name, op in graph.operations(CrossbarMvm).items():
+                (read,) = graph.by_name[name].inputs
+                layer = f"{graph.name}.{name}"
+                own = start.settings.of_layer(layer)
+                layers[layer] = graph.name, op, graph.types[read]
+                bits[Width(layer, "weight_bits")] = own.weight_bits
+                from_outside = isinstance(graph.by_name[read].op, Quantize)
+                input_bits = own.input_bits if from_outside else own.activation_bits
+                bits[Width(layer, "activation_bits")] = input_bits
+        score = program.score
+        for name, op in score.operations(CrossbarMvm).items():
+            (read,) = score.by_name[name].inputs
+            layer = f"{SCORE}.{name}"
+            layers[layer] = SCORE, op, score.types[read]
+            bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
+            bits[Width(layer, "activation_bits")] = score.types[read].bits
+        return cls(start, layers, bits, stored_cells(score), kept)
+
+    def below(self, width: Width, bits: int) -> tuple[int, ...]:
+        """The bits that a width can be lowered to, the most first; a product can be left out."""
+        if width in self.kept:
+            return ()
+        may_go = width.key == "weight_bits" and width.layer in self.matrices and bits != LEFT_OUT
+        return *range(bits - 1, LOWEST_BITS - 1, -1), *((LEFT_OUT,) if may_go else ())
+
+    def configured(self, bits: BitAssignment) -> Configuration:
+        """The configuration with these bits, which override its own settings of layers."""
+        settings = self.start.settings
+        added = (LayerSettings(pattern=layer, **own) for layer, own in by_layer(bits).items())
+        layers = (*settings.layers, *added)
+        return replace(self.start, settings=settings.model_copy(update={"layers": layers}))
+
+    def cost(self, bits: BitAssignment) -> dict[CostName, float]:
+        """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
+
+        A gallery in the arrays adds its own, and one query against it. Energy is NaN where a part
+        has no price, or where layers are priced on different bases.
+        """
+        places, costs = self._costs(bits)
+        whole = len({one.basis for one in costs}) == 1
+        energies = [one.energy if whole else None for one in costs]
+        return {
+            "arrays": sum(place.arrays for place in places if place.shares is None),
+            "conversions": sum(one.conversions for one in costs),
+            "energy": float(sum(np.nan if value is None else value for value in energies)),
+        }
+
+    @property
+    def energy_basis(self) -> str:
+        """The basis of the energies; those of another are not compared."""
+        return "; ".join(dict.fromkeys(one.basis for one in self._costs(self.bits)[1]))
+
+    @cached_property
+    def _rates(self) -> Rates:
+        return rates_at(self.start.target, None)
+
+    def _costs(self, bits: BitAssignment) -> tuple[list[Placement], list[LayerCost]]:
+        """The placement of each layer, and its cost."""
+        places, owners = list[Placement](), dict[tuple[str, int], str]()
+        for layer in self.layers:
+            stored = bits[Width(layer, "weight_bits")]
+            if stored == LEFT_OUT:
+                continue
+            owner = owners.setdefault((self.matrices.get(layer, layer), stored), layer)
+            place = self._place(layer, bits)
+            places.append(place if owner == layer else replace(place, shares=owner))
+        plan = floorplan(places, self.start.target)
+        return places, [self._price(one, bits, plan) for one in places]
+
+    def _price(self, place: Placement, bits: BitAssignment, plan: Floorplan) -> LayerCost:
+        """The cost of a layer, which its own bits, shared cells and passes decide: each once."""
+        key = chosen(place.layer, bits), place.shares, plan.passes(place)
+        if key not in self._priced:
+            settings = self.configured(bits).settings
+            cost = layer_cost(place, self._rates, settings, plan)
+            cost = cost.times(self._products(place.layer))
+            energy = None if cost.energy_pj.lower_bound else cost.energy_pj.value
+            self._priced[key] = LayerCost(cost.conversions, energy, cost.basis)
+        return self._priced[key]
+
+    def _products(self, layer: str) -> int:
+        """Products of a layer that an item takes, one for each of its rows."""
+        _, _, x = self.layers[layer]
+        return rows_of_item(x.shape[0])[0]
+
+    def _place(self, layer: str, bits: BitAssignment) -> Placement:
+        """The placement of a layer, which its own bits decide: each choice is placed once."""
+        key = chosen(layer, bits)
+        if key not in self._placed:
+            graph, op, x = self.layers[layer]
+            lo, hi = integer_limits(key[2], x.signed)
+            own = self.configured(bits).settings.of_layer(layer)
+            crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
+            self._placed[key] = placed(graph, layer, op.stored.shape, crossbar, own)
+        return self._placed[key]
+
+
+def check_cost(costs: LayerCosts, name: CostName) -> None:
+    """Raise CimError where the target does not tell this cost, or no bits change it."""
+    if not costs.layers:
+        raise CimError("the projectors have no layer, so there are no bits to tune")
+    if costs.bits.keys() <= set(costs.kept):
+        raise CimError(
+            "all layers keep trained integers, so there are no bits to tune; expected a model of "
+            "real numbers"
+        )
+    value = costs.cost(costs.bits)[name]
+    if np.isnan(value) or not value:
+        raise ArgumentError(
+            "{cost} {}: target {} {}; expected {cost} arrays",
+            name,
+            costs.start.target.name,
+            "converts nothing" if name == "conversions" else f"gives no {name}",
+        )
+
+
+PROBE_BITS = 4
+"""Bits that are taken off one width at a time to measure the error that this adds."""
+
+STRIDE = 8
+"""Moves that are made at once, at first, before the budget is checked."""
+
+Evaluate = Callable[[BitAssignment], Outcome]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A width lowered from `was` bits to `now`."""
+
+    width: Width
+    was: int
+    now: int
+
+    def __str__(self) -> str:
+        return f"{self.width}: {self.was} -> {self.now}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Moves made at once: the bits after them, the compiled model's error, and whether to keep."""
+
+    moves: tuple[Move, ...]
+    bits: BitAssignment = field(repr=False)
+    cost: Mapping[CostName, float] = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    kept: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name; moves as `layer key: was -> now`."""
+        return {
+            "moves": [str(move) for move in self.moves],
+            "cost": dict(self.cost),
+            "metrics": dict(self.outcome.metrics),
+            "error": self.outcome.error,
+            "kept": self.kept,
+        }
+
+
+@dataclass
+class Search:
+    """A search under way: its present bits, and the most bits of a width that broke the budget.
+
+    `weights` are the squared errors of `probe`.
+    """
+
+    costs: LayerCosts
+    order: tuple[CostName, CostName]
+    weights: Mapping[Width, float]
+    bits: BitAssignment
+    refused: dict[Width, int] = field(default_factory=dict)
+
+    def run(
+        self, evaluate: Evaluate, within: Callable[[Outcome], bool], say: Say
+    ) -> Sequence[Attempt]:
+        """Lower widths as long as the compiled model is `within` the budget.
+
+        Several moves at once to begin with; half of them are tried where they break the budget,
+        twice as many where they keep it, and a single one that breaks it is not tried again.
+        """
+        attempts, stride = list[Attempt](), STRIDE
+        while True:
+            moves, bits = self.ahead(stride)
+            if not moves:
+                return attempts
+            outcome = evaluate(bits)
+            kept = within(outcome)
+            attempts.append(Attempt(moves, bits, self.costs.cost(bits), outcome, kept))
+            kept_or_not = "kept" if kept else "not kept"
+            say(PartDone(f"{len(moves)} moves, {len(attempts)}. check: {kept_or_not}"))
+            if kept:
+                self.bits, stride = bits, min(2 * len(moves), STRIDE)
+            elif len(moves) == 1:
+                self.refused[moves[0].width] = moves[0].now
+            else:
+                stride = len(moves) // 2
+
+    def ahead(self, count: int) -> tuple[tuple[Move, ...], BitAssignment]:
+        """The next moves, at most `count`, and the bits after them."""
+        bits, moves = dict(self.bits), list[Move]()
+        while len(moves) < count:
+            move = self._best(bits)
+            if move is None:
+                break
+            bits[move.width] = move.now
+            moves.append(move)
+        return tuple(moves), bits
+
+    def _best(self, bits: BitAssignment) -> Move | None:
+        """The move of the least added error a cost saved; of the first cost, if any saves it."""
+        before = self.costs.cost(bits)
+        for cost in self.order:
+            found = [one for width in bits for one in self._cheaper(width, cost, bits, before)]
+            if found:
+                return min(found, key=lambda one: (one[0], one[1].width))[1]
+        return None
+
+    def _cheaper(
+        self, width: Width, cost: CostName, bits: BitAssignment, before: Mapping[CostName, float]
+    ) -> Iterator[tuple[float, Move]]:
+        """The move to the most bits that cost less than now, with its error added by cost saved."""
+        refused = self.refused.get(width, -1)
+        for now in self.costs.below(width, bits[width]):
+            if now <= refused:
+                return
+            saved = before[cost] - self.costs.cost({**bits, width: now})[cost]
+            if saved > 0:
+                added = self.weights[width] * (4.0**-now - 4.0 ** -bits[width])
+                yield added / saved, Move(width, bits[width], now)
+                return
+
+
+def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, float]:
+    """The mean squared error of the logit that each width adds, times 4 to its bits.
+
+    Without the mean difference of each query, which changes no rank.
+
+    Never below a share of the largest, so that a width that seems free is not lowered without end.
+    """
+    least = evaluate(start).metrics["centred_rmse"] ** 2
+    added, countdown = {}, Countdown(say)
+    for count, (width, bits) in enumerate(start.items(), 1):
+        low = max(bits - PROBE_BITS, LOWEST_BITS)
+        outcome = evaluate({**start, width: low})
+        said = PartDone(f"probe {count} of {len(start)}: {width} = {low}")
+        countdown.tell(said, count, len(start))
+        error = outcome.metrics["centred_rmse"] ** 2 - least if outcome.error is None else 0.0
+        added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
+    floor = max(added.values()) / 2**20
+    return {width: max(value, floor) for width, value in added.items()}

@@ -1,0 +1,262 @@
+"""Tuning: bits come off within the budget, and the file compiles to what was said."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.toml_files import toml_text
+from cimtool.demo.data import DemoFiles
+from cimtool.experiments.points import with_layers
+from cimtool.experiments.render import tuned_text
+from cimtool.experiments.tune import Tuned, halves
+from cimtool.loading.embeddings import Embeddings
+
+BUDGET = 1.0
+CALIBRATION = 96
+"""Rows of the small model's training rows that calibrate it."""
+
+
+def tune(files: DemoFiles, output: Path, **changed: Any) -> Tuned:
+    options: dict[str, Any] = {
+        "calibration": files.calibration,
+        "data": files.eval,
+        "target": "isaac-rram-128",
+        "budget": {"logit_rmse": BUDGET},
+        "cost": "conversions",
+        "output": output,
+    }
+    return api.tune(files.projectors, files.poly, **(options | changed))
+
+
+@pytest.fixture(scope="module")
+def tuned(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    return tune(small_trunk, tmp_path_factory.mktemp("tuned") / "bits.toml")
+
+
+def test_it_costs_less_and_holds_the_budget_where_it_was_chosen(tuned: Tuned) -> None:
+    assert max(tuned.chosen["logit_rmse"], tuned.held_out["logit_rmse"]) <= BUDGET
+    assert tuned.chosen_cost["conversions"] < tuned.start_cost["conversions"]
+    for step in tuned.steps:
+        assert step.kept == (
+            step.outcome.error is None and step.outcome.metrics["logit_rmse"] <= BUDGET
+        )
+    costs = [step.cost["conversions"] for step in tuned.steps if step.kept]
+    assert costs == sorted(costs, reverse=True)
+
+
+def verified(files: DemoFiles, tuned: Tuned, data: Any, folder: Path) -> dict[str, Any]:
+    """The metrics of limits that `verify` finds of the bundle of a tuned file."""
+    built = api.compile(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="isaac-rram-128",
+        settings=tuned.written,
+        output=folder / "bundle",
+    )
+    report = api.verify(built.folder, data, report=folder / "report")
+    metrics: dict[str, Any] = report.to_json()["metrics"]
+    return metrics
+
+
+def test_compile_takes_the_file_and_verify_measures_what_was_said(
+    tuned: Tuned, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    files = small_trunk
+    built = api.prepare(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="isaac-rram-128",
+        settings=tuned.written,
+    )
+    for layer, bits in tuned.bits.items():
+        own = built.settings.of_layer(layer)
+        assert (own.weight_bits, own.activation_bits) == tuple(bits.values())
+    found = verified(files, tuned, files.eval, tmp_path)
+    assert {name: tuned.on_all[name] for name in found} == pytest.approx(found, rel=1e-5)
+
+
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
+@pytest.mark.parametrize("seed", range(2))
+def test_verify_measures_the_budget_as_kept(
+    seed: int, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """On random rows, each half of which ranks better in half of the gallery than in the whole."""
+    with np.load(small_trunk.train) as rows:
+        drawn = CALIBRATION + np.random.default_rng(seed).permutation(400)[:100]
+        data = {name: rows[name][drawn] for name in rows.files}
+    budget = {"r1_loss": 0.06, "top1_agreement_loss": 0.2}
+    low = {"weight_bits": 6, "activation_bits": 7}  # to have few steps
+    found = tune(small_trunk, tmp_path / "bits.toml", data=data, budget=budget, **low)
+    assert any(step.kept for step in found.steps)
+    metrics = verified(small_trunk, found, data, tmp_path)
+    assert all(metrics[name] <= most for name, most in budget.items())
+    assert metrics["r1_loss"] == pytest.approx(found.on_all["r1_loss"])
+
+
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
+def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """The file compiles, and programs, to the arrays that were counted."""
+    files = small_trunk
+    low = {"weight_bits": 8, "activation_bits": 8, "accumulator_bits": 48}
+    found = tune(files, tmp_path / "bits.toml", cost="arrays", score_mapping="in-memory", **low)
+    products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
+    assert {"weight_bits": 0} in products.values()
+    assert "left out                -\n" in tuned_text(found)
+    assert max(found.on_all["logit_rmse"], found.chosen["logit_rmse"]) <= BUDGET
+    built = api.compile(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="isaac-rram-128",
+        settings=found.written,
+        output=tmp_path / "bundle",
+    )
+    programmed = api.program(built.folder, files.eval, output=tmp_path / "programmed").bundle
+    arrays = api.cost(programmed.folder).floorplan.arrays
+    assert arrays == found.chosen_cost["arrays"] < found.start_cost["arrays"]
+    report = api.verify(programmed.folder, files.eval, report=tmp_path / "report")
+    metrics = report.to_json()["metrics"]
+    assert metrics["logit_rmse"] == pytest.approx(found.on_all["logit_rmse"], rel=1e-5)
+
+
+def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
+    text = tuned_text(tuned)
+    assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
+    assert "chosen, held-out queries" in text
+    assert "chosen, all queries" in text
+    high = tuned.intervals["logit_rmse"][1]
+    assert ("logit_rmse may be above 1 on other queries" in text) == (high > BUDGET)
+    low = replace(tuned, budget={"logit_rmse": tuned.on_all["logit_rmse"]})
+    assert f"its interval over these reaches {high:.4g}" in " ".join(tuned_text(low).split())
+    assert f"wrote {tuned.written}" in text
+    assert {"bits", "steps", "held_out", "on_all", "taken_back"} <= set(tuned.to_json())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"budget": {"logit_rmse": 1e-9}}, "budget logit_rmse=1e-09: the highest bits give"),
+        ({"budget": {"logit_rms": 1.0}}, 'did you mean "logit_rmse"?'),
+        ({"budget": {}}, "budget is missing"),
+        ({"target": "ideal", "cost": "conversions"}, "cost conversions: target ideal converts"),
+        ({"output": Path("bits.json")}, "bits.json: is written as .toml"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    change: dict[str, Any], sentence: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with pytest.raises(CimError) as caught:
+        tune(small_trunk, **({"output": tmp_path / "bits.toml"} | change))
+    assert sentence in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
+def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as rows:
+        other = {name: rows[name].copy() for name in rows.files}
+    for value in other.values():
+        value[1::2] *= 1.05  # the second half errs more than the first, on which bits are chosen
+    found = tune(small_trunk, tmp_path / "bits.toml", data=other)
+    assert 0 < found.taken_back <= sum(step.kept for step in found.steps)
+    assert max(found.chosen["logit_rmse"], found.held_out["logit_rmse"]) <= BUDGET
+    kept = [step.outcome.metrics for step in found.steps if step.kept]
+    assert found.chosen == [found.start, *kept][-1 - found.taken_back]
+    assert "taken back: over the budget on held-out queries or on all" in tuned_text(found)
+
+
+@pytest.mark.parametrize(
+    ("kept", "back", "line"),
+    [
+        (1, 1, "the only kept step was taken back: over the budget"),
+        (6, 1, "the last of 6 kept steps was taken back: over the budget"),
+        (6, 2, "the last 2 of 6 kept steps were taken back: over the budget"),
+    ],
+)
+def test_steps_are_counted_in_words(tuned: Tuned, kept: int, back: int, line: str) -> None:
+    step = next(one for one in tuned.steps if one.kept)
+    text = tuned_text(replace(tuned, steps=[step] * kept, taken_back=back))
+    assert line in " ".join(text.split())
+
+
+def test_halves_are_queries_of_other_videos() -> None:
+    right = np.array([0, 1, 2, 3, 4, 4, 1])
+    rows = np.zeros((7, 1), np.float32), np.zeros((5, 1), np.float32)
+    first, second = halves(Embeddings(*rows, right))
+    assert (first.videos.tolist(), second.videos.tolist()) == ([0, 2, 4], [1, 3])
+    assert (first.texts.tolist(), second.texts.tolist()) == ([0, 2, 4, 5], [1, 3, 6])
+
+
+@pytest.mark.parametrize(
+    ("right", "videos", "counts"),
+    [([0, 1], 2, "2 texts and 2 videos"), ([0, 0, 2, 3], 4, "4 texts and 4 videos")],
+)
+def test_a_half_of_hardly_any_queries_is_refused(
+    right: list[int], videos: int, counts: str
+) -> None:
+    rows = (np.zeros((count, 1), np.float32) for count in (len(right), videos))
+    with pytest.raises(CimError, match=rf"^e\.npz: {counts} leave a half, .* fewer than 2 queries"):
+        halves(Embeddings(*rows, np.array(right), file="e.npz"))
+
+
+def test_the_file_keeps_what_was_given_and_ends_with_the_layers() -> None:
+    given = {
+        "calibrator": "mse",
+        "layers": {"text.fc1": {"adc_bits": 6}, "text.*": {"adc_bits": 7}},
+    }
+    text = toml_text(with_layers(given, {"text.fc1": {"weight_bits": 5, "activation_bits": 8}}))
+    read = tomllib.loads(text)
+    assert list(read["layers"]) == ["text.*", "text.fc1"]
+    assert read["layers"]["text.fc1"] == {"adc_bits": 6, "weight_bits": 5, "activation_bits": 8}
+    assert read["calibrator"] == "mse"
+
+
+def test_a_budget_of_recall_on_items_without_labels_is_refused(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as held:
+        data = {"rows": held["text"]}
+    with pytest.raises(CimError, match=r"budget r1_loss: .* so nothing is right for any"):
+        tune(small_trunk, tmp_path / "b.toml", data=data, budget={"r1_loss": 0.1})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
+def test_budgets_and_limits_on_labelled_rows_are_of_the_others_of_a_class(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """An item that found itself would have a recall of 1 and lose none of it at 2 bits."""
+    labels = np.arange(40) % 8
+    centres = np.random.default_rng(0).normal(size=(8, 24))
+    noise = np.random.default_rng(1).normal(size=(40, 24))
+    data = {"rows": (centres[labels] + 0.9 * noise).astype(np.float32), "labels": labels}
+    budget = {"map_loss": 0.1, "r1_loss": 0.2}
+    low = {"weight_bits": 4, "activation_bits": 5}  # to have few steps
+    found = tune(small_trunk, tmp_path / "bits.toml", data=data, budget=budget, **low)
+    assert any(step.kept for step in found.steps)
+    assert found.on_all["r1_text_to_video"] < 1
+    metrics = verified(small_trunk, found, data, tmp_path)
+    assert {name: found.on_all[name] for name in budget} == pytest.approx(
+        {name: metrics[name] for name in budget}
+    )
+    assert all(metrics[name] <= most for name, most in budget.items())
+    assert metrics["map_loss"] > 0
+    for name in budget:
+        below = {name: metrics[name] - 1e-3}
+        if below[name] > 0:
+            with pytest.raises(CheckFailed, match=f"^{name} is "):
+                api.verify(tmp_path / "bundle", data, report=tmp_path / "again", max_drift=below)
