@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Unpack
 from cimtool.base.extras import needing
 from cimtool.base.files import check_folder, keeping_inputs, require_kept
 from cimtool.base.progress import Say, silent
-from cimtool.experiments.evaluation import render as _evaluation_render  # noqa: F401
 from cimtool.experiments.evaluation.run import (
     Evaluation,
     EvaluationChoices,
@@ -20,7 +19,6 @@ from cimtool.experiments.evaluation.run import (
 from cimtool.experiments.evaluation.subjects import sources_of, subjects_of
 from cimtool.experiments.evaluation.trec import QRELS
 from cimtool.experiments.sweeps.run import sweep as sweep
-from cimtool.experiments.tuning import render as _tuning_render  # noqa: F401
 from cimtool.experiments.tuning.run import tune as tune
 from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions, ModelSource

@@ -22,6 +22,7 @@ from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.experiments.sweeps.render import sweep_text
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.run import PointsFailed
+from cimtool.report.document import Document, Line
 
 
 @click.command(cls=Command)
@@ -87,11 +88,12 @@ def command(
             **options,
         )
     except PointsFailed as failed:
-        out.result(_values(failed.sweep), sweep_text(failed.sweep))
+        out.result(_shown(failed.sweep))
         raise
-    out.result(_values(found), sweep_text(found))
+    out.result(_shown(found))
 
 
-def _values(found: Sweep) -> dict[str, Any]:
+def _shown(found: Sweep) -> Document:
     counts = {"resumed": found.resumed, "failed": found.failed}
-    return {**found.to_json(), **counts, "written": list(found.written)}
+    values = {**found.to_json(), **counts, "written": list(found.written)}
+    return Document("", (Line(sweep_text(found)),), lambda: values)

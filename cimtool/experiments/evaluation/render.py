@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cimtool.experiments.evaluation.run import Evaluation, Score
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, led
 from cimtool.report.charts import Whisker, whiskers
+from cimtool.report.document import Document, Note, Picture, Sentence
 from cimtool.report.formats import number
-from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
@@ -158,14 +160,18 @@ def sentences(found: Evaluation) -> list[str]:
     return [*said, *(note for note in found.notes if note not in first)]
 
 
-@view.register
-def _(found: Evaluation) -> View:
-    return View(
+def document(found: Evaluation) -> Document:
+    """What must be known first, the table, and what its metrics are of."""
+    table = replace(evaluation_table(found), footnotes=())
+    return Document(
         f"retrieval on {found.data}",
-        [*warnings(found), *sentences(found)],
+        (
+            *(Note(text, "verdict") for text in warnings(found)),
+            table.named("retrieval"),
+            *map(Sentence, sentences(found)),
+            Picture("retrieval", retrieval_picture(found)),
+        ),
         found.to_json,
-        {"retrieval": lambda: evaluation_table(found)},
-        {"retrieval": lambda: retrieval_picture(found)},
     )
 
 

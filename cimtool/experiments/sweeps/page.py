@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from cimtool.base.grids import value_text
@@ -19,9 +18,9 @@ from cimtool.experiments.sweeps.render import (
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.yield_page import yield_pictures
 from cimtool.report.charts import ParetoPoint, pareto
+from cimtool.report.document import Document, Picture, Sentence
 from cimtool.report.formats import ENERGIES, counted, unit_of
 from cimtool.report.page import render
-from cimtool.report.result import View, view
 
 PACKAGE = "cimtool.experiments.sweeps"
 PAGE = "pareto.html"
@@ -33,8 +32,8 @@ WIDE = 20.0
 def pareto_page(sweep: Sweep) -> str:
     """The whole page as one HTML document."""
     return render(
-        PACKAGE,
         PAGE,
+        PACKAGE,
         title=f"Sweep of {sweep.model}",
         sweep=sweep,
         done=len(sweep.points) - sweep.failed,
@@ -98,18 +97,17 @@ def _is_wide(values: list[float]) -> bool:
     return bool(values) and 0 < WIDE * min(values) < max(values)
 
 
-@view.register
-def _(sweep: Sweep) -> View:
+def document(sweep: Sweep) -> Document:
+    """The choice of a sweep, and all of its points."""
     budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
-    pictures = {
-        cost: partial(_picture, sweep, cost, group)
+    pictures = [
+        Picture(cost, _picture(sweep, cost, group))
         for cost in sweep.costs
         for group in _groups(sweep, cost)[:1]
-    }
-    return View(
+    ]
+    said = map(Sentence, [*sweep.first, *budget, *failures(sweep)])
+    return Document(
         f"{counted(len(sweep.points), 'point')} of {sweep.model}, {sweep.failed} failed",
-        [*sweep.first, *budget, *failures(sweep)],
+        (*said, points_table(sweep).named("points"), *pictures),
         sweep.to_json,
-        {"points": lambda: points_table(sweep)},
-        pictures,
     )

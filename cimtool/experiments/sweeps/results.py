@@ -30,7 +30,7 @@ TABLES = ("results.csv", "results.parquet")
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(Result):
+class Sweep(Result, shown_by="cimtool.experiments.sweeps.page"):
     """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores that no hardware has touched, with their intervals;

@@ -9,8 +9,8 @@ from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
+from cimtool.report.document import Document, Picture, Sentence
 from cimtool.report.page import render
-from cimtool.report.result import View, view
 from cimtool.report.svg import percent_tick
 
 PACKAGE = "cimtool.experiments.training_grid"
@@ -20,8 +20,8 @@ PAGE = "grid.html"
 def grid_page(found: TrainingGrid) -> str:
     """The whole page as one HTML document."""
     return render(
-        PACKAGE,
         PAGE,
+        PACKAGE,
         title=f"Trainings on {found.data}",
         found=found,
         verdict=verdict(found),
@@ -80,12 +80,12 @@ def _beats(one: tuple[int, float], other: tuple[int, float]) -> bool:
     return one[0] <= other[0] and one[1] <= other[1]
 
 
-@view.register
-def _(found: TrainingGrid) -> View:
-    return View(
+def document(found: TrainingGrid) -> Document:
+    """The best row, and all rows."""
+    pictures = [Picture("rows", _picture(found))] if found.rows else []
+    said = map(Sentence, [*verdict(found), *failures(found)])
+    return Document(
         f"{len(found.points)} trainings on {found.data}, {found.failed} failed",
-        [*verdict(found), *failures(found)],
+        (*said, rows_table(found).named("rows"), *pictures),
         found.to_json,
-        {"rows": lambda: rows_table(found)},
-        {"rows": lambda: _picture(found)} if found.rows else {},
     )

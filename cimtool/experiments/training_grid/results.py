@@ -66,7 +66,7 @@ class TrainingRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingGrid(Result):
+class TrainingGrid(Result, shown_by="cimtool.experiments.training_grid.page"):
     """A model trained for every point of a grid, in the order of the grid.
 
     `rows` are those of points that did not all fail, `best` the number of one of them, `raw` the

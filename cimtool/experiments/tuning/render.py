@@ -11,9 +11,9 @@ from cimtool.experiments.tuning.widths import CostName
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import led
+from cimtool.report.document import Document, Sentence
 from cimtool.report.formats import NumberFormat, four_digits, percent
 from cimtool.report.page import render_text
-from cimtool.report.result import View, view
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text
 
@@ -129,16 +129,20 @@ def bit_table(found: Tuned) -> Table:
     return make_table("Bits", columns, rows)
 
 
-@view.register
-def _(found: Tuned) -> View:
+def document(found: Tuned) -> Document:
+    """The choice, and its steps."""
     before, after = found.start_cost[found.cost], found.chosen_cost[found.cost]
     held = (
         f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
         for name, most in found.budget.items()
     )
-    return View(
+    said = [*found.first, *held, f"The settings are in {found.written}."]
+    return Document(
         f"{found.model} on {found.target}: {found.cost} {before:,.0f} to {after:,.0f}",
-        [*found.first, *held, f"The settings are in {found.written}."],
+        (
+            *map(Sentence, said),
+            bit_table(found).named("bits"),
+            step_table(found).named("steps"),
+        ),
         found.to_json,
-        {"bits": lambda: bit_table(found), "steps": lambda: step_table(found)},
     )
