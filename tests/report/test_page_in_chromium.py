@@ -114,7 +114,7 @@ def test_the_first_screen_answers_in_order(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(address)
     cards = page.locator(".cards > section")
-    names = ["survive", "fit", "cause", "clipping", "energy", "unmodelled", "figures"]
+    names = ["survive", "cause", "clipping", "fit", "energy", "unmodelled", "figures"]
     assert cards.evaluate_all("all => all.map(s => s.id)") == names
     tops = cards.evaluate_all("all => all.map(s => s.getBoundingClientRect().top)")
     assert tops == sorted(tops)

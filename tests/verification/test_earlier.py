@@ -47,7 +47,7 @@ def test_a_report_reads_back_what_it_keeps(report: Report, written: Path) -> Non
         assert all(kept[name].tolist() == read[name].tolist() for name in kept)
     assert found.digest == report.subject.data.digest
     assert (found.bundle, found.reference) == (report.subject.bundle, "exact")
-    assert found.sections["cost"]["query"]["conversions"] > 0
+    assert found.sections["cost"]["layout"]["arrays"] > 0
 
 
 def test_the_same_bundle_is_no_worse(bundle: Bundle, data: Embeddings, written: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cimtool.base.grids import value_text
@@ -18,11 +18,10 @@ from cimtool.experiments.sweeps.render import (
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.yield_page import yield_pictures
 from cimtool.report.charts import ParetoPoint, pareto
-from cimtool.report.document import Document, Picture, Sentence
-from cimtool.report.formats import ENERGIES, counted, unit_of
-from cimtool.report.page import render
+from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.formats import ENERGIES, unit_of
+from cimtool.report.html import html
 
-PACKAGE = "cimtool.experiments.sweeps"
 PAGE = "pareto.html"
 
 WIDE = 20.0
@@ -31,28 +30,65 @@ WIDE = 20.0
 
 def pareto_page(sweep: Sweep) -> str:
     """The whole page as one HTML document."""
-    return render(
-        PAGE,
-        PACKAGE,
-        title=f"Sweep of {sweep.model}",
-        sweep=sweep,
-        done=len(sweep.points) - sweep.failed,
-        sizes=sizes_of(sweep),
-        targets=dict.fromkeys(point.base for point in sweep.points),
-        grid=list(map(str, sweep.grid)),
-        settings=_shared_settings(sweep),
-        files=[(Path(name).name, digest) for name, digest in sweep.files],
-        budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),
-        figures=[
-            (_picture(sweep, cost, group), title, group, len(groups))
-            for cost, title in sweep.costs.items()
-            for groups in [_groups(sweep, cost) or [[]]]
-            for group in groups
-        ],
-        yields=yield_pictures(sweep),
-        points=points_table(sweep),
-        failures=failures(sweep),
+    return html(document(sweep))
+
+
+def document(sweep: Sweep) -> Document:
+    """The choice of a sweep, its yields and fronts, all of its points, and what was swept."""
+    budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
+    failed, yields = failures(sweep), yield_pictures(sweep)
+    drawn = [
+        Picture(cost if i == 0 else f"{cost} {i}", picture, _caption(sweep, cost, group, len(of)))
+        for cost in sweep.costs
+        for of in [_groups(sweep, cost) or [[]]]
+        for i, group in enumerate(of)
+        for picture in [_picture(sweep, cost, group)]
+    ]
+    return Document(
+        f"Sweep of {sweep.model}",
+        (
+            *(Sentence(one, "verdict", "bad") for one in sweep.first),
+            *([Section("Within the budget", tuple(map(Sentence, budget)))] if budget else []),
+            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            *([Section("Yield", tuple(yields))] if yields else []),
+            Section("Drift and what it costs", tuple(drawn)),
+            Section("Points", (points_table(sweep).named("points"),)),
+            Section("What was swept", (Facts(tuple(_swept(sweep))),)),
+        ),
+        sweep.to_json,
     )
+
+
+def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:
+    """What a picture shows, and which points are not in it."""
+    done = len(sweep.points) - sweep.failed
+    said = f"Noise-free centred logit RMSE against {sweep.costs[cost]}; both are better when lower."
+    if groups > 1:
+        units = sweep.units[shown[0]]
+        return (
+            f"{said} Only points on {units} arrays: those of other hardware are not the same thing."
+        )
+    if not (left_out := done - len(shown)):
+        return said
+    samples = ", samples take no part in it, or their score is no logit" * (len(sweep.costs) > 3)
+    return (
+        f"{said} {left_out} of {done} points are not here: their targets give no figures for it, "
+        f"or for fewer of its parts{samples}."
+    )
+
+
+def _swept(sweep: Sweep) -> Iterator[tuple[str, str]]:
+    """The points, the data, the grid and the files of a sweep."""
+    done = len(sweep.points) - sweep.failed
+    yield "points", f"{len(sweep.points)}, {done} done, {sweep.failed} failed"
+    yield "pairs", f"{sizes_of(sweep)} of {sweep.data['file']}"
+    yield "drift is measured against", sweep.reference
+    yield "target", ", ".join(dict.fromkeys(point.base for point in sweep.points))
+    yield "grid", "; ".join(map(str, sweep.grid))
+    yield "settings of all points", ", ".join(_shared_settings(sweep))
+    yield from ((Path(name).name, f"SHA-256 {digest}") for name, digest in sweep.files)
+    if sweep.dies is not None:
+        yield "dies a point", str(sweep.dies.trials)
 
 
 def _groups(sweep: Sweep, cost: str) -> list[list[int]]:
@@ -95,19 +131,3 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
 
 def _is_wide(values: list[float]) -> bool:
     return bool(values) and 0 < WIDE * min(values) < max(values)
-
-
-def document(sweep: Sweep) -> Document:
-    """The choice of a sweep, and all of its points."""
-    budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
-    pictures = [
-        Picture(cost, _picture(sweep, cost, group))
-        for cost in sweep.costs
-        for group in _groups(sweep, cost)[:1]
-    ]
-    said = map(Sentence, [*sweep.first, *budget, *failures(sweep)])
-    return Document(
-        f"{counted(len(sweep.points), 'point')} of {sweep.model}, {sweep.failed} failed",
-        (*said, points_table(sweep).named("points"), *pictures),
-        sweep.to_json,
-    )

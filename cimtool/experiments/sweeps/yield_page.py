@@ -12,6 +12,7 @@ from cimtool.experiments.sweeps.results import Sweep
 from cimtool.hardware.noise.times import read_after
 from cimtool.reference.bootstrap import Change
 from cimtool.report.charts import Ranges, ranges
+from cimtool.report.document import Picture
 from cimtool.report.svg import SERIES
 
 MOST = 12
@@ -38,8 +39,8 @@ class Axes:
         return cls(along, line, tuple(name for name in rest if name != line))
 
 
-def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
-    """Pictures of the yield of all points with their intervals, each with its caption."""
+def yield_pictures(sweep: Sweep) -> list[Picture]:
+    """Pictures of the yield of all points with their intervals."""
     known: dict[str, dict[GridPlace, Change]] = {}
     axes = Axes.of(sweep)
     for point, yields in zip(sweep.points, sweep.yields, strict=True):
@@ -47,7 +48,8 @@ def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
         for one in yields:
             known.setdefault(read_after(one.time, one.corner), {})[place] = one.share
     every = (_of_time(sweep, axes, time, shares) for time, shares in known.items())
-    return list(itertools.islice(itertools.chain.from_iterable(every), MOST))
+    drawn = itertools.islice(itertools.chain.from_iterable(every), MOST)
+    return [Picture(f"yield {i}", *one) for i, one in enumerate(drawn)]
 
 
 def _of_time(

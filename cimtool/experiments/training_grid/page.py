@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 from cimtool.base.grids import value_text
-from cimtool.experiments.training_grid.render import failures, notes, row_name, rows_table, verdict
+from cimtool.experiments.training_grid.render import failures, row_name, rows_table, verdict
 from cimtool.experiments.training_grid.results import LEAD, TrainingGrid, TrainingRow
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
-from cimtool.report.document import Document, Picture, Sentence
-from cimtool.report.page import render
+from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.html import html
 from cimtool.report.svg import percent_tick
 
-PACKAGE = "cimtool.experiments.training_grid"
 PAGE = "grid.html"
 
 
 def grid_page(found: TrainingGrid) -> str:
     """The whole page as one HTML document."""
-    return render(
-        PAGE,
-        PACKAGE,
-        title=f"Trainings on {found.data}",
-        found=found,
-        verdict=verdict(found),
-        picture=_picture(found),
-        sizes=_sizes(found),
-        rows=rows_table(found),
-        notes=notes(found),
-        failures=failures(found),
-        grid=list(map(str, found.grid)),
-        common=[f"{name}={value_text(value)}" for name, value in found.common.items()],
+    return html(document(found))
+
+
+def document(found: TrainingGrid) -> Document:
+    """The best row, every row, and what was trained."""
+    failed, sizes = failures(found), _sizes(found)
+    caption = f"{found.lead} of each way with its interval; the best row is bold."
+    drawn = [Picture("rows", _picture(found), caption)] if found.rows else []
+    if sizes:
+        lacking = f"What is lacking of {found.lead} against weights; both are better when lower."
+        drawn.append(Picture("sizes", sizes, lacking))
+    common = [f"{name}={value_text(value)}" for name, value in found.common.items()]
+    trained = (
+        ("points", f"{len(found.points)}, {found.failed} failed"),
+        ("data", found.data),
+        ("grid", "; ".join(map(str, found.grid))),
+        ("of all points", "; ".join(common) or "none"),
+    )
+    return Document(
+        f"Trainings on {found.data}",
+        (
+            *(Sentence(one, "verdict") for one in verdict(found)),
+            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            Section(f"{found.lead} of every row", tuple(drawn)),
+            Section("Rows", (rows_table(found).named("rows"),)),
+            Section("What was trained", (Facts(trained),)),
+        ),
+        found.to_json,
     )
 
 
@@ -78,14 +92,3 @@ def _sizes(found: TrainingGrid) -> str | None:
 
 def _beats(one: tuple[int, float], other: tuple[int, float]) -> bool:
     return one[0] <= other[0] and one[1] <= other[1]
-
-
-def document(found: TrainingGrid) -> Document:
-    """The best row, and all rows."""
-    pictures = [Picture("rows", _picture(found))] if found.rows else []
-    said = map(Sentence, [*verdict(found), *failures(found)])
-    return Document(
-        f"{len(found.points)} trainings on {found.data}, {found.failed} failed",
-        (*said, rows_table(found).named("rows"), *pictures),
-        found.to_json,
-    )
