@@ -34,13 +34,12 @@ from cimtool.reference.queries import Queries, Selection, compared
 from cimtool.reference.truth import retrieved, truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.kept import KEPT, KeptQueries, KeptRun
-from cimtool.verification.paired import COSTS, Comparison, EarlierRun, ThisRun, compare_runs
+from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs
 
 WIDTH, HIDDEN, D = 32, 48, 24
 TRAINED, CALIBRATED, UNSEEN = 1024, 96, 3000
 NOISE = 0.3
 QUERIES, BITS = (100, 300, 1000), (6, 5, 4, 3)
-NO_COSTS = dict.fromkeys((label for label, *_ in COSTS), None)
 
 
 def pairs(count: int, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -112,9 +111,9 @@ def beside(now: Queries, before: Queries, rows: IntArray, seed: int) -> Comparis
     kept = KeptQueries(
         *({k: tuple(map(float, v)) for k, v in side.items()} for side in (own.text, own.video))
     )
-    run = ThisRun(KeptRun(kept, nothing), truth, "logit", "exact", NO_COSTS, TEXT_VIDEO)
+    run = ThisRun(KeptRun(kept, nothing), truth, "logit", "exact", {}, TEXT_VIDEO)
     names = ("report.json", "bundle", "target", "digest", "logit", "exact")
-    return compare_runs(run, EarlierRun(*names, other, Queries(), NO_COSTS), {}, seed)
+    return compare_runs(run, EarlierRun(*names, other, Queries(), {}), {}, seed)
 
 
 def counted(name: str, found: list[Comparison]) -> dict[str, Any]:

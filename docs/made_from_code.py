@@ -40,7 +40,7 @@ from cimtool.training.teacher_file import Teacher
 from cimtool.verification.compare import BundleComparison
 from cimtool.verification.report import Report, report_schema
 
-SHARED = ("as_json", "debug", "max_memory", "help")
+SHARED = ("verbose", "as_json", "debug", "max_memory", "help")
 """Options of every command, which are told once."""
 
 RETURNED = (

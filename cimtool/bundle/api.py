@@ -1,9 +1,7 @@
-"""The library's functions of this room: compile, load, simulate; and the views of results."""
+"""The library's functions of this room: compile, load, simulate."""
 
 from __future__ import annotations
 
-from cimtool.bundle import placement_view as _placement_view  # noqa: F401
-from cimtool.bundle import render as _render  # noqa: F401
 from cimtool.bundle.compilation import Compilation as Compilation
 from cimtool.bundle.compilation import compile as compile
 from cimtool.bundle.compilation import prepare as prepare

@@ -132,7 +132,7 @@ class Gallery:
 
 
 @dataclass(frozen=True, repr=False)
-class Bundle(Result):
+class Bundle(Result, shown_by="cimtool.bundle.render"):
     """A bundle on disk, verified: every file is the one that its manifest names."""
 
     folder: Path

@@ -24,7 +24,10 @@ from cimtool.bundle.bundle import (
     write_bundle,
 )
 from cimtool.bundle.matched_pairs import matched_warnings
+from cimtool.bundle.placement_picture import placement_svg
+from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences, tiling_table
 from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
+from cimtool.hardware.placement import floorplan, placements
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
@@ -47,6 +50,7 @@ from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
 from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import Modalities, clean_names
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
@@ -58,6 +62,9 @@ FEW_ROWS = 32
 
 A new value is beyond the smallest or largest of n others in 2 of n + 1 cases, whatever its law.
 """
+
+FEW_NOTES = 5
+"""Notes that are shown at once, beside warnings."""
 
 SCORED_ROWS = 256
 """Calibration rows of a modality whose compiled scores are looked at."""
@@ -83,6 +90,41 @@ class Compilation(Result):
     inputs: tuple[tuple[str, str], ...]
     calibration: Mapping[str, Array]
     queries: Mapping[str, Array] = field(default_factory=dict)
+
+    def document(self) -> Document:
+        """The layers, where they go, and the notes: of those that are no warnings a few first."""
+        layers = placements(self.stages[-1].program, self.settings)
+        plan, model, settings = floorplan(layers, self.target), self.model, self.settings
+        size = "without limit"
+        if settings.rows is not None:
+            size = f"of {settings.rows}x{settings.columns}"
+        arrays, chips = floorplan_sentences(plan)
+        warnings = [note for note in self.notes if note.startswith("warning: ")]
+        others = [note for note in self.notes if note not in warnings]
+        name = f"{model.name} on {self.target.name}"
+        values = {
+            "model": model.name,
+            "layout": model.layout,
+            "head": model.head.name,
+            "target": self.target.name,
+            "settings": settings.to_json(),
+            "layers": [one.to_json() for one in layers],
+            "placement": plan.to_json(),
+            "notes": list(self.notes),
+        }
+        picture = placement_svg(layers, plan, name)
+        return Document(
+            f"{model.name} (layout {model.layout}, head {model.head.name}) on {self.target.name}",
+            (
+                tiling_table(layers).named("layers"),
+                Sentence(f"arrays {size}: {arrays}"),
+                Sentence(chips),
+                *notes([*warnings, *others[:FEW_NOTES]]),
+                *notes(others[FEW_NOTES:], "detail"),
+                Picture("placement", picture, f"Placement of {name}: {fit_sentence(plan)}"),
+            ),
+            lambda: values,
+        )
 
     @property
     def folder(self) -> Path:

@@ -23,6 +23,7 @@ from cimtool.loading.embeddings import (
     read_rows,
 )
 from cimtool.reference.modality_names import item_names
+from cimtool.report.document import Document
 from cimtool.report.result import Result
 from cimtool.simulation.device import Device
 from cimtool.simulation.simulator import Simulator
@@ -38,6 +39,10 @@ class Matcher(Result):
 
     bundle: Bundle
     device: str | None = None
+
+    def document(self) -> Document:
+        """That of the bundle."""
+        return self.bundle.document()
 
     @cached_property
     def simulator(self) -> Simulator:

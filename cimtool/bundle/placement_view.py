@@ -1,18 +1,12 @@
-"""The place of a program in its arrays as it is shown: its layers, its chips, and a compilation."""
+"""The place of a program in its arrays in words and tables: its layers and its chips."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cimtool.bundle.compilation import Compilation
-from cimtool.bundle.placement_picture import placement_svg
-from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
+from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report.formats import NOT_GIVEN, counted, whole
-from cimtool.report.page import render_text
-from cimtool.report.result import View, view
 from cimtool.report.table import Column, Content, Table, item_table
-
-PACKAGE = "cimtool.bundle"
 
 LISTED_STEPS = 16
 """Steps of a layer that are written one by one."""
@@ -48,9 +42,22 @@ def tiling_table(layers: Sequence[Placement]) -> Table:
     return item_table("Layers", layers, columns)
 
 
-def floorplan_text(plan: Floorplan) -> str:
-    """Arrays, macros, cores and chips of a program, a line each for the levels that say more."""
-    return render_text(PACKAGE, "floorplan.txt", plan=plan)
+def floorplan_sentences(plan: Floorplan) -> tuple[str, str]:
+    """The arrays, macros and cores of a program, and its chips or the loads of one."""
+    sets = f" ({counted(plan.tiles, 'tile')}, {plan.weight_sets} an array)"
+    levels = f"{counted(plan.macros, 'macro')} and {counted(plan.cores, 'core')}"
+    levels = f"{counted(plan.arrays, 'array')}{sets * (plan.weight_sets > 1)} in {levels}"
+    if plan.chips is None or plan.chip.arrays is None or plan.chips_filled is None:
+        return levels, "chips: not given (the target does not say how many arrays a chip has)"
+    arrays = counted(plan.chip.arrays, "array")
+    if plan.resident:
+        chips = f"{counted(plan.chips, 'chip')} of {arrays} ({plan.chips_filled:.4g} filled)"
+        return levels, f"{chips}; all weights stay where they are"
+    rounds = ", ".join(f"{count:,} for the {name}" for name, count in plan.rounds.items())
+    return levels, (
+        f"1 chip of {arrays} holds 1/{plan.chips_filled:.4g} of the weights: {plan.loads:,} loads "
+        f"an inference of all ({rounds})"
+    )
 
 
 def fit_sentence(plan: Floorplan) -> str:
@@ -77,25 +84,3 @@ def fit_facts(plan: Floorplan) -> Iterator[tuple[str, str]]:
         loads = [f"{graph} {count:,}" for graph, count in plan.rounds.items()]
         yield "loads an inference", ", ".join(loads)
     yield "in", f"{counted(plan.macros, 'macro')}, {counted(plan.cores, 'core')}"
-
-
-@view.register
-def _(compiled: Compilation) -> View:
-    layers = placements(compiled.stages[-1].program, compiled.settings)
-    plan = floorplan(layers, compiled.target)
-    name = f"{compiled.model.name} on {compiled.target.name}"
-    values = {
-        "model": compiled.model.name,
-        "target": compiled.target.name,
-        "settings": compiled.settings.to_json(),
-        "layers": [one.to_json() for one in layers],
-        "placement": plan.to_json(),
-        "notes": list(compiled.notes),
-    }
-    return View(
-        f"{name}, not yet written",
-        [fit_sentence(plan), *compiled.notes],
-        lambda: values,
-        {"layers": lambda: tiling_table(layers)},
-        {"placement": lambda: placement_svg(layers, plan, name)},
-    )

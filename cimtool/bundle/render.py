@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -18,21 +17,9 @@ from cimtool.bundle.bundle import (
     Bundle,
 )
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
-from cimtool.bundle.matcher import Matcher
+from cimtool.report.document import Document, Sentence, notes
 from cimtool.report.formats import SIZES, percent, scaled
-from cimtool.report.result import View, view
 from cimtool.report.table import Column, Table, make_table
-
-
-@view.register
-def _(bundle: Bundle) -> View:
-    return _view(bundle)
-
-
-@view.register
-def _(matcher: Matcher) -> View:
-    return _view(matcher.bundle)
-
 
 PURPOSES = {
     "the program": (PROGRAM, CONSTANTS),
@@ -68,14 +55,19 @@ def size_table(found: Mapping[str, int]) -> Table:
     return make_table("Sizes of the files", columns, rows)
 
 
-def _view(bundle: Bundle) -> View:
+def document(bundle: Bundle) -> Document:
     """The model, the target, the size and the notes of a bundle."""
-    files = bundle.manifest["files"]
+    files, model, held = bundle.manifest["files"], bundle.model, bundle.gallery
     held_bytes = sizes(bundle.folder, files)
-    values: dict[str, Any] = {**bundle.manifest, "bytes": held_bytes}
-    model, held = bundle.model, bundle.gallery
-    gallery = [] if held is None else [f"It holds {held.items:,} items of {held.file}."]
     title = f"{bundle.folder}, {model.name} on {bundle.target.name}, head {model.head.name}"
-    said = [f"{scaled(sum(held_bytes.values()), SIZES)} in {len(files)} files.", *gallery]
-    tables = {"sizes": lambda: size_table(held_bytes)}
-    return View(title, [*said, *bundle.manifest["notes"]], lambda: values, tables)
+    said = [f"{scaled(sum(held_bytes.values()), SIZES)} in {len(files)} files."]
+    said += [] if held is None else [f"It holds {held.items:,} items of {held.file}."]
+    return Document(
+        title,
+        (
+            *map(Sentence, said),
+            *notes(bundle.manifest["notes"]),
+            size_table(held_bytes).named("sizes"),
+        ),
+        lambda: {**bundle.manifest, "bytes": held_bytes},
+    )

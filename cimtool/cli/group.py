@@ -1,4 +1,4 @@
-"""The classes of the commands: groups that import late, `--json` and `--debug`, near names."""
+"""The classes of the commands: groups that import late, options of all commands, near names."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Refusal(Exception):
 
 
 class Command(click.Command):
-    """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
+    """A command with `--verbose`, `--json`, `--debug`, `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
     refused. `groups` are titles of its help, each with the names of its options. The function
@@ -123,6 +123,7 @@ class Command(click.Command):
         self.groups = groups or {}
         self.context_settings["show_default"] = True
         self.params += [
+            click.Option(["-v", "--verbose"], is_flag=True, help="Print all details."),
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
             click.Option(
@@ -167,7 +168,7 @@ class Command(click.Command):
                 _warnings_in(notes, debug),
                 needing(ctx.command_path),
             ):
-                ctx.obj = Output(ctx.params.pop("as_json"), notes)
+                ctx.obj = Output(ctx.params.pop("as_json"), notes, ctx.params.pop("verbose"))
                 return super().invoke(ctx)
         except Exception as error:
             if debug:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,9 @@ from cimtool.base.escapes import printable
 from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, Sparse, silent
 from cimtool.loading.data_notes import DataNotes
+from cimtool.report.document import Document, Line, Section, Sentence
+from cimtool.report.table import Table
+from cimtool.report.terminal import terminal
 
 LONG_WORD = re.compile(r"[^\s/─]{256,}|[^\s─]{1024,}")
 """A name or value, or a path, of which the ends alone are printed; rules of tables are neither."""
@@ -37,6 +40,7 @@ class Output:
 
     as_json: bool
     of_data: DataNotes = field(default_factory=DataNotes)
+    verbose: bool = False
 
     @cached_property
     def say(self) -> Say:
@@ -61,15 +65,36 @@ class Output:
             return PIPE_WIDTH
         return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
 
-    def result(self, values: Mapping[str, Any], text: str) -> None:
-        """Print what the command found: `values` as one JSON object with --json, else `text`.
+    def result(self, found: Document) -> None:
+        """Print what the command found: its values as one JSON object with --json, else its text.
 
-        Notes of the data that are not among the command's own `notes` follow them.
+        Details are printed with --verbose. Notes of the data that are not among the command's own
+        `notes` follow them.
         """
+        values = dict(found.values()) if self.as_json or self.of_data.sentences else {}
         own = list(values.get("notes", ()))
-        if left := [note for note in self.of_data.sentences if note not in own]:
-            values, text = {**values, "notes": [*own, *left]}, "\n".join([text, "", *left])
-        click.echo(json_text(values) if self.as_json else printable(shown(text)))
+        left = [note for note in self.of_data.sentences if note not in own]
+        if self.as_json:
+            click.echo(json_text({**values, "notes": [*own, *left]} if left else values))
+            return
+        wrap = sys.stdout.isatty()
+        text = terminal(self._with_hint(found), self.width, self.verbose, wrap)
+        click.echo(printable(shown("\n".join([text, *([""] if left else []), *left]))))
+
+    def _with_hint(self, found: Document) -> Document:
+        """The document with a line on its details, before the lines that say what comes next."""
+        hidden = [one for one in found.blocks if one.level == "detail"]
+        if self.verbose or not hidden:
+            return found
+        titles = [one.title for one in hidden if isinstance(one, Section | Table) and one.title]
+        others = len(hidden) - len(titles)
+        titles += [f"{others} more notes"] * (others > 0)
+        last = next(
+            (i for i, one in enumerate(reversed(found.blocks)) if not isinstance(one, Line)), 0
+        )
+        at = len(found.blocks) - last
+        hint = Sentence(f"--verbose also shows: {'; '.join(titles)}")
+        return replace(found, blocks=(*found.blocks[:at], hint, *found.blocks[at:]))
 
 
 def shown(text: str) -> str:

@@ -39,7 +39,7 @@ OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Result):
+class Estimate(Result, shown_by="cimtool.costs.render"):
     """The cost of a compiled program on a target, at one operating point.
 
     `gallery` is the number of items that a query is scored against (None: no query is estimated),

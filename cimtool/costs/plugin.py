@@ -1,10 +1,11 @@
-"""The recomputations of published figures that `cimtool targets check` makes."""
+"""Recomputations of published figures, for `targets check`, and the costs in a report."""
 
 from __future__ import annotations
 
 from cimtool.costs.cam_search import RecomputedSearch, check_search
 from cimtool.costs.published import RecomputedFigure, check_published
 from cimtool.costs.retrievals import RecomputedRetrieval, check_retrievals
+from cimtool.costs.section import CostSection as CostSection
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.recomputed import Recomputation
 from cimtool.hardware.target import Target

@@ -1,13 +1,12 @@
-"""An estimate as text for a terminal and as plain values for JSON."""
+"""An estimate as it is shown: its tables, sentences and pictures, and its plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
-from cimtool.bundle.placement_view import fit_facts, fit_sentence, floorplan_text
+from cimtool.bundle.placement_view import fit_facts, fit_sentence, floorplan_sentences
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
@@ -15,6 +14,7 @@ from cimtool.costs.prices import kind_of
 from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
 from cimtool.costs.totals import PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
+from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import (
     AREAS,
     ENERGIES,
@@ -25,35 +25,53 @@ from cimtool.report.formats import (
     scaled,
     whole,
 )
-from cimtool.report.page import render_text
-from cimtool.report.result import View, view
-from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
-from cimtool.report.terminal import table_text
+from cimtool.report.table import (
+    Cell,
+    Column,
+    Content,
+    ItemColumns,
+    Level,
+    Table,
+    item_table,
+    make_table,
+)
 
-PACKAGE = "cimtool.costs"
 
-
-def estimate_text(estimate: Estimate, name: str) -> str:
+def document(estimate: Estimate, name: str = "") -> Document:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
-    sampling, bounds = montecarlo_table(estimate), bound_table(estimate)
-    return render_text(
-        PACKAGE,
-        "cost.txt",
-        name=name,
-        estimate=estimate,
-        units=AREAS,
-        layers=table_text(layer_cost_table(estimate)),
-        floorplan=floorplan_text(estimate.floorplan),
-        totals=table_text(total_table(estimate)),
-        parts=table_text(part_table(estimate)),
-        missing=_missing_lines(estimate),
-        programming=programming_sentence(estimate),
-        bounds=bounds and table_text(bounds),
-        bounding=bound_sentences(estimate),
-        machines=machine_sentences(estimate),
-        montecarlo=sampling and table_text(sampling),
-        sampling=montecarlo_sentences(estimate),
-        assumptions=assumptions(estimate),
+    point, area, plan = estimate.rates.point, estimate.area, estimate.floorplan
+    at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
+    bound = area.value is not None and area.lower_bound
+    without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
+    place = f"{name or 'the cost'} on {estimate.target.name}"
+    bounds, sampling = bound_table(estimate), montecarlo_table(estimate)
+    energies = (f"{of}: {energy_headline(cost)}" for of, cost in totals(estimate).items())
+    return Document(
+        f"{place}, {at}",
+        (
+            Sentence(fit_sentence(plan), "verdict"),
+            *(Sentence(one, "verdict") for one in energies),
+            total_table(estimate).named("totals"),
+            *map(Sentence, _missing_lines(estimate)),
+            layer_cost_table(estimate).named("layers", "detail"),
+            *map(Sentence, floorplan_sentences(plan)),
+            Sentence(f"area: {area.text(AREAS)}{without}"),
+            Sentence(programming_sentence(estimate)),
+            part_table(estimate).named("parts", "detail"),
+            *([] if bounds is None else [bounds.named("bounds", "detail")]),
+            *notes([*bound_sentences(estimate), *machine_sentences(estimate)]),
+            *([] if sampling is None else [sampling.named("sampling", "detail")]),
+            *notes(montecarlo_sentences(estimate), "detail"),
+            price_table(estimate).named("prices", "detail"),
+            *notes(assumptions(estimate), "detail"),
+            Picture(
+                "placement",
+                placement_svg(estimate.placements, plan, place),
+                f"Placement of {place}: {fit_sentence(plan)}",
+            ),
+            *query_pictures(estimate),
+        ),
+        lambda: estimate_json(estimate),
     )
 
 
@@ -279,14 +297,16 @@ def bound_table(estimate: Estimate) -> Table | None:
     return make_table("What bounds a query", columns, rows, sortable=False)
 
 
-def query_pictures(estimate: Estimate) -> list[tuple[str, str]]:
-    """The pictures of a query by the size of its gallery, each with its caption."""
+def query_pictures(estimate: Estimate, level: Level = "shown") -> list[Picture]:
+    """The pictures of a query by the size of its gallery."""
     points = roofline(estimate)
     if len(points) < 2:
         return []
+    busy = "Time that each part of a query is busy, by the items"
+    other = "Energy of a query, by the items, with other ways to score it"
     return [
-        (time_picture(points), "Time that each part of a query is busy, by the items"),
-        (energy_picture(points), "Energy of a query, by the items, with other ways to score it"),
+        Picture("time", time_picture(points), busy, level),
+        Picture("energy", energy_picture(points), other, level),
     ]
 
 
@@ -348,15 +368,36 @@ def _rewritten(cells: int | None, endurance: float | None) -> str:
 
 def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
-    said = render_text(PACKAGE, "assumptions.txt", estimate=estimate).splitlines()
+    plan, target = estimate.floorplan, estimate.target
+    said = [
+        "the arrays of a layer work side by side, layers one after another; an array with several "
+        "tiles of a layer takes them in turn",
+        "whole-product figures are charged in proportion to the cells used; those of one bit or "
+        "cell as often as a layer has them",
+        "converters work while the next cycle is read; where they are slower, they set the pace",
+    ]
+    if not plan.resident:
+        said.append("each inference loads its weights anew: no batch shares a load")
+    if estimate.query is not None:
+        said.append("the gallery is encoded already; a query encodes one text and scores it")
+    said += [
+        f"{place.layer} drives the cells of {place.shares}"
+        for place in estimate.placements
+        if place.shares is not None
+    ]
+    if plan.chips is None and estimate.rates.own.rows is not None:
+        said.append("chips are as large as the program needs")
+    said += [f"not modelled: {text}" for text in target.unmodelled]
+    unconfirmed = [one.quantity for one in target.figures if one.status == "unconfirmed"]
+    if unconfirmed:
+        said.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
     return [*said, *estimate.rates.prices.assumptions()]
 
 
-def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
     """All of an estimate as plain values: ns, pJ and mm2."""
     point, sampled = estimate.rates.point, estimate.montecarlo
     return {
-        "bundle": name,
         "target": estimate.target.name,
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
         "gallery": estimate.gallery,
@@ -378,37 +419,3 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "montecarlo": None if sampled is None else sampled.to_json(),
         "assumptions": assumptions(estimate),
     }
-
-
-@view.register
-def _(estimate: Estimate) -> View:
-    tables: dict[str, Callable[[], Table]] = {
-        "totals": lambda: total_table(estimate),
-        "layers": lambda: layer_cost_table(estimate),
-        "parts": lambda: part_table(estimate),
-        "prices": lambda: price_table(estimate),
-    }
-    optional = {"sampling": montecarlo_table(estimate), "bounds": bound_table(estimate)}
-    tables |= {name: partial(_same, one) for name, one in optional.items() if one is not None}
-    title = f"on {estimate.target.name}"
-    shown = partial(placement_svg, estimate.placements, estimate.floorplan, title)
-    queries = dict(zip(("time", "energy"), query_pictures(estimate), strict=False))
-    pictures = {name: partial(_same, picture) for name, (picture, _) in queries.items()}
-    costs = totals(estimate).items()
-    energies = (f"{name}: {energy_headline(cost)}" for name, cost in costs)
-    values = estimate_json(estimate, "")
-    del values["bundle"]
-    return View(
-        f"the cost {title}; {fit_sentence(estimate.floorplan)}",
-        [*energies, *_missing_lines(estimate), *bound_sentences(estimate), *assumptions(estimate)],
-        lambda: values,
-        tables,
-        {"placement": shown, **pictures},
-    )
-
-
-Held = TypeVar("Held")
-
-
-def _same(made: Held) -> Held:
-    return made

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Unpack
 from cimtool.base.extras import needing
 from cimtool.base.files import keeping_inputs
 from cimtool.base.progress import Say, silent
-from cimtool.experiments import render as _experiments_render  # noqa: F401  (views of results)
-from cimtool.experiments import render_sweep as _sweep_render  # noqa: F401
 from cimtool.experiments.evaluate import Evaluation as Evaluation
 from cimtool.experiments.evaluate import evaluate as evaluate
 from cimtool.experiments.sweep import sweep as sweep
@@ -45,7 +43,6 @@ def train_grid(
     points failed.
     """
     with needing("training"):
-        from cimtool.experiments import render_training as _render  # noqa: F401  (its page)
         from cimtool.experiments.training_grid import train_points
 
     refuse_strange("train_grid", chosen)

@@ -8,7 +8,7 @@ has five parts:
    `error`, so that the others go on;
 3. an `ExperimentKind`: the names of its folder, and the reader of an outcome that was kept;
 4. a `GridResult`: what is known of all points, as plain values;
-5. columns and remarks: a `View`, and a `page` that is registered for the result.
+5. columns and remarks: the `document` of its result, and the name of its `page`.
 
 Its function checks everything first and then opens the folder:
 
@@ -32,9 +32,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, singledispatch
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from cimtool.base.grids import GridKey
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
 from cimtool.base.warned import taking_warnings
+from cimtool.report.html import html
 from cimtool.report.result import Result
 
 if TYPE_CHECKING:
@@ -292,8 +293,10 @@ def _answer(runner: PointRunner, digest: str, point: Any) -> tuple[str, Any]:
 class GridResult(Result, Generic[PointT, OutcomeT]):
     """All points of a grid, in its order, with their outcomes.
 
-    `resumed` points were done by an earlier run.
+    `resumed` points were done by an earlier run. A class of them names the file of its `page`.
     """
+
+    page: ClassVar[str]
 
     grid: Sequence[GridKey]
     points: Sequence[PointT]
@@ -332,12 +335,6 @@ class PointsFailed(CheckFailed):
         self.found = found
 
 
-@singledispatch
-def page(found: object) -> tuple[str, str]:
-    """The name and the text of a result's page; TypeError for a class of which none is known."""
-    raise TypeError(f"{type(found).__name__} has no page")
-
-
 def write_results(
     found: GridResultT,
     place: Path,
@@ -348,9 +345,12 @@ def write_results(
 
     Removes the files that only an `earlier` run had. Raises PointsFailed where points failed.
     """
-    name, text = page(found)
     values = json.dumps(found.to_json(), indent=1) + "\n"
-    every = {JSON_FILE: values.encode(), **(files or {}), name: text_bytes(text)}
+    every = {
+        JSON_FILE: values.encode(),
+        **(files or {}),
+        found.page: text_bytes(html(found.document())),
+    }
     found = replace(found, written=replace_files(place, every, "the results"))
     for left in set(earlier) - set(every):
         (place / left).unlink(missing_ok=True)  # an earlier run's, of another grid or budget

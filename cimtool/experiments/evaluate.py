@@ -95,7 +95,7 @@ class Score:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Result):
+class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
     """Scores of one or several subjects on the same data, in the order given.
 
     `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of

@@ -28,13 +28,13 @@ from cimtool.experiments.budgets import (
 )
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
-from cimtool.experiments.engine import page
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.times import read_after
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS, led
 from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
+from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,
@@ -48,8 +48,7 @@ from cimtool.report.formats import (
     unit_of,
     whole,
 )
-from cimtool.report.page import render, render_text
-from cimtool.report.result import View, view
+from cimtool.report.page import render_text
 from cimtool.report.svg import SERIES
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text
@@ -79,57 +78,72 @@ def sweep_text(found: Sweep) -> str:
     )
 
 
-@page.register
-def _(found: Sweep) -> tuple[str, str]:
-    return "pareto.html", pareto_page(found)
-
-
-def pareto_page(sweep: Sweep) -> str:
-    """Drift against each cost, pictures of yields, and a table of all points as one document."""
-    settings = [one.build.settings.to_json() for one in sweep.points if one.build is not None]
-    return render(
-        PACKAGE,
-        "pareto.html",
-        title=f"Sweep of {sweep.model}",
-        sweep=sweep,
-        done=len(sweep.points) - sweep.failed,
-        sizes=sizes_of(sweep),
-        targets=dict.fromkeys(point.base for point in sweep.points),
-        grid=list(map(str, sweep.grid)),
-        settings=[
-            f"{name}={value_text(value)}"
-            for name, value in (settings[0] if settings else {}).items()
-            if value not in (None, []) and all(other[name] == value for other in settings)
-        ],
-        files=[(Path(name).name, digest) for name, digest in sweep.files],
-        budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),
-        figures=[
-            (_picture(sweep, cost, group), title, group, len(groups))
-            for cost, title in sweep.costs.items()
-            for groups in [_groups(sweep, cost) or [[]]]
-            for group in groups
-        ],
-        yields=yield_pictures(sweep),
-        points=points_table(sweep),
-        failures=failures(sweep),
-    )
-
-
-@view.register
-def _(sweep: Sweep) -> View:
+def document(sweep: Sweep) -> Document:
+    """The choice of a sweep, its yields and fronts, all of its points, and what was swept."""
     budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
-    pictures = {
-        cost: partial(_picture, sweep, cost, group)
+    failed, yields = failures(sweep), yield_pictures(sweep)
+    drawn = [
+        Picture(cost if i == 0 else f"{cost} {i}", picture, _caption(sweep, cost, group, len(of)))
         for cost in sweep.costs
-        for group in _groups(sweep, cost)[:1]
-    }
-    return View(
-        f"{counted(len(sweep.points), 'point')} of {sweep.model}, {sweep.failed} failed",
-        [*sweep.first, *budget, *failures(sweep)],
+        for of in [_groups(sweep, cost) or [[]]]
+        for i, group in enumerate(of)
+        for picture in [_picture(sweep, cost, group)]
+    ]
+    return Document(
+        f"Sweep of {sweep.model}",
+        (
+            *(Sentence(one, "verdict", "bad") for one in sweep.first),
+            *([Section("Within the budget", tuple(map(Sentence, budget)))] if budget else []),
+            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            *([Section("Yield", tuple(yields))] if yields else []),
+            Section("Drift and what it costs", tuple(drawn)),
+            Section("Points", (points_table(sweep).named("points"),)),
+            Section("What was swept", (Facts(tuple(_swept(sweep))),)),
+        ),
         sweep.to_json,
-        {"points": lambda: points_table(sweep)},
-        pictures,
     )
+
+
+def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:
+    """What a picture shows, and which points are not in it."""
+    done = len(sweep.points) - sweep.failed
+    said = f"Noise-free centred logit RMSE against {sweep.costs[cost]}; both are better when lower."
+    if groups > 1:
+        units = sweep.units[shown[0]]
+        return (
+            f"{said} Only points on {units} arrays: those of other hardware are not the same thing."
+        )
+    if not (left_out := done - len(shown)):
+        return said
+    samples = ", samples take no part in it, or their score is no logit" * (len(sweep.costs) > 3)
+    return (
+        f"{said} {left_out} of {done} points are not here: their targets give no figures for it, "
+        f"or for fewer of its parts{samples}."
+    )
+
+
+def _swept(sweep: Sweep) -> Iterator[tuple[str, str]]:
+    """The points, the data, the grid and the files of a sweep."""
+    done = len(sweep.points) - sweep.failed
+    yield "points", f"{len(sweep.points)}, {done} done, {sweep.failed} failed"
+    yield "pairs", f"{sizes_of(sweep)} of {sweep.data['file']}"
+    yield "drift is measured against", sweep.reference
+    yield "target", ", ".join(dict.fromkeys(point.base for point in sweep.points))
+    yield "grid", "; ".join(map(str, sweep.grid))
+    yield "settings of all points", ", ".join(_shared_settings(sweep))
+    yield from ((Path(name).name, f"SHA-256 {digest}") for name, digest in sweep.files)
+    if sweep.dies is not None:
+        yield "dies a point", str(sweep.dies.trials)
+
+
+def _shared_settings(sweep: Sweep) -> list[str]:
+    """The settings that all compiled points have in common."""
+    settings = [one.build.settings.to_json() for one in sweep.points if one.build is not None]
+    return [
+        f"{name}={value_text(value)}"
+        for name, value in (settings[0] if settings else {}).items()
+        if value not in (None, []) and all(other[name] == value for other in settings)
+    ]
 
 
 def sizes_of(found: Sweep) -> str:
@@ -480,7 +494,7 @@ def _is_wide(values: list[float]) -> bool:
     return bool(values) and 0 < WIDE * min(values) < max(values)
 
 
-def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
+def yield_pictures(sweep: Sweep) -> list[Picture]:
     """Pictures of the yield of all points with their intervals, each with its caption.
 
     The key with the most values is along the axis, the next one of several values is the lines
@@ -523,7 +537,8 @@ def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
                     chart = ranges(drawn, [_text(one) for one in places], along, "yield", label)
                     yield chart, f"Share of {held}{fixed}, with its 95% interval over dies."
 
-    return list(itertools.islice(pictures(), MOST))
+    drawn = itertools.islice(pictures(), MOST)
+    return [Picture(f"yield {i}", *one) for i, one in enumerate(drawn)]
 
 
 def _in_order(values: Mapping[Value | None, None]) -> list[Value | None]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from cimtool.base.grids import Value, value_text
-from cimtool.experiments.engine import page
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES, Change
@@ -15,9 +14,9 @@ from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
+from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole
-from cimtool.report.page import render, render_text
-from cimtool.report.result import View, view
+from cimtool.report.page import render_text
 from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
@@ -43,37 +42,31 @@ def grid_summary(found: TrainingGrid) -> str:
     )
 
 
-@page.register
-def _(found: TrainingGrid) -> tuple[str, str]:
-    return "grid.html", grid_page(found)
-
-
-def grid_page(found: TrainingGrid) -> str:
-    """A picture of all rows with their intervals, and the table, as one document."""
-    return render(
-        PACKAGE,
-        "grid.html",
-        title=f"Trainings on {found.data}",
-        found=found,
-        verdict=verdict(found),
-        picture=_picture(found),
-        sizes=_sizes(found),
-        rows=rows_table(found),
-        notes=notes(found),
-        failures=failures(found),
-        grid=list(map(str, found.grid)),
-        common=[f"{name}={value_text(value)}" for name, value in found.common.items()],
+def document(found: TrainingGrid) -> Document:
+    """The best row, every row, and what was trained."""
+    failed, sizes = failures(found), _sizes(found)
+    caption = f"{found.lead} of each way with its interval; the best row is bold."
+    drawn = [Picture("rows", _picture(found), caption)] if found.rows else []
+    if sizes:
+        lacking = f"What is lacking of {found.lead} against weights; both are better when lower."
+        drawn.append(Picture("sizes", sizes, lacking))
+    common = [f"{name}={value_text(value)}" for name, value in found.common.items()]
+    trained = (
+        ("points", f"{len(found.points)}, {found.failed} failed"),
+        ("data", found.data),
+        ("grid", "; ".join(map(str, found.grid))),
+        ("of all points", "; ".join(common) or "none"),
     )
-
-
-@view.register
-def _(found: TrainingGrid) -> View:
-    return View(
-        f"{len(found.points)} trainings on {found.data}, {found.failed} failed",
-        [*verdict(found), *failures(found)],
+    return Document(
+        f"Trainings on {found.data}",
+        (
+            *(Sentence(one, "verdict") for one in verdict(found)),
+            *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
+            Section(f"{found.lead} of every row", tuple(drawn)),
+            Section("Rows", (rows_table(found).named("rows"),)),
+            Section("What was trained", (Facts(trained),)),
+        ),
         found.to_json,
-        {"rows": lambda: rows_table(found)},
-        {"rows": lambda: _picture(found)} if found.rows else {},
     )
 
 

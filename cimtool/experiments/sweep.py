@@ -90,13 +90,15 @@ REFERENCES = "references.safetensors"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Sweep(GridResult[Point, Outcome]):
+class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_sweep"):
     """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores that no hardware has touched, with their intervals;
     `remarks` are told beside all figures. `files` are those that the model was read from, with the
     SHA-256 of each; `resumed` points were done by an earlier run.
     """
+
+    page = "pareto.html"
 
     model: str
     data: Mapping[str, Any]

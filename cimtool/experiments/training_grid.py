@@ -258,7 +258,9 @@ class TrainingRow:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TrainingGrid(GridResult[TrainingPoint, TrainedPoint | Failed]):
+class TrainingGrid(
+    GridResult[TrainingPoint, TrainedPoint | Failed], shown_by="cimtool.experiments.render_training"
+):
     """A model trained for every point of a grid, in the order of the grid.
 
     `rows` are those of points that did not all fail, `best` the number of one of them, `raw` the
@@ -266,6 +268,8 @@ class TrainingGrid(GridResult[TrainingPoint, TrainedPoint | Failed]):
     of pairs that were `set_aside`, or else of those that chose the best epochs. `modalities`
     are the names of both sides, `folders` those of the points' runs.
     """
+
+    page = "grid.html"
 
     data: str
     common: Mapping[str, Any]

@@ -73,7 +73,7 @@ class TunedStart:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Result):
+class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings, each tuned; what follows is of the one that

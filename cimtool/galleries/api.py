@@ -1,8 +1,7 @@
-"""The library's functions of this room, and the views of their results."""
+"""The library's functions of this room."""
 
 from __future__ import annotations
 
-from cimtool.galleries import render as _render  # noqa: F401
 from cimtool.galleries.cams import program_cam as program_cam
 from cimtool.galleries.encoding import encode as encode
 from cimtool.galleries.gallery_changes import change_gallery as change_gallery

@@ -42,7 +42,7 @@ from cimtool.simulation.simulator import Simulator
 
 
 @dataclass(frozen=True, repr=False)
-class ProgrammedCam(Result):
+class ProgrammedCam(Result, shown_by="cimtool.galleries.cam_render"):
     """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score.
 
     `cells_written` are those of this call.

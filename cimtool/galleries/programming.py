@@ -84,7 +84,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, repr=False)
-class ProgrammedBundle(Result):
+class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
     """A programmed bundle and what a user must know of it; `cells_written` are this call's."""
 
     bundle: Bundle

@@ -1,16 +1,18 @@
-"""Tables of galleries in arrays, and how programmed bundles show themselves."""
+"""A gallery in arrays as it is shown: its matrices, its shortlist, what it takes and keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from cimtool.bundle.bundle import Gallery
+from cimtool.bundle.ledger import Ledger
 from cimtool.bundle.placement_view import converters_text
 from cimtool.costs.memory_use import StoredMatrix
-from cimtool.galleries.cams import ProgrammedCam
-from cimtool.galleries.programming import ProgrammedBundle
+from cimtool.galleries.programming import Accuracy, ProgrammedBundle
 from cimtool.galleries.shortlists import ShortlistOption, ShortlistSearch
+from cimtool.reference.bootstrap import Change
+from cimtool.report.document import Block, Document, Sentence, notes
 from cimtool.report.formats import ENERGIES, TIMES, counted, four_digits, percent, whole
-from cimtool.report.result import View, view
 from cimtool.report.table import Column, Content, Table, item_table
 
 
@@ -57,26 +59,105 @@ def front_table(search: ShortlistSearch) -> Table:
     return item_table("Shortlists", search.front, columns)
 
 
-@view.register
-def _(found: ProgrammedBundle) -> View:
-    search = found.search
-    tables: dict[str, Callable[[], Table]] = {
-        "matrices": lambda: matrices_table(found.use.matrices)
-    }
-    if search is not None:
-        tables["shortlists"] = lambda: front_table(search)
-    return View(
-        f"{found.gallery.items:,} items in {found.bundle.folder}",
-        [f"{counted(found.use.arrays, 'array')} hold them; {found.cells_written:,} cells written"],
+def document(found: ProgrammedBundle) -> Document:
+    """All that a user must know of a gallery that was programmed or changed."""
+    gallery, search = found.gallery, found.search
+    where = (
+        gallery.mapping if gallery.shortlist is None else f"hybrid, shortlist {gallery.shortlist}"
+    )
+    return Document(
+        f"{changed_gallery(gallery)} items on {found.bundle.target.name} ({where})",
+        (
+            matrices_table(found.use.matrices).named("matrices"),
+            *([] if search is None else _searched(search)),
+            *notes(_taken(found)),
+        ),
         found.to_json,
-        tables,
     )
 
 
-@view.register
-def _(found: ProgrammedCam) -> View:
-    return View(
-        f"{found.gallery.items:,} items in {found.bundle.folder}, by the CAM {found.use.cam.name}",
-        [f"{found.cells_written:,} cells written"],
-        found.to_json,
+def changed_gallery(gallery: Gallery) -> str:
+    """The file of a gallery, how often it was changed, and the number of its items."""
+    changed = f", changed {counted(gallery.changes, 'time')}" if gallery.changes else ""
+    return f"{gallery.file}{changed}: {gallery.items:,}"
+
+
+def _searched(search: ShortlistSearch) -> Iterator[Block]:
+    """The choice of a shortlist, and what it holds."""
+    taken = search.chosen
+    yield Sentence(
+        f"Shortlists that hold the best item of {100 * search.recall:.4g}% of the queries, on both "
+        f"halves of them ({len(search.options)} settings do; here, those that no other is better "
+        "than in cells, conversions and length):"
+    )
+    yield front_table(search).named("shortlists")
+    every, one, other = (share.best for share in (taken.recall, *taken.halves))
+    yield Sentence(
+        f"taken (*): the one of least {search.minimised}. Of {sum(search.queries)} calibration "
+        f"queries it holds the best item of {_share(every)}, of one half of them of {_share(one)}, "
+        f"of the other of {_share(other)} (95% intervals, Clopper and Pearson). Each half was "
+        "tried in what was fitted on the other. Both chose, so other queries may find less"
+    )
+    if search.digital and taken.recall.found:
+        yield Sentence(
+            "R@1 of the same queries, with their right items in the gallery: "
+            f"{taken.recall.found.value:.1%}; of the exact scores of all items "
+            f"{search.digital.value:.1%}"
+        )
+
+
+def _share(one: Change) -> str:
+    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+
+
+def _taken(found: ProgrammedBundle) -> Iterator[str]:
+    """The arrays, chips and writes that a gallery takes, and what its score keeps."""
+    use, accuracy = found.use, found.accuracy
+    chips = "arrays a chip: not given"
+    if use.arrays_per_chip is not None and use.chips is not None:
+        chips = f"{use.arrays_per_chip:,} a chip: {counted(use.chips, 'chip')}"
+    yield f"{counted(use.arrays, 'array')} for the gallery; {chips}"
+    items = "not given"
+    if use.items_per_chip is not None:
+        items = f"{use.items_per_chip:,} in as many slices as the values need"
+        if use.items_at_one_weight is not None:
+            items += f", {use.items_at_one_weight:,} at one weight a value"
+    yield f"items a chip: {items}"
+    if found.gallery.changes:
+        yield written_by_change(found.cells_written, found.ledger, use.programmings)
+    else:
+        pulses = "; pulses a cell: not given"
+        if use.writes is not None:
+            pulses = f" in {use.writes:,.0f} pulses ({use.pulses:g} a cell)"
+        endurance = "endurance: not given"
+        if use.programmings is not None:
+            endurance = f"a cell stands {use.programmings:,.0f} such programmings"
+        yield f"{use.cells:,} cells are written{pulses}; {endurance}"
+    if found.left_out:
+        left_out = ", ".join(found.left_out)
+        yield f"left out, their mean over the calibration queries added: {left_out}"
+    if accuracy.logit_rmse is None or accuracy.top1_agreement is None:
+        yield f"{shortlisted(accuracy)}, on {accuracy.queries} calibration queries"
+    else:
+        yield (
+            f"against the digital score: logit RMSE {accuracy.logit_rmse:.4g}, top-1 agreement "
+            f"{accuracy.top1_agreement:.1%}, on {accuracy.queries} calibration queries"
+        )
+
+
+def written_by_change(cells: int, ledger: Ledger, programmings: float | None) -> str:
+    """The cells that a change wrote, those written before, and the most written one."""
+    most = counted(ledger.most_written, "time")
+    most += "" if programmings is None else f" of {programmings:,.0f}"
+    return (
+        f"{cells:,} cells are written by this change, {ledger.cells_written:,} since the first "
+        f"programming; the most written cell: {most}"
+    )
+
+
+def shortlisted(accuracy: Accuracy) -> str:
+    """The share of best items that a shortlist holds."""
+    return (
+        f"the shortlist holds the best item of {accuracy.shortlist_top1:.1%} of the queries and "
+        f"{accuracy.shortlist_top10:.1%} of their best ten"
     )

@@ -24,9 +24,10 @@ from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.hardware.image_file import Sha256
 from cimtool.ir.program import Program, features_of
-from cimtool.report.formats import whole
-from cimtool.report.result import Result, View, view
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.document import Document
+from cimtool.report.formats import counted, whole
+from cimtool.report.result import Result
+from cimtool.report.table import Column, make_table
 
 INDEX = "gallery.json"
 """The file that makes a folder of shards a gallery, written when all of them are there."""
@@ -152,18 +153,17 @@ class GalleryShards(Result):
             for i, (first, digest) in enumerate(zip(firsts, index.shards, strict=True))
         ]
 
-
-@view.register
-def _(found: GalleryShards) -> View:
-    index = found.index
-    title = f"{index.items:,} items in {len(index.shards)} shards of {found.folder}"
-    return View(title, values=index.model_dump, tables={"shards": lambda: _shards(found)})
-
-
-def _shards(found: GalleryShards) -> Table:
-    columns = (Column("file"), Column("first item", whole), Column("items", whole))
-    rows = [(one.file.name, one.first, one.items) for one in found.shards]
-    return make_table("Shards", columns, rows)
+    def document(self) -> Document:
+        """The items, the bytes and the shards."""
+        items, size = self.index.items, sum(one.file.stat().st_size for one in self.shards)
+        columns = (Column("file"), Column("first item", whole), Column("items", whole))
+        rows = [(one.file.name, one.first, one.items) for one in self.shards]
+        return Document(
+            f"{self.folder}: {items:,} items, {counted(len(self.shards), 'shard')}, {size:,} bytes "
+            f"({size / items:.4g} an item)",
+            (make_table("Shards", columns, rows).named("shards", "detail"),),
+            self.index.model_dump,
+        )
 
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:

@@ -1,25 +1,16 @@
-"""Templates filled in: text, Markdown, and pages that need nothing else.
+"""Templates filled in: pages that need nothing else, parts of pages, and texts.
 
-A page is one HTML file with its style, its script and its pictures inside: a template that extends
-`base.html` and takes tables and figures from `parts.html`:
-
-    {% extends "base.html" %}
-    {% import "parts.html" as parts %}
-    {% block content %}
-    {{ parts.table(points) }}
-    {{ parts.figure(chart, "Drift against energy") }}
-    {% endblock %}
-
-Markdown has the filter `markdown` for words, and `{% include "table.md" %}` for a `table`. A
-sentence too long for a line of the template stands between `{% filter one_line %}` and
-`{% endfilter +%}`.
+A page is one HTML file with its style, its script and its pictures inside. A sentence too long for
+a line of a template of text stands between `{% filter one_line %}` and `{% endfilter +%}`.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from cimtool.base.escapes import markdown_text, one_line, visible
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
 PACKAGE = "cimtool.report"
 
 
-def render(package: str, template: str, **values: object) -> str:
+def render(template: str, package: str = PACKAGE, **values: object) -> str:
     """Fill `template` of the package's folder `templates`; names from users are escaped.
 
     Values must give what the base template asks for: `title`.
@@ -43,9 +34,9 @@ def render(package: str, template: str, **values: object) -> str:
     return made.render(style=style, script=script, policy=_policy(style, script), **values)
 
 
-def render_fragment(package: str, template: str, **values: object) -> str:
+def render_fragment(template: str, **values: object) -> str:
     """Fill a template of HTML that is a part of a page of others, names escaped."""
-    return _environment(package, True).get_template(template).render(values)
+    return _environment(PACKAGE, True).get_template(template).render(values)
 
 
 def render_text(package: str, template: str, **values: object) -> str:
@@ -75,8 +66,17 @@ def _environment(package: str, autoescape: bool) -> Environment:
         "whole": whole,
         "markdown": markdown_text,
         "one_line": one_line,
+        "runs": _runs,
+        "as_url": picture_url,
     }
+    environment.tests["file"] = svg.is_file
     return environment
+
+
+def _runs(blocks: Iterable[object]) -> list[tuple[str, list[object]]]:
+    """Blocks that follow one another and are of one class, by its name."""
+    by = groupby(blocks, lambda block: type(block).__name__)
+    return [(kind, list(run)) for kind, run in by]
 
 
 def _visible(value: object) -> object:

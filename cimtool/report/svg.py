@@ -155,15 +155,22 @@ def file_text(
     )
 
 
+START, NAMESPACE = '<svg class="chart" ', 'xmlns="http://www.w3.org/2000/svg" '
+
+
+def is_file(picture: str) -> bool:
+    """True for a picture of a file, which has a style and ids of its own."""
+    return picture.startswith(START + NAMESPACE)
+
+
 def as_file(picture: str) -> str:
     """A picture of a page (`document`) as one of a file, with its style; a file's as it is."""
-    start, namespace = '<svg class="chart" ', 'xmlns="http://www.w3.org/2000/svg" '
-    if picture.startswith(start + namespace):
+    if is_file(picture):
         return picture
     head, end, body = picture.partition(">")
     ground = '<rect class="ground" width="100%" height="100%"/>'
     style = f"<style>\n{asset(STYLE)}</style>\n{ground}"
-    return head.replace(start, start + namespace, 1) + end + style + body
+    return head.replace(START, START + NAMESPACE, 1) + end + style + body
 
 
 def group(x: float, y: float, scale: float, parts: Iterable[str]) -> str:

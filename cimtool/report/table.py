@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from cimtool.reference.bootstrap import Change
 from cimtool.report.formats import NOTHING, NumberFormat
@@ -104,11 +104,16 @@ class Row:
     style: str = ""
 
 
+Level = Literal["verdict", "shown", "detail"]
+"""The place of a block of a document: first, always there, or for those who ask for more."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: `title` says what it holds; its first column names the rows and sorts as they stand.
 
-    `footnotes` are sentences below it; a `sortable` table sorts by its headings on a page.
+    `footnotes` are sentences below it; a `sortable` table sorts by its headings on a page. By its
+    `name` it is asked for as a data frame.
     """
 
     title: str
@@ -116,6 +121,12 @@ class Table:
     rows: tuple[Row, ...]
     footnotes: tuple[str, ...] = ()
     sortable: bool = True
+    name: str = ""
+    level: Level = "shown"
+
+    def named(self, name: str, level: Level = "shown") -> Table:
+        """The table by a name, at a level."""
+        return replace(self, name=name, level=level)
 
 
 def make_table(

@@ -1,37 +1,87 @@
-"""Tables and sentences for a terminal or a pipe: plain text, without colours."""
+"""A document for a terminal or a pipe: plain text, without colours."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
+from cimtool.report.document import Block, Document, Facts, Line, Note, Section, Sentence
 from cimtool.report.table import Column, Row, Table
 
 UNLIMITED = 10_000
 """Columns that no table has."""
 
 
-def table_text(made: Table, width: int | None = None, gap: int = 2) -> str:
-    """Write a table with `gap` blanks between its columns; its footnotes are left out.
+def terminal(
+    document: Document, width: int = UNLIMITED, verbose: bool = False, wrap: bool = True
+) -> str:
+    """Write a document, its details if `verbose`; tables take at most `width` columns if they can.
+
+    Sentences are broken into lines of that width with `wrap`, and stay whole lines without.
+    """
+    blocks = [one for one in document.blocks if verbose or one.level != "detail"]
+    blocks.sort(key=lambda one: one.level != "verdict")
+    heading = [Sentence(document.heading)] if document.heading else []
+    return "\n".join(_lines([*heading, *blocks], width, verbose, wrap))
+
+
+def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> Iterator[str]:
+    """The lines of blocks; an empty one stands around a table and before a section."""
+    whole = UNLIMITED if not wrap else width
+    apart = first = True
+    for block in blocks:
+        if block.level == "detail" and not verbose:
+            continue
+        alone = isinstance(block, Table | Section)
+        match block:
+            case Table():
+                said = wrapped([block.title], whole) if block.title else ""
+                notes = [wrapped([note], whole) for note in block.footnotes]
+                text = "\n".join(filter(None, [said, table_text(block, width), *notes]))
+            case Section(title=title, blocks=inner):
+                lines = list(_lines(inner, width, verbose, wrap))
+                seen = [one for one in inner if verbose or one.level != "detail"]
+                text = "\n".join([*[title] * bool(title), *lines])
+                if len(lines) == 1 and isinstance(seen[0], Sentence):
+                    one_line = f"{title} {lines[0]}"
+                    alone = "\n" in one_line or len(one_line) > whole
+                    text = text if alone else one_line
+            case Line(text=text):
+                pass
+            case Sentence(text=text):
+                text = wrapped([f"{'* ' * isinstance(block, Note)}{text}"], whole)
+            case Facts(pairs=pairs):
+                text = wrapped([f"{name}: {value}" for name, value in pairs], whole)
+            case _:
+                continue  # pictures
+        if not first and (alone or apart):
+            yield ""
+        yield text
+        apart, first = alone, False
+
+
+def table_text(made: Table, width: int | None = None) -> str:
+    """Write a table; its title and its footnotes are left out.
 
     Where it does not fit into `width`, only the essential columns stay, then notes stand below
     their figures, and at last cells are folded.
     """
-    text = _drawn(made.columns, made.rows, gap)
-    if width is None or _widest(text) <= width:
-        return text
+    for gap in (2, 1):
+        text = _drawn(made.columns, made.rows, gap)
+        if width is None or _widest(text) <= width:
+            return text
     kept = [index for index, column in enumerate(made.columns) if column.essential]
     columns = [made.columns[index] for index in kept]
     rows = [Row(tuple(row.cells[index] for index in kept)) for row in made.rows]
     for notes_below in (False, True):
-        text = _drawn(columns, rows, gap, notes_below)
+        text = _drawn(columns, rows, 1, notes_below)
         if _widest(text) <= width:
             return text
-    return _drawn(columns, rows, gap, True, width)
+    return _drawn(columns, rows, 1, True, width)
 
 
 def _drawn(

@@ -56,7 +56,7 @@ SCALES = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(Result):
+class Fit(Result, shown_by="cimtool.training.fit_page"):
     """A fitted polynomial, and how it does on held-out pairs.
 
     `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import (
     check_folder,
@@ -26,9 +25,16 @@ from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
-from cimtool.report.formats import NOT_KNOWN, four_digits, number, whole
-from cimtool.report.page import render
-from cimtool.report.result import View, view
+from cimtool.report.document import (
+    Document,
+    Facts,
+    Picture,
+    Section,
+    Sentence,
+    notes,
+)
+from cimtool.report.formats import NOT_KNOWN, four_digits, whole
+from cimtool.report.html import html
 from cimtool.report.table import Column, Table, make_table
 from cimtool.training.degrees_table import (
     advice,
@@ -47,9 +53,6 @@ from cimtool.training.polynomial_file import (
     without_scales,
 )
 from cimtool.training.teacher_file import Teacher, read_teacher
-
-PACKAGE = "cimtool.training"
-PAGE = "fit.html"
 
 DRAWN = 1000
 """Held-out pairs of a group in the picture, at most."""
@@ -146,7 +149,7 @@ def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys 
     Raises CimError where a place cannot be written.
     """
     figures = json.dumps(fit_values(fit), indent=2) + "\n"
-    texts = dict(zip(report_names(poly), (fit_page(fit), figures), strict=True))
+    texts = dict(zip(report_names(poly), (html(document(fit)), figures), strict=True))
     replace_texts(report or poly.parent, texts, "the report")
     model = fit.teacher.model
     content = polynomial_text(fit.polynomial, fit.domain, model).encode()
@@ -192,23 +195,33 @@ def fit_headline(fit: Fit) -> str:
     return text + "."
 
 
-def fit_page(fit: Fit) -> str:
-    """The page as one HTML document."""
-    chosen, known = fit.form.name, fit.comparison
-    return render(
-        PACKAGE,
-        PAGE,
-        title=f"Polynomial of {chosen} for {Path(fit.teacher.file).name}",
-        headline=fit_headline(fit),
-        raw=raw_sentence(known),
-        advice=advice(known, fit.form, fit.asked),
-        degrees=degree_table(known, fit.form),
-        notes=fit.notes,
-        errors=error_table(fit),
-        chart=_picture(fit),
-        caption=f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group.",
-        facts=facts(fit),
-        coefficients=_coefficients(fit),
+def document(fit: Fit) -> Document:
+    """The errors of a polynomial, the degrees beside it, how it was fitted, its coefficients."""
+    known, chosen = fit.comparison, fit.form.name
+    raw = [Sentence(one, "verdict") for one in [raw_sentence(known)] if one]
+    advised = Sentence(advice(known, fit.form, fit.asked), "verdict")
+    caption = f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group."
+    return Document(
+        f"Polynomial of {chosen} for {Path(fit.teacher.file).name}",
+        (
+            *raw,
+            Sentence(fit_headline(fit), "verdict"),
+            Section(
+                "On pairs that it did not see",
+                (
+                    *notes(fit.notes),
+                    error_table(fit).named("errors"),
+                    Picture("labels", _picture(fit), caption),
+                ),
+            ),
+            Section(
+                "Which degree?",
+                (advised, degree_table(known, fit.form).named("degrees")),
+            ),
+            Section("How it was fitted", (Facts(tuple(facts(fit))),)),
+            Section("Coefficients", (_coefficients(fit).named("coefficients", "detail"),)),
+        ),
+        lambda: fit_values(fit),
     )
 
 
@@ -287,43 +300,3 @@ def _coefficients(fit: Fit) -> Table:
     rows = [("constant", polynomial.bias), *named]
     columns = (Column("term"), Column("coefficient", "{:.9g}".format))
     return make_table("Of the features in the file", columns, rows)
-
-
-@view.register
-def _(fit: Fit) -> View:
-    return View(
-        f"polynomial of {fit.form.name} for {Path(fit.teacher.file).name}",
-        [fit_headline(fit), advice(fit.comparison, fit.form, fit.asked), *fit.notes],
-        lambda: fit_values(fit),
-        {
-            "errors": lambda: error_table(fit),
-            "degrees": lambda: degree_table(fit.comparison, fit.form),
-            "coefficients": lambda: _coefficients(fit),
-        },
-        {"labels": lambda: _picture(fit)},
-    )
-
-
-def _pairs(teacher: Teacher) -> Table:
-    """The ends and means of statistics and labels: of all pairs, matched and other ones."""
-    labels = teacher.labels
-    values = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
-    ends: dict[str, Callable[[Array], float]] = {"least": np.min, "mean": np.mean, "most": np.max}
-    columns = [Column("group"), Column("pairs", whole)]
-    columns += [Column(f"{end} {name}", number) for name in values for end in ends]
-    rows = [
-        (group, mask.sum(), *(of(all_[mask]) for all_ in values.values() for of in ends.values()))
-        for group, mask in pair_groups(len(teacher), teacher.matched).items()
-    ]
-    return make_table("Statistics and labels", columns, rows)
-
-
-@view.register
-def _(teacher: Teacher) -> View:
-    made = {"mc": f"Monte Carlo, K = {teacher.K}", "exact": "exact"}
-    names = ("kind", "a", "b", "K", "seed", "dimension", "clipped", "model", "file")
-    return View(
-        f"{len(teacher):,} labelled pairs, {made.get(teacher.kind or '', NOT_KNOWN)}",
-        values=lambda: {"pairs": len(teacher), **{one: getattr(teacher, one) for one in names}},
-        tables={"pairs": lambda: _pairs(teacher)},
-    )

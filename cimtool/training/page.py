@@ -7,16 +7,14 @@ from typing import Any
 
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.report.charts import Points, curves
+from cimtool.report.document import Document, Facts, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, whole
-from cimtool.report.page import render
-from cimtool.report.result import View, view
+from cimtool.report.html import html
 from cimtool.report.svg import percent_tick, tick_text
 from cimtool.report.table import Column, make_table
 from cimtool.training.baseline import leading, raw_sentence
 from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
-from cimtool.training.trainer import PAGE, Run
-
-PACKAGE = "cimtool.training"
+from cimtool.training.trainer import Run
 
 MeasuredColumn = tuple[Column, Sequence[float | None]]
 """A column of the table of epochs, and its value for each of them."""
@@ -135,9 +133,9 @@ def run_page(
 ) -> str:
     """The page of any run: what was `measured` in each epoch stands beside its loss.
 
-    `terms`, if they are several, are drawn beside the loss, and `others` in any case. `words` are
-    the template's: what was `done` to what, by how much (`headline`), and the `curve` of what was
-    measured on the rows `held` out.
+    `terms`, if they are several, are drawn beside the loss, and `others` in any case. `words` say
+    what was `done` to what, by how much (`headline`), and have the `curve`, with its `caption`, of
+    what was measured on the rows `held` out.
     """
     losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
     lines = [Points("loss", losses), *(terms if len(terms) > 1 else ()), *others]
@@ -155,15 +153,23 @@ def run_page(
         ["result" if epoch is best else "" for epoch in history],
         absent="",
     )
-    return render(
-        PACKAGE,
-        PAGE,
-        stopped=stopped,
-        loss=epoch_curves(lines, "mean loss of the epoch", tick_text) if losses else None,
-        epochs=epochs,
-        facts=[(name, "none" if v is None else str(v)) for name, v in settings.items()],
-        **words,
+    facts = tuple((name, "none" if v is None else str(v)) for name, v in settings.items())
+    drawn = []
+    if losses:
+        loss = epoch_curves(lines, "mean loss of the epoch", tick_text)
+        drawn = [Picture("loss", loss, "Mean over the batches of each epoch.")]
+    measured_on = (
+        Sentence(words["headline"], "verdict"),
+        *([Sentence(stopped)] if stopped else []),
+        Picture("measured", words["curve"], words["caption"]),
+        epochs.named("epochs"),
     )
+    sections = (
+        Section(f"On {words['held']} that were held out", measured_on),
+        *([Section("The loss", tuple(drawn))] if drawn else []),
+        Section(f"How it was {words['done']}", (Facts(facts),)),
+    )
+    return html(Document(words["title"], sections))
 
 
 def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str:
@@ -172,19 +178,23 @@ def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str
     return curves(lines, "epoch", title, f"{title}: {ends}", form, log_x=False)
 
 
-@view.register(Run)
-def _(run: Run[Any]) -> View:
+def document(run: Run[Any]) -> Document:
     """The losses of epochs of any kind, and each in words."""
     columns = (Column("epoch", whole), Column("loss", four_digits), Column("measured"))
     rows = [(one.number, one.loss, one.measured) for one in run.history]
     best = ["result" if one is run.best else "" for one in run.history]
     losses = [(one.number, one.loss) for one in run.history if one.loss is not None]
-    lines = [Points("loss", losses)]
-    curve = {"loss": lambda: epoch_curves(lines, "mean loss of the epoch", tick_text)}
-    return View(
+    epochs = make_table("Epochs; the best is bold", columns, rows, best, absent="")
+    curves = []
+    if losses:
+        curve = epoch_curves([Points("loss", losses)], "mean loss of the epoch", tick_text)
+        curves = [Picture("loss", curve, "Mean over the batches of each epoch.")]
+    return Document(
         f"{run.folder}, {counted(len(run.history) - 1, 'epoch')}",
-        [f"The best is epoch {run.best.number}: {run.best.measured}."],
+        (
+            Sentence(f"The best is epoch {run.best.number}: {run.best.measured}."),
+            epochs.named("epochs"),
+            *curves,
+        ),
         lambda: {"epochs": [one.to_json() for one in run.history], "files": list(run.files)},
-        {"epochs": lambda: make_table("Epochs; the best is bold", columns, rows, best, absent="")},
-        curve if losses else {},
     )

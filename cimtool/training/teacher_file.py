@@ -43,7 +43,7 @@ CLIP = 1.05e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Teacher(Result):
+class Teacher(Result, shown_by="cimtool.training.teacher_page"):
     """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
 
     `kind` is how they were made, with `K` samples a side (None for exact ones). `origin` says in

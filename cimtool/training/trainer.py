@@ -297,7 +297,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Result, Generic[EpochT]):
+class Run(Result, Generic[EpochT], shown_by="cimtool.training.page"):
     """A run that has ended: its folder, what was written there, and every epoch, start first."""
 
     folder: Path

@@ -1,4 +1,4 @@
-"""The sentences of a report, the same in terminal, Markdown and HTML; the first answers first."""
+"""The sentences of a report; the first answers first."""
 
 from __future__ import annotations
 
@@ -89,19 +89,6 @@ def verdict(report: Report) -> str:
     return "all checks hold" + (", of the noise-free model" if report.drift.noisy else "")
 
 
-def die_sentences(report: Report) -> tuple[str, ...]:
-    """The sentences on dies, each once."""
-    drift = report.drift
-    said = [s for one in drift.noisy for s in one.sentences(drift.final, drift.score)]
-    return tuple(dict.fromkeys(said))
-
-
-def other_sentences(report: Report) -> tuple[str, ...]:
-    """The headline's sentences but those on dies."""
-    said = set(die_sentences(report))
-    return tuple(one for one in report.headline.sentences if one not in said)
-
-
 def clipping_sentence(report: Report) -> str:
     """The layer and slice whose converters clip most."""
     layers = report.causes.layers
@@ -145,7 +132,7 @@ def clipped_sentence(report: Report) -> str | None:
 
 def unmodelled(report: Report) -> tuple[str, ...]:
     """Effects that the target does not model, and noise where no dies were drawn."""
-    said = report.estimate.target.unmodelled
+    said = report.target.unmodelled
     if report.drift.noisy:
         return said
     return (*said, "noise: no dies were drawn, all figures are of perfect arrays")

@@ -16,14 +16,13 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import led
+from cimtool.report.document import Document, Note, notes
 from cimtool.report.formats import four_digits, number, numbered, percent
-from cimtool.report.result import Result, View, view
+from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
-from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.answers import setting_text, trained_clause
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
 from cimtool.verification.references import References
-from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report
 from cimtool.verification.run import verify_bundle
 
@@ -48,15 +47,27 @@ class BundleComparison(Result):
         rows = {key: tuple(one.get(key, "-") for one in values) for key in keys}
         return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
+    def document(self) -> Document:
+        """What must be known first, a column a bundle, and their notes."""
+        return Document(
+            " and ".join(self.names),
+            (
+                *(Note(text, "verdict") for text in dict.fromkeys(_first(self))),
+                comparison_table(self).named("bundles"),
+                *notes(dict.fromkeys(_notes(self))),
+            ),
+            self.to_json,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain values: what differs, each bundle's whole report, and the notes of any."""
-        notes = dict.fromkeys(note for report in self.reports for note in report.all_notes)
+        every = dict.fromkeys(note for report in self.reports for note in report.all_notes)
         return {
             "format_version": FORMAT_VERSION,
             "bundles": list(self.names),
             "differing": {key: list(row) for key, row in self.differing.items()},
             "reports": [report.to_json() for report in self.reports],
-            "notes": list(notes),
+            "notes": list(every),
         }
 
 
@@ -102,32 +113,15 @@ def _decided(report: Report, score: str) -> dict[str, str]:
     return {name: setting_text(value) for name, value in {**values, **subject.settings}.items()}
 
 
-def comparison_text(found: BundleComparison, width: int = WIDTH) -> str:
-    """The comparison for a terminal, plain text: what must be known first, then a column a bundle.
+def comparison_table(found: BundleComparison) -> Table:
+    """Settings that differ, the steps, and the metrics, a column a bundle.
 
     Rows of raw embeddings stand below the metric that leads, where their widths agree.
     """
-    table = table_text(comparison_table(found, apart=True), width, gap=1)
-    notes = wrapped(dict.fromkeys(_notes(found)), width)
-    first = wrapped(dict.fromkeys(_first(found)), width)
-    return "\n\n".join(filter(None, [first, table, notes]))
-
-
-def comparison_table(found: BundleComparison, apart: bool = False) -> Table:
-    """Settings that differ, steps, and metrics, a column a bundle; `apart` with rows between."""
     columns = [Column(""), *(Column(name, number) for name in found.names)]
-    between: TableRows = [("",) * len(columns)] * apart
     settings = [(key, *row) for key, row in found.differing.items()]
     metrics = _by_label([_metrics(report) for report in found.reports])
-    rows = [*settings, *between, *_steps(found), *between, *metrics]
-    return make_table("Bundles side by side", columns, rows)
-
-
-@view.register
-def _(found: BundleComparison) -> View:
-    said = dict.fromkeys([*_first(found), *_notes(found)])
-    tables = {"bundles": lambda: comparison_table(found)}
-    return View(" and ".join(found.names), list(said), found.to_json, tables)
+    return make_table("Bundles side by side", columns, [*settings, *_steps(found), *metrics])
 
 
 TableRows = list[Sequence[Content]]
@@ -193,8 +187,8 @@ def _first(found: BundleComparison) -> list[str]:
 
 def _notes(found: BundleComparison) -> list[str]:
     names = {report.drift.reference for report in found.reports}
-    notes = [f"RMSE, centred RMSE and losses are against {' or '.join(sorted(names))}."]
+    said = [f"RMSE, centred RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
         others = report.all_notes[len(report.warnings) :]
-        notes += [f"{name}: {note}" for note in others]
-    return notes
+        said += [f"{name}: {note}" for note in others]
+    return said

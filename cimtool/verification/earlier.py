@@ -15,15 +15,13 @@ from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import REPORT_FILES
 from cimtool.base.json_files import read_json
 from cimtool.base.typed_fields import fits
-from cimtool.costs.estimate import Estimate
-from cimtool.costs.render import estimate_json
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.kept import KEPT, MOST_QUERIES
-from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs, costs_of
+from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs
 from cimtool.verification.report import FORMAT_VERSION
 
 LARGEST_REPORT = 1 << 24
@@ -57,7 +55,7 @@ def read_earlier(file: Path) -> EarlierRun:
             digest=_text(_table(values, "data"), "digest"),
             compiled=_queries(_table(values, "queries"), "compiled"),
             of_reference=_queries(_table(values, "queries"), "reference"),
-            costs=costs_of(_table(values, "cost")),
+            sections=_table(values, "sections"),
             **texts,
         )
 
@@ -104,11 +102,11 @@ class Earlier:
         self.run.require_data(data.digest, data.file)
 
     def beside(
-        self, drift: DriftFindings, estimate: Estimate, truth: Truth, seed: int
+        self, drift: DriftFindings, sections: Mapping[str, Any], truth: Truth, seed: int
     ) -> Comparison:
         """The run of these findings beside the earlier one; CimError as `compare_runs`."""
-        costs = costs_of(estimate_json(estimate, ""))
-        run = ThisRun(drift.queries, truth, drift.score, drift.reference, costs, drift.modalities)
+        names = (drift.score, drift.reference)
+        run = ThisRun(drift.queries, truth, *names, sections, drift.modalities)
         return compare_runs(run, self.run, self.tolerances, seed)
 
 

@@ -13,7 +13,6 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import relative
-from cimtool.report.page import render_text
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, offset_of, points_text
@@ -184,27 +183,95 @@ def _sentences(
         bias = found.bias
         centred, rmse, top1 = found.centred_rmse, found.logit_rmse, found.top1_agreement
         share = compiled.metrics["relative_centred_rmse"]
-    text = render_text(
-        "cimtool.verification",
-        "headline.txt",
-        found=found,
-        trained=trained,
-        offset=offset_of(trained, scatter),
-        scatter=scatter,
-        score=score,
-        exact=exact,
-        centred=centred,
-        rmse=rmse,
-        bias=bias,
-        share=share if share is not None and math.isfinite(share) else None,
-        top1=top1,
-        spread=_own_spread(trained),
-        losses={"mAP": found.class_loss, "R@1": found.r1_loss},
-        equal_text=equal_text,
-        points_text=points_text,
-        Change=Change,
+    spread = _own_spread(trained)
+    said = [_distance(trained.stage, exact, score, centred, share, top1)]
+    told, K = True, 0 if scatter is None else scatter.samples
+    if scatter is not None and exact and found.equal_samples_centred is not None:
+        than = "closer" if found.equal_samples_centred >= K else "FURTHER"
+        said.append(
+            f"That is {than} than Monte Carlo at K={K} is ({scatter.centred_error:.4g}, top-1 "
+            f"agreement {scatter.top1_agreement:.1%}), which "
+            f"{equal_text(found.equal_samples_centred)}."
+        )
+    elif scatter is not None and not exact:
+        error = scatter.centred_error
+        # No comfort where the scatter hides the scores; if they do not differ, samples do not help.
+        hidden = 0 < spread < error
+        told = not (centred <= error and hidden)
+        if told:
+            samples = found.equal_samples_centred
+            said.append(
+                f"That is {'within' if centred <= error else 'MORE than'} the scatter of the Monte "
+                f"Carlo score itself, which is {error:.4g} at K={K}"
+                f"{'' if samples is None else f'; it {equal_text(samples)}'}."
+            )
+        if hidden:
+            said.append(
+                f"Monte Carlo at K={K} scatters more ({error:.4g}) than the {trained.stage}'s "
+                f"scores differ within a query ({spread:.4g}): use more samples."
+            )
+    beside = ""
+    if scatter is not None and found.equal_samples is not None and told:
+        equal = equal_text(found.equal_samples)
+        beside = f"; Monte Carlo's is {scatter.whole_error:.4g}, and it {equal}"
+    said.append(
+        f"With the mean difference of each query, which changes no rank, the {score} RMSE is "
+        f"{rmse:.4g} (bias {bias:+.3g}){beside}."
     )
-    return text.splitlines()
+    offset = offset_of(trained, scatter)
+    if offset is not None:
+        said.append(
+            f"The float {trained.stage} is {offset:+.3g} off on average (bias): an offset changes "
+            "no rank."
+        )
+    losses = {"mAP": found.class_loss, "R@1": found.r1_loss}
+    changes = [_change(label, loss) for label, loss in losses.items() if loss is not None]
+    return [*said, _cause(found, trained.stage), *changes]
+
+
+def _distance(
+    surrogate: str, exact: bool, score: str, centred: float, share: float | None, top1: float
+) -> str:
+    """The distance of the compiled model from the exact score, or from the float one."""
+    of = "exact score" if exact else f"float {surrogate}"
+    spread = "whose scores do not differ within a query"
+    if share is not None and math.isfinite(share):
+        spread = f"{share:.1%} of its spread within a query"
+    return (
+        f"The compiled model is {centred:.4g} (centred {score} RMSE) from the {of}, {spread}; "
+        f"top-1 agreement {top1:.1%}."
+    )
+
+
+def _cause(found: Headline, surrogate: str) -> str:
+    """The step that adds most."""
+    if found.cause is None:
+        return "No step changes any score."
+    if found.cause != surrogate:
+        return (
+            f'The step that adds most is "{found.cause}": centred RMSE '
+            f'{found.cause_centred_rmse:.4g} against "{found.cause_before}".'
+        )
+    if found.cause_before is None:
+        return (
+            "The surrogate is BROKEN, before all that the compiler did, which adds "
+            f"{found.float_centred_rmse:.4g}."
+        )
+    return (
+        f"The surrogate {'is BROKEN' if found.surrogate_broken else 'itself costs most'}: the "
+        f"float {found.cause} is {found.cause_centred_rmse:.4g} from the {found.cause_before} "
+        f"score, and all that the compiler did adds {found.float_centred_rmse:.4g} (centred RMSE)."
+    )
+
+
+def _change(label: str, loss: Change) -> str:
+    """The loss of a metric of retrieval, and whether other queries could explain it."""
+    if loss.low > 0:
+        return f"{label} LOSES more than other queries could explain: {points_text(loss)}."
+    if loss.high < 0:
+        gain = Change(-loss.value, -loss.high, -loss.low)
+        return f"{label} GAINS more than other queries could explain: {points_text(gain)}."
+    return f"The loss of {label} is within what other queries would change: {points_text(loss)}."
 
 
 def equal_text(samples: float) -> str:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.json_files import significant, six_digits
-from cimtool.base.typed_fields import fits
+from cimtool.base.json_files import significant
 from cimtool.reference.bootstrap import Change, Samples
 from cimtool.reference.limits import ERRORS
 from cimtool.reference.modality_names import Modalities, way_names
@@ -27,6 +26,7 @@ from cimtool.reference.queries import (
 )
 from cimtool.reference.truth import Truth
 from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
+from cimtool.verification.sections import FigureChange, figure_changes
 
 AGREEMENT_TOLERANCE = 0.05
 """Top-1 agreement that may be lost where nothing else is said; equally good builds differ in it."""
@@ -42,18 +42,6 @@ POWER = (1.959964 + 0.841621) / (2 * 1.959964)
 
 Normal quantiles of 97.5% and 80%, over the width of a 95% interval in standard errors.
 """
-
-COSTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("arrays", "", ("layout", "arrays")),
-    ("chips", "", ("layout", "chips")),
-    ("cells written", "", ("programming", "cells_written")),
-    ("conversions of a query", "", ("query", "conversions")),
-    ("energy of a query", "pJ", ("query", "energy_pj", "value")),
-    ("latency of a query", "ns", ("query", "latency_ns", "value")),
-    ("conversions of an item", "", ("video", "conversions")),
-    ("energy of an item", "pJ", ("video", "energy_pj", "value")),
-)
-"""Costs that are told beside, by label and unit, and where the JSON of an estimate has them."""
 
 Verdict = Literal["worse", "no difference", "better"]
 
@@ -122,19 +110,12 @@ class PairedFigure(FigureKind):
         )
 
 
-@dataclass(frozen=True)
-class CostChange:
-    """A figure of cost in two runs, None where it is not known; it never fails."""
-
-    label: str
-    unit: str
-    now: float | None
-    before: float | None
-
-
 @dataclass(frozen=True, eq=False)
 class EarlierRun:
-    """A run by the file of its report; `digest` is that of its data, `costs` are by label."""
+    """A run by the file of its report; `digest` is that of its data.
+
+    `sections` are the values of its sections, as the file has them.
+    """
 
     file: str
     bundle: str
@@ -144,7 +125,7 @@ class EarlierRun:
     reference: str
     compiled: Queries
     of_reference: Queries
-    costs: Mapping[str, float | None]
+    sections: Mapping[str, Any]
 
     def require_data(self, digest: str, file: str) -> None:
         """Raise CimError unless the run was on the data with this digest."""
@@ -157,7 +138,10 @@ class EarlierRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A run beside an earlier one on the same data, `texts` and `videos` of which were paired."""
+    """A run beside an earlier one on the same data, `texts` and `videos` of which were paired.
+
+    `beside` are figures of sections, which are told and never fail.
+    """
 
     file: str
     bundle: str
@@ -165,7 +149,7 @@ class Comparison:
     texts: int
     videos: int
     figures: tuple[PairedFigure, ...]
-    costs: tuple[CostChange, ...]
+    beside: tuple[FigureChange, ...]
     notes: tuple[str, ...]
 
     @property
@@ -178,28 +162,18 @@ class Comparison:
         )
 
 
-def costs_of(estimate: Mapping[str, Any]) -> dict[str, float | None]:
-    """The costs of COSTS by their labels, from the JSON of an estimate; None where not known."""
-    return {label: _number_at(estimate, path) for label, _, path in COSTS}
-
-
-def _number_at(values: Any, path: tuple[str, ...]) -> float | None:
-    for key in path:
-        values = values.get(key) if isinstance(values, Mapping) else None
-    if isinstance(values, float):
-        return six_digits(values)
-    return float(values) if fits(values, int) else None
-
-
 @dataclass(frozen=True, eq=False)
 class ThisRun:
-    """The new side of a comparison: queries, what is right, score, reference, costs, and names."""
+    """The new side of a comparison: queries, what is right, score, reference, names.
+
+    `sections` are the values of its sections.
+    """
 
     kept: KeptRun
     truth: Truth
     score: str
     reference: str
-    costs: Mapping[str, float | None]
+    sections: Mapping[str, Any]
     called: Modalities
 
 
@@ -235,12 +209,10 @@ def compare_runs(
         replace(kind, label=f"{kind.label}, reference") for kind in _kinds(lead, run.called)
     ]
     figures += _paired(own, its, references, {}, run.truth, seed)
-    costs = tuple(
-        CostChange(label, unit, run.costs[label], before.costs[label]) for label, unit, _ in COSTS
-    )
+    beside = figure_changes(run.sections, before.sections)
     names_ = (before.file, before.bundle, before.target)
     rows = kept_rows(run.truth)
-    return Comparison(*names_, len(rows.texts), len(rows.videos), figures, costs, notes)
+    return Comparison(*names_, len(rows.texts), len(rows.videos), figures, beside, notes)
 
 
 def _unlike(run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float]) -> str:

@@ -13,8 +13,7 @@ from cimtool import __version__
 from cimtool.base.errors import CheckFailed
 from cimtool.base.json_files import six_digits
 from cimtool.bundle.bundle import Bundle
-from cimtool.costs.estimate import Estimate
-from cimtool.costs.render import estimate_json
+from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import TrainedRows
 from cimtool.reference.limits import DriftLimit, limit_changes
@@ -24,10 +23,11 @@ from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
 from cimtool.verification.paired import Comparison, Verdict
 from cimtool.verification.saturation import Saturation
+from cimtool.verification.sections import section_values, sections_schema
 from cimtool.verification.sensitivity import Causes
 from cimtool.verification.stages import FiniteCount
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -171,7 +171,7 @@ def make_checks(
 
 @dataclass(frozen=True)
 class TargetFigure:
-    """A figure of the target that costs rest on, and how sure it is."""
+    """A figure of the target, and how sure it is."""
 
     quantity: str
     value: float
@@ -182,35 +182,38 @@ class TargetFigure:
 
 
 @dataclass(frozen=True)
-class CostCard:
-    """The cost in the JSON: that of `cimtool cost` for a query against the videos as gallery."""
+class TargetCard:
+    """What the target does not model, in its own words, and its figures."""
 
     unmodelled: tuple[str, ...]
-    cost: Mapping[str, Any]
-    figures: tuple[TargetFigure, ...]
+    figures: tuple[TargetFigure, ...] = field(repr=False)
 
 
-def cost_card(estimate: Estimate, bundle: str) -> CostCard:
-    """An estimate and the figures that it rests on, for the JSON."""
-    target, names = estimate.target, [field.name for field in fields(TargetFigure)]
+def target_card(target: Target) -> TargetCard:
+    """Describe a target."""
+    names = [field.name for field in fields(TargetFigure)]
     figures = (TargetFigure(*(getattr(f, name) for name in names)) for f in target.figures)
-    return CostCard(target.unmodelled, estimate_json(estimate, bundle), tuple(figures))
+    return TargetCard(target.unmodelled, tuple(figures))
 
 
-RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, CostCard)
-"""The records whose fields make the JSON of a report, beside its notes."""
+RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, TargetCard)
+"""The records whose fields make the JSON of a report, beside its sections and notes."""
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Result):
-    """The findings on one bundle; `notes` are sentences a reader should see, `warnings` of them."""
+class Report(Result, shown_by="cimtool.verification.render"):
+    """The findings on one bundle; `notes` are sentences a reader should see, `warnings` of them.
+
+    `sections` are what others found, by names of `ReportSection`.
+    """
 
     subject: VerifiedBundle
     drift: DriftFindings
     checks: Checks
     saturation: Saturation
     causes: Causes
-    estimate: Estimate
+    target: TargetCard
+    sections: Mapping[str, Any]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -227,17 +230,20 @@ class Report(Result):
     @property
     def all_notes(self) -> tuple[str, ...]:
         """The notes, and a sentence on each effect that the target does not model."""
-        unmodelled = self.estimate.target.unmodelled
-        return (*self.notes, *(f"not modelled: {text}" for text in unmodelled))
+        return (*self.notes, *(f"not modelled: {text}" for text in self.target.unmodelled))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, numbers at 6 significant digits, infinities and unknowns as None."""
-        records = [self.subject, self.drift, self.checks, self.saturation, self.causes]
+        records = (self.subject, self.drift, self.checks, self.saturation, self.causes, self.target)
         values: dict[str, Any] = {"format_version": FORMAT_VERSION}
-        for record in (*records, cost_card(self.estimate, self.subject.bundle)):
+        for record in records:
             values |= json_values(record)
-        values |= {"notes": list(self.all_notes), "passed": not self.failures}
-        return {**values, "failures": list(self.failures)}
+        return values | {
+            "sections": json_values(section_values(self.sections)),
+            "notes": list(self.all_notes),
+            "passed": not self.failures,
+            "failures": list(self.failures),
+        }
 
     def json_text(self) -> str:
         """The text of `report.json`: the same findings, the same bytes."""
@@ -272,11 +278,12 @@ def report_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of what `Report.to_json` gives."""
     hints = [hint for record in RECORDS for hint in get_type_hints(record).items()]
     texts = tuple[str, ...]
-    ends = [("notes", texts), ("passed", bool), ("failures", texts)]
+    ends = [("sections", dict[str, Any]), ("notes", texts), ("passed", bool), ("failures", texts)]
     fields = [("format_version", int), *hints, *ends]
     flat = make_dataclass("Flat", fields, namespace={"__doc__": Report.__doc__})
     found = TypeAdapter(flat).json_schema(mode="serialization")
     found["properties"]["format_version"] = {"const": FORMAT_VERSION}
+    del found["properties"]["sections"]
     definitions = found.pop("$defs")
     for name, more in DERIVED.items():
         definitions[name]["properties"] |= more
@@ -290,6 +297,7 @@ def report_schema() -> dict[str, Any]:
         }
         known["required"] = [key for one in known["required"] if (key := keys.get(one, one))]
     body = _plain({**found, "$defs": definitions})
+    body["properties"]["sections"] = sections_schema()
     return {"$schema": DIALECT, "title": "cimtool report", **body}
 
 

@@ -16,7 +16,6 @@ from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
-from cimtool.costs.estimate import estimate_bundle
 from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
@@ -41,8 +40,15 @@ from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import notes_of, warnings_of
 from cimtool.verification.references import References
 from cimtool.verification.render import write_report
-from cimtool.verification.report import Report, VerificationFailed, make_checks, verified_bundle
+from cimtool.verification.report import (
+    Report,
+    VerificationFailed,
+    make_checks,
+    target_card,
+    verified_bundle,
+)
 from cimtool.verification.saturation import Saturation, Stored, stored_values
+from cimtool.verification.sections import Measured, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
 
@@ -115,15 +121,18 @@ def verify_bundle(
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
-    estimate = estimate_bundle(bundle, references.samples, len(data.video))
-    beside = None if earlier is None else earlier.beside(drift, estimate, data.truth, seed)
+    sections = measure_sections(Measured(bundle, data, references, drift))
+    beside = None
+    if earlier is not None:
+        beside = earlier.beside(drift, section_values(sections), data.truth, seed)
     report = Report(
         verified_bundle(bundle, data, seed),
         drift,
         make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
         Saturation(runs.domains, head.fitted_ranges is not None, stored),
         causes,
-        estimate,
+        target_card(bundle.target),
+        sections,
         notes_of(bundle, data, runs, warnings),
         warnings,
     )

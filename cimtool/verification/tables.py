@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from cimtool.bundle.bundle import FLOAT_FILE
-from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import way_marks, way_names
@@ -33,9 +32,11 @@ from cimtool.report.table import (
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
-from cimtool.verification.paired import Comparison, CostChange, PairedFigure
+from cimtool.verification.paired import Comparison, PairedFigure
 from cimtool.verification.pictures import sums_picture
+from cimtool.verification.report import TargetFigure
 from cimtool.verification.saturation import Domain, Saturation
+from cimtool.verification.sections import FigureChange
 from cimtool.verification.sensitivity import Causes, Part
 
 CLIPPED = Column("clipped", fine_percent, unit="%")
@@ -140,8 +141,8 @@ ESSENTIAL = ("r1", "r10", "map")
 """Metrics that a narrow table of retrieval keeps."""
 
 
-def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
-    """Retrieval of every stage, with `intervals` where they are known."""
+def retrieval_table(drift: DriftFindings) -> Table:
+    """Retrieval of every stage, with intervals where they are known."""
     columns = {}
     marks, ways = way_marks(drift.modalities), way_names(drift.modalities)
     for way, arrow in marks.items():
@@ -156,7 +157,7 @@ def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
 
     def content(row: StageRow, name: str) -> Content:
         form = columns[name].form
-        return interval_cell(row.with_interval(name), form) if intervals and form else row.get(name)
+        return interval_cell(row.with_interval(name), form) if form else row.get(name)
 
     rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
     meaning = [f"{marks[way]} {said}" for way, said in ways.items() if marks[way] != said]
@@ -314,18 +315,18 @@ def stored_table(saturation: Saturation) -> Table:
     return make_table("Stored values and how often their format clips them", columns, rows)
 
 
-def target_table(target: Target) -> Table:
-    """The figures of the target that costs rest on."""
+def target_table(figures: Sequence[TargetFigure]) -> Table:
+    """The figures of the target."""
     columns = (Column("figure"), Column("value", whole), *map(Column, ("of", "standing", "source")))
     rows = []
-    for one in target.figures:
+    for one in figures:
         value = Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value)
         rows.append((one.quantity, value, one.scope, one.status, Cell(one.source, style="long")))
     return make_table("Figures of the target", columns, rows)
 
 
 def earlier_table(found: Comparison) -> Table:
-    """Every figure now and before; the difference with its interval, then the costs."""
+    """Every figure now and before; the difference with its interval, then figures of sections."""
     difference = "now less before, on the same queries, and 95% of other draws of them"
     columns = (
         Column("figure"),
@@ -339,8 +340,8 @@ def earlier_table(found: Comparison) -> Table:
         ),
     )
     rows: list[Sequence[Content]] = [_paired_cells(one) for one in found.figures]
-    rows += [_cost_cells(one) for one in found.costs]
-    styles = ["cause" if one.failed else "" for one in found.figures] + [""] * len(found.costs)
+    rows += [_beside_cells(one) for one in found.beside]
+    styles = ["cause" if one.failed else "" for one in found.figures] + [""] * len(found.beside)
     paired = f"paired on the queries of {found.texts:,} x {found.videos:,} pairs"
     title = f"Beside {found.bundle} of {found.file}, {paired}"
     return make_table(title, columns, rows, styles, found.notes, sortable=False)
@@ -367,7 +368,7 @@ def _paired_cells(one: PairedFigure) -> Sequence[Content]:
     )
 
 
-def _cost_cells(one: CostChange) -> Sequence[Content]:
+def _beside_cells(one: FigureChange) -> Sequence[Content]:
     difference = None if one.now is None or one.before is None else one.now - one.before
     label = f"{one.label}, {one.unit}" if one.unit else one.label
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.budgets import Choice, DriftBudget, cheapest, comparable, front
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.render_sweep import pareto_page, points_table, sweep_text
+from cimtool.experiments.render_sweep import points_table, sweep_text
 from cimtool.experiments.sweep import Sweep
+from cimtool.report.html import html
 
 Made = Callable[..., Outcome]
 SAME = ["ideal, 128x128"] * 9
@@ -123,6 +124,6 @@ def test_an_offset_of_the_polynomial_chooses_no_point(
     assert found.outcomes[0].cost["arrays"] == found.outcomes[1].cost["arrays"]
     assert found.fronts["arrays"] == [1]
     assert "no other point beats it in noise-free centred logit RMSE" in sweep_text(found)
-    assert "centred logit RMSE against arrays" in pareto_page(found)
+    assert "centred logit RMSE against arrays" in html(found.document())
     titles = [column.title for column in points_table(found).columns]
     assert titles[3:5] == ["centred RMSE", "RMSE"]

@@ -15,10 +15,11 @@ from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.references import raw_sentences
-from cimtool.experiments.render import tuned_text
-from cimtool.experiments.render_sweep import pareto_page, points_table, sweep_text
+from cimtool.experiments.render_sweep import points_table, sweep_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tune import Tuned
+from cimtool.report.html import html
 from cimtool.verification.faults import NOT_CHECKED
 
 RunSweep = Callable[..., Sweep]
@@ -44,7 +45,7 @@ def test_a_broken_score_is_told_before_the_figures_without_a_and_b(
     assert found.first[0].startswith(BROKEN)
     assert NOT_CHECKED in found.first
     assert sweep_text(found).startswith(BROKEN)
-    assert BROKEN in pareto_page(found)
+    assert BROKEN in html(found.document())
     values = json.loads((tmp_path / "s" / "results.json").read_text())
     assert values["warnings"] == found.first
     again = sweep_small(tmp_path / "s", GRID, poly=backwards)

@@ -16,8 +16,9 @@ from cimtool.experiments.budgets import COSTS
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.points import points, read_grid
 from cimtool.experiments.references import Remarks
-from cimtool.experiments.render_sweep import notes_of_points, pareto_page, points_table
+from cimtool.experiments.render_sweep import notes_of_points, points_table
 from cimtool.experiments.sweep import Sweep
+from cimtool.report.html import html
 from cimtool.report.table import Table
 
 Made = Callable[..., Outcome]
@@ -79,7 +80,7 @@ def swept(made: Made) -> Sweep:
 
 
 def test_the_page_stands_alone_and_holds_every_point(swept: Sweep) -> None:
-    page = pareto_page(swept)
+    page = html(swept.document())
     seen = Seen()
     seen.feed(page)
     assert seen.tags.count("svg") == len(COSTS)
@@ -94,14 +95,14 @@ def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     swept: Sweep, page: Page, events: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "pareto.html"
-    file.write_text(pareto_page(swept))
+    file.write_text(html(swept.document()))
     page.goto(file.as_uri())
     assert page.title() == "Sweep of <model>"
     assert events == [f"request {file.as_uri()}"]
 
 
 def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
-    page = pareto_page(swept)
+    page = html(swept.document())
     assert page.count("1 of 3 points are not here") == 1, "one energy is not given"
 
 
@@ -120,10 +121,10 @@ def test_the_choice_is_on_the_page(swept: Sweep) -> None:
     budget = DriftBudget({"logit_rmse": 0.6})
     choice = cheapest(swept.outcomes, budget, swept.units)
     chosen = replace(choice, command="cimtool compile --target ideal")
-    page = pareto_page(sweep_of(list(swept.outcomes), chosen=chosen))
+    page = html(sweep_of(list(swept.outcomes), chosen=chosen).document())
     assert "cheapest of 2 points within logit_rmse=0.6: point 1" in page
     assert "next: cimtool compile --target ideal" in page
-    assert "Within the budget" not in pareto_page(swept)
+    assert "Within the budget" not in html(swept.document())
 
 
 def test_points_on_other_hardware_have_a_picture_of_their_own(made: Made) -> None:
@@ -133,14 +134,14 @@ def test_points_on_other_hardware_have_a_picture_of_their_own(made: Made) -> Non
         grid=axes,
         points=points(axes, None, None),
     )
-    page = pareto_page(found)
+    page = html(found.document())
     assert page.count("<svg") == 5, "one of energy, two of conversions, two of arrays"
     assert "Only points on isaac-rram-128, 128x128 arrays" in page
     assert found.fronts == {"energy_pj": [], "conversions": [0, 1], "arrays": [0, 1]}
 
 
 def test_the_page_says_what_was_swept(swept: Sweep) -> None:
-    page = pareto_page(replace(swept, files=(("folder/model.pth", "12ab"),)))
+    page = html(replace(swept, files=(("folder/model.pth", "12ab"),)).document())
     assert "<dt>target</dt><dd>ideal</dd>" in page
     assert "<dt>model.pth</dt><dd>SHA-256 12ab</dd>" in page
     (shared,) = re.findall("<dt>settings of all points</dt><dd>(.*)</dd>", page)
@@ -154,7 +155,7 @@ def test_figures_that_are_not_there_sort_last(swept: Sweep) -> None:
 
 
 def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:
-    page = pareto_page(sweep_of([Outcome("first"), Outcome("second")], baselines={}))
+    page = html(sweep_of([Outcome("first"), Outcome("second")], baselines={}).document())
     assert "point 1 failed: second" in page
 
 
@@ -163,7 +164,7 @@ def test_points_that_are_the_same_are_marked_once_and_named(made: Made) -> None:
     table = points_table(found)
     assert texts(table, "front") == ["conversions, arrays", "as point 0", "as point 0"]
     assert [row.style for row in table.rows] == ["result", "", ""]
-    assert "points 0, 1, 2 give the same scores" in pareto_page(found)
+    assert "points 0, 1, 2 give the same scores" in html(found.document())
 
 
 def test_energies_that_lack_more_stand_in_brackets_beside_their_coverage(made: Made) -> None:

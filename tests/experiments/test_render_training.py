@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cimtool.experiments.render_training import grid_page, grid_summary, verdict
+from cimtool.experiments.render_training import grid_summary, verdict
 from cimtool.experiments.trained_points import TrainedPoint
 from cimtool.experiments.training_grid import (
     TrainingGrid,
@@ -15,6 +15,7 @@ from cimtool.experiments.training_grid import (
 )
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import Queries
+from cimtool.report.html import html
 
 FIGURES = ("lead", "r1_text_to_video", "r1_video_to_text")
 
@@ -80,6 +81,6 @@ def test_raw_embeddings_come_before_all() -> None:
         "the raw ones, 50.0% of the best row, a difference of -30.0 (-40.0 to -20.0) points."
     )
     assert verdict(grid(CLEAR, raw=CLOSE))[0].startswith("No row is surely better than raw ")
-    page = grid_page(grid(CLEAR, raw=CLOSE))
+    page = html(grid(CLEAR, raw=CLOSE).document())
     assert "No row is surely better than raw embeddings" in page
     assert page.count("<svg") == 2  # weights tell the rows apart

@@ -16,11 +16,12 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import compiled
 from cimtool.experiments.references import trained_gaussians
-from cimtool.experiments.render_sweep import pareto_page, sweep_text
+from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import monte_carlo
+from cimtool.report.html import html
 
 RunSweep = Callable[..., Sweep]
 HEADS = ["pcme-poly", "csd", "cosine"]
@@ -82,7 +83,7 @@ def test_costs_of_samples_stand_beside_those_of_compiled_scores(scored: Sweep) -
     assert (scored.chosen.within, scored.chosen.index) == (3, 2), "no samples, and no cosine"
     text = sweep_text(scored)
     assert "points with samples are Monte Carlo of the trained model" in text
-    assert "multiplications of a score" in pareto_page(scored)
+    assert "multiplications of a score" in html(scored.document())
 
 
 def test_the_folder_keeps_the_polynomials_and_the_command_takes_them(

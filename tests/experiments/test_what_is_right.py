@@ -13,8 +13,8 @@ import pytest
 
 from cimtool import api
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments.render import tuned_text
 from cimtool.experiments.render_sweep import sweep_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.reference.queries import WAYS
 
 N = 60

@@ -14,8 +14,9 @@ from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import points, read_grid
 from cimtool.experiments.references import Remarks
-from cimtool.experiments.render_sweep import pareto_page, yield_pictures
+from cimtool.experiments.render_sweep import yield_pictures
 from cimtool.experiments.sweep import Sweep
+from cimtool.report.html import html
 
 GRID: dict[str, list[Any]] = {"equalise": [True, False], "adc_bits": [8, 6, 7], "rows_active": [64]}
 
@@ -61,10 +62,10 @@ def test_the_key_of_most_values_is_the_axis_and_the_next_the_lines(swept: Sweep)
 
 
 def test_the_page_shows_yields_and_says_what_they_are_of(swept: Sweep) -> None:
-    page = pareto_page(swept)
+    page = html(swept.document())
     assert "<h2>Yield</h2>" in page
     assert "4 dies of seed 0 with r1_loss up to 0.1 against exact" in page
     assert "40 texts x 30 videos" in page
-    without = pareto_page(replace(swept, chosen=None))
+    without = html(replace(swept, chosen=None).document())
     assert "Yield" not in without
     assert yield_pictures(replace(swept, remarks=Remarks(("BROKEN",), checked=False))) == []

@@ -429,7 +429,7 @@ def doors_of_comparisons(bundle: Bundle, made: Folders) -> dict[str, Door]:
     def beside(file: Path) -> object:
         earlier = Earlier(read_earlier(file), {})
         earlier.check(asked)
-        return earlier.beside(report.drift, report.estimate, asked.truth, 0)
+        return earlier.beside(report.drift, report.to_json()["sections"], asked.truth, 0)
 
     return {
         "check outputs": Door(

@@ -16,11 +16,11 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.
 # From the ground up: a room imports those before it.
 CORE = (
     *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "passes", "emit"),
-    *("bundle", "costs", "verification"),
+    *("bundle", "verification"),
 )
 # What hangs on it: a folder each, which registers itself and which nothing in the core imports.
 LEAVES = (
-    *("loading/onnx", "gpu", "noise_fitting", "galleries", "handoff", "training"),
+    *("costs", "loading/onnx", "gpu", "noise_fitting", "galleries", "handoff", "training"),
     *("experiments", "demo"),
 )
 ROOMS = (*CORE, "api", "cli", *(leaf for leaf in LEAVES if "/" not in leaf))

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from cimtool.report import page, svg
-from cimtool.report.page import one_line, picture_url, render
+from cimtool.report.document import Document, Facts, Line, Note, Picture, Section, Sentence
+from cimtool.report.html import html
+from cimtool.report.page import one_line, picture_url
 from cimtool.report.table import Cell, Column, make_table
 
 STYLE = Path(page.__file__).parent / "templates" / svg.STYLE
@@ -26,30 +28,34 @@ TABLE = make_table(
 )
 
 
+PICTURE = '<svg class="chart"></svg>'
+
+
 @pytest.fixture
-def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package of its own with one page."""
-    folder = tmp_path / "pagepackage" / "templates"
-    folder.mkdir(parents=True)
-    (folder.parent / "__init__.py").touch()
-    (folder / "page.html").write_text(
-        '{% extends "base.html" %}{% import "parts.html" as parts %}'
-        "{% block content %}{{ parts.table(table) }}{{ parts.facts(facts) }}"
-        '{{ parts.figure("<svg></svg>", "a <caption>") }}{% endblock %}'
+def text() -> str:
+    """A page with a block of each kind."""
+    blocks = (
+        Sentence("<b>first</b>", "verdict", "bad"),
+        Note("<i>more</i>", "detail"),
+        Section("A <card>", (Facts((("<u>", "x"),)),), "card", 2),
+        Section("All", (TABLE, Picture("p", PICTURE, "a <caption>"), Line("run <it>")), "all"),
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return "pagepackage"
-
-
-@pytest.fixture
-def text(templates: str) -> str:
-    return render(templates, "page.html", title="<b>t</b>", table=TABLE, facts=[("<u>", "x")])
+    return html(Document("<b>t</b>", blocks))
 
 
 def test_everything_but_pictures_is_escaped(text: str) -> None:
-    assert not re.search(r"<(b|i|u)>", text)
-    assert text.count("<svg></svg>") == 2
+    assert not re.search(r"<(b|i|u|card|it)>", text)
+    assert (text.count("<svg></svg>"), text.count(PICTURE)) == (1, 1)
     assert "a &lt;caption&gt;" in text
+
+
+def test_the_verdict_is_in_the_head_and_details_are_folded(text: str) -> None:
+    head = text.partition("<header>")[2].partition("</header>")[0]
+    assert '<p class="big bad">&lt;b&gt;first&lt;/b&gt;</p>' in head
+    assert "<li>&lt;i&gt;more" in head.partition("<details>")[2]
+    assert '<section id="card" class="span2" aria-labelledby="card-title">' in text
+    assert '<li><a href="#all">All</a></li>' in text
+    assert "<code>run &lt;it&gt;</code>" in text
 
 
 def test_a_table_says_by_what_it_sorts(text: str) -> None:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 
 from cimtool import api
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.verification.render import html
+from cimtool.report.html import html
 from cimtool.verification.report import Report
 
 BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"
@@ -49,7 +49,7 @@ def address(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
         notes=(HOSTILE,),
     )
     file = tmp_path_factory.mktemp("page") / "report.html"
-    file.write_text(html(hostile))
+    file.write_text(html(hostile.document()))
     return file.as_uri()
 
 
@@ -115,7 +115,7 @@ def test_the_first_screen_answers_in_order(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(address)
     cards = page.locator(".cards > section")
-    names = ["survive", "fit", "cause", "clipping", "energy", "unmodelled", "figures"]
+    names = ["survive", "cause", "clipping", "fit", "energy", "unmodelled", "figures"]
     assert cards.evaluate_all("all => all.map(s => s.id)") == names
     tops = cards.evaluate_all("all => all.map(s => s.getBoundingClientRect().top)")
     assert tops == sorted(tops)

@@ -14,9 +14,11 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import markdown_text
 from cimtool.demo.data import DemoFiles
+from cimtool.report.document import Document, Sentence
 from cimtool.report.frames import frame_columns
-from cimtool.report.result import Result, View, view
+from cimtool.report.result import Result
 from cimtool.report.table import Cell, Column, make_table
 from cimtool.verification.report import Report
 
@@ -28,23 +30,21 @@ LONGEST_REPR, LONGEST_HTML = 2_000, 20_000
 class Found(Result):
     share: float
 
-
-@view.register
-def _(found: Found) -> View:
-    columns = (
-        *(Column("what"), Column("R@1", str, unit="%"), Column("energy", str)),
-        Column("step", str),
-    )
-    rows = [
-        ("<b>", Cell("1,024.5", found.share, "[1, 2]"), Cell("3 uJ", 3e6), Cell("0.5", 0.5, "*")),
-        ("none", None, None, 0.25),
-    ]
-    return View(
-        "a | b",
-        ["It <i>is</i>."],
-        lambda: {"share": found.share, "file": Path("x")},
-        {"all": lambda: make_table("All", columns, rows)},
-    )
+    def document(self) -> Document:
+        columns = (
+            *(Column("what"), Column("R@1", str, unit="%"), Column("energy", str)),
+            Column("step", str),
+        )
+        interval = Cell("1,024.5", self.share, "[1, 2]")
+        rows = [
+            ("<b>", interval, Cell("3 uJ", 3e6), Cell("0.5", 0.5, "*")),
+            ("none", None, None, 0.25),
+        ]
+        return Document(
+            "a | b",
+            (Sentence("It <i>is</i>."), make_table("All", columns, rows).named("all")),
+            lambda: {"share": self.share, "file": Path("x")},
+        )
 
 
 def test_values_are_those_of_json() -> None:
@@ -56,11 +56,11 @@ def test_names_from_users_are_escaped_in_html_and_markdown() -> None:
     assert "<b>" not in shown
     assert "&lt;b&gt;" in shown
     assert "It &lt;i&gt;is&lt;/i&gt;." in shown
-    assert "## a \\| b" in Found(0.5).to_markdown()
+    assert Found(0.5).to_markdown().startswith("# a \\| b\n")
 
 
 def test_a_frame_has_numbers_in_the_unit_of_the_heading() -> None:
-    table = view(Found(0.5)).tables["all"]()
+    table = Found(0.5).document().tables["all"]
     assert frame_columns(table) == {
         "what": ["<b>", "none"],
         "R@1, %": [1024.5, None],
@@ -145,8 +145,10 @@ def test_each_has_all_of_itself_as_values_and_as_markdown(results: dict[str, Res
     for found in results.values():
         assert json.loads(json.dumps(found.to_dict(), allow_nan=False))
         text = found.to_markdown()
-        assert text.startswith("## ")
-        assert text.count("\n### ") == len(view(found).tables)
+        assert text.startswith("# ")
+        for table in found.document().tables.values():
+            assert markdown_text(table.title) in text
+            assert markdown_text(table.columns[-1].title) in text
 
 
 def test_each_table_is_a_frame_and_each_picture_a_file(
@@ -154,10 +156,10 @@ def test_each_table_is_a_frame_and_each_picture_a_file(
 ) -> None:
     pictures = 0
     for name, found in results.items():
-        for table in view(found).tables.values():
-            lengths = {len(values) for values in frame_columns(table()).values()}
+        for table in found.document().tables.values():
+            lengths = {len(values) for values in frame_columns(table).values()}
             assert len(lengths) == 1, name
-        for picture in view(found).pictures:
+        for picture in found.document().pictures:
             file = found.plot(picture).save(tmp_path / f"{name}-{picture}.svg")
             root = ElementTree.parse(file).getroot()
             assert root.tag == "{http://www.w3.org/2000/svg}svg"

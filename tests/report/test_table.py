@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cimtool.base.escapes import markdown_text
+from cimtool.report.document import Document
 from cimtool.report.formats import percent
-from cimtool.report.page import render_text
+from cimtool.report.markdown import markdown
 from cimtool.report.table import Cell, Column, Table, make_table
 from cimtool.report.terminal import table_text, wrapped
 
@@ -49,16 +50,16 @@ def test_a_terminal_has_it_aligned_under_its_headings(table: Table) -> None:
 
 
 def test_a_narrow_terminal_has_the_essential_and_notes_below(table: Table) -> None:
-    whole = table_text(table, 34, gap=1)
+    whole = table_text(table, 34)
     assert "items" in whole
     assert "[red]a_b 50.0 [40.0, 60.0]" in whole
-    narrower = table_text(table, 30, gap=1)
+    narrower = table_text(table, 30)
     assert "items" not in narrower
     assert "[red]a_b 50.0 [40.0, 60.0]" in narrower
-    below = table_text(table, 26, gap=1).splitlines()
+    below = table_text(table, 26).splitlines()
     assert below[3].split() == ["[red]a_b", "50.0"]
     assert below[4].split() == ["[40.0,", "60.0]"]
-    assert max(map(len, table_text(table, 16, gap=1).splitlines())) <= 16
+    assert max(map(len, table_text(table, 16).splitlines())) <= 16
 
 
 def test_sentences_are_wrapped_and_hold_no_markup() -> None:
@@ -66,11 +67,12 @@ def test_sentences_are_wrapped_and_hold_no_markup() -> None:
 
 
 def test_markdown_escapes_words_and_leaves_figures(table: Table) -> None:
-    assert render_text("cimtool.report", "table.md", table=table).splitlines() == [
+    lines = markdown(Document("t", (table,))).splitlines()
+    assert lines[4:8] == [
         "| stage | R@1 text to video, % | items |",
-        "| --- | ---: | ---: |",
+        "|---|---:|---:|",
         "| \\[red\\]a\\_b | 50.0 [40.0, 60.0] | 7 |",
         "| exact | 25.0 | - |",
     ]
-    assert markdown_text(table.columns[1].help) == "queries \\| whose right item is best"
+    assert "* R@1 text to video, %: queries \\| whose right item is best" in lines
     assert markdown_text("<a> & `b`") == "&lt;a> &amp; \\`b\\`"

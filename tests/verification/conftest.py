@@ -104,8 +104,7 @@ def changed(report: Report, **values: Any) -> Report:
 
 def of_target(report: Report, **values: Any) -> Report:
     """The report of a target with other values."""
-    target = report.estimate.target.model_copy(update=values)
-    return replace(report, estimate=replace(report.estimate, target=target))
+    return replace(report, target=replace(report.target, **values))
 
 
 def rewritten(bundle: Bundle, folder: Path) -> Bundle:

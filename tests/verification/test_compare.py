@@ -10,10 +10,10 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.terminal import terminal
 from cimtool.verification.compare import (
     BundleComparison,
     compare_bundles,
-    comparison_text,
     described,
 )
 
@@ -49,7 +49,7 @@ def test_one_trained_model_is_sampled_once(found: BundleComparison, told: list[s
 
 
 def test_the_table_has_a_column_a_bundle(found: BundleComparison) -> None:
-    text = comparison_text(found)
+    text = terminal(found.document(), 100)
     assert max(map(len, text.splitlines())) <= 100
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     assert lines["weight_bits"][-2:] == ["8", "4"]
@@ -70,7 +70,7 @@ def test_two_heads_stand_side_by_side(
         "score": ("polynomial of degree 2", "cosine"),
         "errors from": ("exact", "cosine"),
     }
-    text = comparison_text(found)
+    text = terminal(found.document(), 100)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     first, second = (report.drift.compiled_rows for report in found.reports)
     steps = [
@@ -116,7 +116,7 @@ def test_what_must_be_known_first_stands_before_the_table(
 ) -> None:
     broken = make_bundle("turned", Polynomial(1, (0.1, 0.0), 0.05))
     found = compare_bundles([bundle, broken], data)
-    text = " ".join(comparison_text(found).split())
+    text = " ".join(terminal(found.document(), 100).split())
     table = text.index("raw embeddings: R@1 text to video")
     for sentence in (
         "small: Raw embeddings retrieve ",
@@ -124,5 +124,5 @@ def test_what_must_be_known_first_stands_before_the_table(
         "turned: The surrogate was NOT CHECKED",
     ):
         assert text.index(sentence) < table
-    assert text.startswith("small: ")
+    assert text.startswith("small and turned * small: ")
     assert text.index("only 40 texts are queries: below 200") > table

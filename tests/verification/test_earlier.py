@@ -11,8 +11,10 @@ from jsonschema import Draft202012Validator
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
+from cimtool.report.html import html
+from cimtool.report.markdown import markdown
+from cimtool.report.terminal import terminal
 from cimtool.verification.earlier import LARGEST_REPORT, Earlier, earlier_of, read_earlier
-from cimtool.verification.render import html, markdown, terminal_text
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed, report_schema
 from cimtool.verification.run import verify_bundle
 
@@ -45,7 +47,7 @@ def test_a_report_reads_back_what_it_keeps(report: Report, written: Path) -> Non
         assert all(kept[name].tolist() == read[name].tolist() for name in kept)
     assert found.digest == report.subject.data.digest
     assert (found.bundle, found.reference) == (report.subject.bundle, "exact")
-    assert found.costs["conversions of a query"] is not None
+    assert found.sections["cost"]["layout"]["arrays"] > 0
 
 
 def test_the_same_bundle_is_no_worse(bundle: Bundle, data: Embeddings, written: Path) -> None:
@@ -53,8 +55,9 @@ def test_the_same_bundle_is_no_worse(bundle: Bundle, data: Embeddings, written: 
     earlier = found.checks.earlier
     assert earlier is not None
     assert {one.loss.value for one in earlier.figures} == {0}
-    assert all(one.now == one.before for one in earlier.costs)
-    assert f"No worse than {written}" in terminal_text(found)
+    assert len(earlier.beside) == 8
+    assert all(one.now == one.before for one in earlier.beside)
+    assert f"No worse than {written}" in terminal(found.document())
     values = json.loads(found.json_text())
     assert list(Draft202012Validator(report_schema()).iter_errors(values)) == []
     assert {one["verdict"] for one in values["earlier"]["figures"]} == {"no difference"}
@@ -67,7 +70,8 @@ def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
     # These pairs are so far apart that ranks hardly change: the error tells.
     assert failed == ["centred logit RMSE", "logit RMSE"]
     assert degraded.failures[0].startswith("centred logit RMSE is ")
-    for text in (terminal_text(degraded), markdown(degraded), html(degraded)):
+    shown = degraded.document()
+    for text in (terminal(shown), markdown(shown), html(shown)):
         assert "WORSE" in text
         assert "conversions of a query" in text
     values = json.loads(degraded.json_text())
@@ -104,7 +108,7 @@ RANKS = ("queries", "compiled", "text", "rank")
         (lambda values: values.pop("passed"), "is no report"),
         (set_to("bundle", value="x" * 2000), "bundle is no name"),
         (set_to("bundle", value="\x1b[2J"), "bundle is no name"),
-        (set_to("cost", value=[]), "cost is no table"),
+        (set_to("sections", value=[]), "sections is no table"),
         (set_to("data", "digest", value=7), "digest is no name"),
         (set_to(*RANKS, value=[]), r"queries\.compiled\.text\.rank is no list of 1 to 16,384"),
         (set_to(*RANKS, value=[1] * 20_000), "is no list of 1 to 16,384 numbers"),
@@ -162,4 +166,4 @@ def test_arguments_that_do_not_fit(written: Path, tmp_path: Path) -> None:
         earlier_of(written, {"r1_los": 0.1}, tmp_path)
     with pytest.raises(CimError, match="the report is written over it"):
         earlier_of(written, {}, written.parent)
-    assert FORMAT_VERSION == 6
+    assert FORMAT_VERSION == 7

@@ -20,12 +20,13 @@ from cimtool.demo.data import DemoFiles
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import Queries, metrics
+from cimtool.report.markdown import markdown
+from cimtool.report.terminal import terminal
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.answers import survival_sentence, verdict
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.headline import with_dies
 from cimtool.verification.noisy import measure_chip, over_dies
-from cimtool.verification.render import markdown, terminal_text
 from cimtool.verification.sensitivity import advice, next_change
 from cimtool.verification.stages import encode, real_means
 
@@ -96,7 +97,7 @@ def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: obj
 def test_every_form_of_the_report_shows_them(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
     page = (report.folder / "report.html").read_text()  # type: ignore[attr-defined]
-    for text in (terminal_text(found, 200), markdown(found), page):
+    for text in (terminal(found.document(), 200), markdown(found.document()), page):
         assert "noisy 1 h, median" in text
         assert "noisy 1 h, worst" in text
         assert "On 4 dies read 1 h after programming" in " ".join(text.split())

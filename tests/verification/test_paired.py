@@ -16,19 +16,16 @@ from cimtool.reference.truth import Truth, retrieved, truth_of
 from cimtool.verification import kept
 from cimtool.verification.kept import KEPT, KeptQueries, KeptRun, kept_rows
 from cimtool.verification.paired import (
-    COSTS,
     Comparison,
     EarlierRun,
     PairedFigure,
     ThisRun,
     compare_runs,
-    costs_of,
     require_alike,
 )
 
 N = 64
 TRUTH = truth_of(np.arange(N), None, N)
-COSTLESS = dict.fromkeys((label for label, *_ in COSTS), None)
 SEEDS = range(100)
 
 
@@ -58,8 +55,8 @@ def beside(
     **changed: str,
 ) -> Comparison:
     nothing = KeptQueries({}, {})
-    run = ThisRun(KeptRun(kept_of(now), nothing), truth, "logit", "exact", COSTLESS, TEXT_VIDEO)
-    earlier = EarlierRun("r.json", "b", "t", "d", "logit", "exact", before, Queries(), COSTLESS)
+    run = ThisRun(KeptRun(kept_of(now), nothing), truth, "logit", "exact", {}, TEXT_VIDEO)
+    earlier = EarlierRun("r.json", "b", "t", "d", "logit", "exact", before, Queries(), {})
     return compare_runs(run, replace(earlier, **changed), tolerances or {}, seed=0)
 
 
@@ -232,12 +229,3 @@ def test_of_many_queries_a_draw_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     found = beside(own, own)
     assert (found.texts, found.videos) == (40, 40)
     assert not any(one.failed for one in found.figures)
-
-
-def test_costs_are_numbers_or_not_known() -> None:
-    values = {"layout": {"arrays": 8, "chips": True}, "query": {"energy_pj": {"value": 1 / 3}}}
-    found = costs_of(values | {"video": "none"})
-    assert (found["arrays"], found["chips"]) == (8, None)
-    assert (found["energy of a query"], found["conversions of an item"]) == (0.333333, None)
-    endless = {"layout": {"arrays": float("inf"), "chips": 10**30}}
-    assert {costs_of(endless)[label] for label in ("arrays", "chips")} == {None}

@@ -12,7 +12,9 @@ from cimtool.base.files import REPORT_FILES
 from cimtool.base.json_files import six_digits
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.verification.render import html, markdown, write_report
+from cimtool.report.html import html
+from cimtool.report.markdown import markdown
+from cimtool.verification.render import write_report
 from cimtool.verification.report import Report, json_values, report_schema, schema_text
 from cimtool.verification.run import verify_bundle
 
@@ -24,7 +26,10 @@ def test_the_same_findings_are_the_same_bytes(
 ) -> None:
     again = verify_bundle(bundle, data, limits={"logit_rmse": 1.0})
     assert again.json_text() == report.json_text()
-    assert (html(again), markdown(again)) == (html(report), markdown(report))
+    assert (html(again.document()), markdown(again.document())) == (
+        html(report.document()),
+        markdown(report.document()),
+    )
 
 
 def test_json_holds_the_table(report: Report) -> None:

@@ -21,10 +21,11 @@ from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.queries import RANKINGS
 from cimtool.reference.surrogate import Polynomial
-from cimtool.verification import compare
+from cimtool.report.html import html
+from cimtool.report.terminal import terminal
+from cimtool.verification import api as room
 from cimtool.verification.faults import NOT_CHECKED
 from cimtool.verification.references import References
-from cimtool.verification.render import html, terminal_text
 from cimtool.verification.report import Report, VerificationFailed
 from cimtool.verification.run import verify_bundle
 from cimtool.verification.tables import survival_table
@@ -430,7 +431,7 @@ def test_judgements_say_what_is_right(
         assert value == found.metrics[name], name
         assert score.intervals[name] == found.intervals[name]
     assert report.headline.class_loss == found.losses["map_loss"]
-    monkeypatch.setattr(compare, "compare_bundles", lambda bundles, data, *others: data)
+    monkeypatch.setattr(room, "compare_bundles", lambda bundles, data, *others: data)
     for one in api.compare([bundle.folder] * 2, rows, qrels=qrels):  # type: ignore[attr-defined]
         assert isinstance(one, Embeddings)
         assert one.judged is not None
@@ -446,7 +447,7 @@ def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     report = verify_bundle(bundle, embeddings_of(pairs(2, seed=9)))
     assert report.drift.final.metrics["r1_text_to_video"] == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
-    assert "inf" not in terminal_text(report)
+    assert "inf" not in terminal(report.document())
     assert not any("compiled scores" in note for note in report.notes)
 
 
@@ -496,7 +497,7 @@ def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path:
     with pytest.raises(CimError, match=r"max_drift r1_loss: r\.npz holds items of one modality"):
         verify_bundle(bundle, data, limits={"r1_loss": 0.5})
     noisy = verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram"))
-    assert "The loss of R@1 is not known" in html(noisy)
+    assert "The loss of R@1 is not known" in html(noisy.document())
 
 
 def test_a_float_file_that_is_not_finite_fails(
@@ -515,7 +516,7 @@ def test_a_float_file_that_is_not_finite_fails(
     report = found.value.report
     row = next(row for row in report.drift.rows if row.stage == "float.onnx")
     assert row.metrics == {}
-    assert "not finite" in terminal_text(report)
+    assert "not finite" in terminal(report.document())
     assert report.drift.final.metrics["float_rmse"] < 1
 
 
@@ -548,7 +549,7 @@ def test_a_broken_surrogate_is_told_without_a_and_b(
     assert any("against -ed, the plain distance" in note for note in report.notes)
     assert NOT_CHECKED in report.headline.sentences[:2]
     assert "mends the surrogate" in report.causes.advice[0]
-    assert "BROKEN" in html(report)
+    assert "BROKEN" in html(report.document())
     assert NOT_CHECKED in unknown_report.headline.sentences[:2]
     assert not unknown_report.headline.surrogate_broken
 
@@ -565,7 +566,7 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
     assert "itself loses" in sentence
     report = caught.value.report
     assert [limit["kept"] for limit in report.to_json()["limits"]] == [False, False]
-    assert "NOT KEPT, against a broken float score: r1_loss" in terminal_text(report)
+    assert "NOT KEPT, against a broken float score: r1_loss" in terminal(report.document())
     assert verify_bundle(broken, data).failures == (), "without limits nothing is held"
     # With a and b the limit is against the exact score, which tells by itself.
     known = make_bundle("known", Polynomial(1, (0.1, 0.0), 0.05, a=0.1, b=0.0))

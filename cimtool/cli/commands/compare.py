@@ -18,7 +18,6 @@ from cimtool.cli.options import (
     seen_rows_options,
 )
 from cimtool.cli.output import Output
-from cimtool.verification.compare import comparison_text
 
 
 @click.command(cls=Command)
@@ -32,4 +31,4 @@ def command(out: Output, /, bundles: tuple[Path, ...], **options: Any) -> None:
     """Put the drift of several bundles side by side."""
     with failures_shown(out):
         found = api.compare(bundles, say=out.say, **options)
-    out.result(found.to_json(), comparison_text(found, out.width))
+    out.result(found.document())

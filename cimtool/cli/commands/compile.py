@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,10 @@ import click
 
 from cimtool import api
 from cimtool.bundle.bundle import check_place, previous_of
-from cimtool.bundle.placement_view import floorplan_text, tiling_table
 from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
-from cimtool.hardware.placement import floorplan, placements
-from cimtool.report.page import render_text
-from cimtool.report.terminal import table_text
-
-FEW_NOTES = 5
-"""Notes that are printed without --verbose, beside warnings."""
+from cimtool.report.document import Line, Sentence
 
 
 @click.command(cls=Command)
@@ -38,14 +31,12 @@ FEW_NOTES = 5
     "--stages/--no-stages", default=True,
     help="Keep what verify, compare and evaluate alone read: more than half of the bundle.",
 )  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="Print all notes, not the first few.")
 @click.pass_obj
 def command(
     out: Output,
     /,
     output: Path | None,
     dry_run: bool,
-    verbose: bool,
     stages: bool,
     **options: Any,
 ) -> None:
@@ -57,45 +48,20 @@ def command(
     if output is not None and not dry_run:
         check_place(output)
     compiled = api.prepare(say=out.say, **options)
-    layers = placements(compiled.stages[-1].program, compiled.settings)
-    plan = floorplan(layers, compiled.target)
     place = output or compiled.folder
     moved = previous_of(place) if not dry_run and place.exists() else None
     bundle = None if dry_run else compiled.write(place, out.say, stages)
-    out.result(
-        {
-            "bundle": None if bundle is None else bundle.folder,
-            "previous": moved,
-            "dry_run": dry_run,
-            "model": compiled.model.name,
-            "layout": compiled.model.layout,
-            "head": compiled.model.head.name,
-            "target": compiled.target.name,
-            "settings": compiled.settings.to_json(),
-            "layers": [layer.to_json() for layer in layers],
-            "placement": plan.to_json(),
-            "notes": list(compiled.notes),
-            "files": {} if bundle is None else bundle.manifest["files"],
-        },
-        render_text(
-            "cimtool.cli",
-            "compile.txt",
-            compiled=compiled,
-            notes=compiled.notes if verbose else first_notes(compiled.notes),
-            table=table_text(tiling_table(layers)),
-            placed=floorplan_text(plan),
-            bundle=bundle,
-            stages=stages,
-            folder=bundle and shlex.quote(str(bundle.folder)),
-            moved=moved,
-        ),
+    shown = compiled.document().plus(
+        bundle=None if bundle is None else bundle.folder,
+        previous=moved,
+        dry_run=dry_run,
+        files={} if bundle is None else bundle.manifest["files"],
     )
-
-
-def first_notes(notes: Sequence[str]) -> list[str]:
-    """All warnings, the first few other notes, and how many more there are."""
-    warnings = [note for note in notes if note.startswith("warning: ")]
-    others = [note for note in notes if note not in warnings]
-    more = len(others) - FEW_NOTES
-    told = [f"{more} more with --verbose"] if more > 0 else []
-    return [*warnings, *others[:FEW_NOTES], *told]
+    if bundle is None:
+        out.result(shown.plus(Sentence("dry run: nothing was written")))
+        return
+    folder = shlex.quote(str(bundle.folder))
+    next_ = f"verify {folder} --data NPZ" if stages else f"simulate {folder} --inputs NPZ"
+    aside = f"the bundle that stood there is {moved} now, the only earlier one kept"
+    lines = [f"wrote {bundle.folder}", *([aside] if moved else []), f"next: cimtool {next_}"]
+    out.result(shown.plus(*map(Line, lines)))

@@ -20,6 +20,7 @@ from cimtool.cli.options import (
     take_noise,
 )
 from cimtool.cli.output import Output
+from cimtool.report.document import Document, Line
 
 
 @click.command(cls=Command)
@@ -65,7 +66,5 @@ def command(
     shown = [f"wrote {file}" for file in written]
     if Exporter.named(format_name, "format").counted:
         shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
-    out.result(
-        {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size},
-        "\n".join(shown),
-    )
+    values = {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size}
+    out.result(Document("", tuple(map(Line, shown)), lambda: values))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cimtool.bundle.simulate import run_simulation, trial_summary
+from cimtool.bundle.simulate import Percentiles, Simulation, run_simulation, trial_summary
 from cimtool.cli.group import INTEGER, AtLeast, Command
 from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 from cimtool.reference.modality_names import item_names, way_names
-from cimtool.report.page import render_text
+from cimtool.report.document import Document, Facts, Section, Sentence, wrote_arrays
+from cimtool.report.formats import counted
 
 
 @click.command(cls=Command)
@@ -38,25 +40,53 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     """
     noise = take_noise(options, seed)
     found = run_simulation(bundle, output=output, noise=noise, say=out.say, **options)
-    model, gallery = found.bundle.model, found.bundle.gallery
+    gallery = found.bundle.gallery
     summary = trial_summary(found.arrays)
     shapes = {name: list(array.shape) for name, array in found.arrays.items()}
-    out.result(
-        {
+    document = Document(
+        "",
+        (*_dies(found, summary), wrote_arrays(output, shapes), *_gallery(found)),
+        lambda: {
             "bundle": bundle,
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),
             "dies": {name: one.to_json() for name, one in summary.items()} or None,
         },
-        render_text(
-            "cimtool.cli",
-            "simulate.txt",
-            summary=summary,
-            output=output,
-            shapes=shapes,
-            gallery=gallery,
-            ways=way_names(found.called),
-            items=item_names(model.called)[1],
-        ),
+    )
+    out.result(document)
+
+
+def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Section]:
+    """What dies keep, of the median one and of the worst in twenty."""
+    if not summary:
+        return
+    ways = way_names(found.called)
+    names = {
+        "rmse": "RMSE from the noise-free scores",
+        "recall": "share of best items on the shortlists",
+        "r1_text_to_video": f"R@1 {ways['text_to_video']}",
+        "r1_video_to_text": f"R@1 {ways['video_to_text']}",
+    }
+    arrays = found.arrays
+    dies = arrays["trial_scores" if "trial_scores" in arrays else "trial_index"]
+    facts = [
+        (names[name], f"median {one.median:.4g}, {one.percentile:g}th percentile {one.worst:.4g}")
+        for name, one in summary.items()
+    ]
+    yield Section(f"{counted(len(dies), 'die')}:", (Facts(tuple(facts)),))
+
+
+def _gallery(found: Simulation) -> Iterator[Sentence]:
+    """The gallery in the memory that was scored in place of the inputs."""
+    gallery, items = found.bundle.gallery, item_names(found.bundle.model.called)[1]
+    if gallery is None:
+        return
+    changed = f", changed {counted(gallery.changes, 'time')}," if gallery.changes else ""
+    some = ""
+    if gallery.shortlist is not None:
+        some = f", of which the {gallery.shortlist:,} of the smallest ed are scored"
+    yield Sentence(
+        f"{items} are the {gallery.items:,} items of {gallery.file}{changed} in the memory{some}; "
+        "those of the inputs are not looked at"
     )

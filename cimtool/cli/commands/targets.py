@@ -17,6 +17,8 @@ from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.imported import import_target
 from cimtool.hardware.recomputed import recomputed
 from cimtool.hardware.target import Target, load_target, origin_of, target_origins
+from cimtool.report.document import Document, Line, notes
+from cimtool.report.table import Column, make_table
 
 
 @click.group(cls=Group)
@@ -33,12 +35,9 @@ def list_(out: Output) -> None:
         with unless_broken(f'target "{name}"', origin):
             one = _loaded(name)
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
-    widths = {key: max(len(row[key]) for row in rows) for key in ("name", "class", "origin")}
-    lines = [
-        "  ".join((*(f"{row[key]:<{width}}" for key, width in widths.items()), row["title"]))
-        for row in rows
-    ]
-    out.result({"targets": rows}, "\n".join(lines))
+    columns = [Column(key) for key in rows[0]]
+    table = make_table("", columns, [list(row.values()) for row in rows])
+    out.result(Document("", (table,), lambda: {"targets": rows}))
 
 
 @command.command(cls=Command)
@@ -51,7 +50,8 @@ def show(out: Output, target: str) -> None:
         origin, text = cam_origin(target), describe_cam(loaded)
     else:
         origin, text = origin_of(target), describe(loaded)
-    out.result(loaded.to_json() | {"origin": origin}, f"{text}\n\nfrom {origin}")
+    values = loaded.to_json() | {"origin": origin}
+    out.result(Document("", (Line(f"{text}\n\nfrom {origin}"),), lambda: values))
 
 
 def _loaded(name_or_path: str) -> Target | Cam:
@@ -72,8 +72,8 @@ def import_(out: Output, file: Path, output: Path) -> None:
     check_output(output, ".toml")
     values, target = import_target(file, output.stem)
     (written,) = replace_texts(output.parent, {output.name: toml_text(values)}, "the target")
-    notes = "\n".join(f"* {note}" for note in (*target.unmodelled, *target.unconfirmed))
-    out.result({"written": written, "target": target.to_json()}, f"{notes}\nwrote {written}")
+    shown = Document("", notes((*target.unmodelled, *target.unconfirmed)))
+    out.result(shown.plus(Line(f"wrote {written}"), written=written, target=target.to_json()))
 
 
 @command.command(cls=Command)
@@ -99,4 +99,5 @@ def check(out: Output, files: tuple[str, ...]) -> None:
             compared[file] = [vars(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
             lines += [f"  {one.sentence()}" for one in found]
-    out.result({"valid": valid, "compared": compared}, "\n".join(lines))
+    shown = Document("", tuple(map(Line, lines)))
+    out.result(shown.plus(valid=valid, compared=compared))

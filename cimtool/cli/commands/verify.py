@@ -26,7 +26,6 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
 from cimtool.verification.junit import remove_earlier
-from cimtool.verification.render import terminal_text
 from cimtool.verification.report import Report, VerificationFailed
 
 
@@ -102,8 +101,5 @@ def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
 
 def print_report(out: Output, report: Report, written: Sequence[Path]) -> None:
     """Print a report, and the files that hold it."""
-    text, values = terminal_text(report, out.width), report.to_json()
-    if written:
-        text += f"\n\nwrote {', '.join(map(str, written))}"
-        values |= {"written": list(written)}
-    out.result(values, text)
+    shown = report.document()
+    out.result(shown.wrote(written) if written else shown)

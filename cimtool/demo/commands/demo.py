@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,7 @@ from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.group import INTEGER, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
-from cimtool.experiments.render import evaluation_table
-from cimtool.report.page import render_text
-from cimtool.report.terminal import table_text
-from cimtool.verification.render import terminal_text
+from cimtool.report.document import Line, Section
 
 if TYPE_CHECKING:
     from cimtool.demo.data import DemoFiles
@@ -60,22 +58,29 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
     trained = ("--projectors", files.projectors, "--poly", files.poly)
     other = ("--calibration", files.calibration, "--target", "hermes-pcm-14nm")
     again = _line("compile", *trained, *other)
-    table = evaluation_table(found.stages)
-    stages = [table_text(table, out.width), "", *table.footnotes]
-    text = render_text("cimtool.demo", "demo.txt", found=found, again=again, commands=commands)
-    out.result(
-        {
-            "target": target,
-            "epochs": epochs,
-            "artefacts": vars(files),
-            "bundle": found.bundle,
-            "scores": found.scores,
-            "report": found.report.to_json(),
-            "stages": found.stages.to_json(),
-            "commands": commands,
-        },
-        "\n".join(["", terminal_text(found.report, out.width), "", *stages, "", text]),
-    )
+    shown = found.report.document().plus(Section("", found.stages.document().blocks))
+    lines = [
+        f"model   {files.projectors.parent}",
+        f"bundle  {found.bundle}",
+        f"scores  {found.scores}",
+        f"report  {found.bundle / 'report.html'}",
+        f"next    {again}",
+        "",
+        "the same by hand:",
+        *(f"  {one}" for one in commands),
+    ]
+    values = {
+        "target": target,
+        "epochs": epochs,
+        "artefacts": vars(files),
+        "bundle": found.bundle,
+        "scores": found.scores,
+        "report": found.report.to_json(),
+        "stages": found.stages.to_json(),
+        "commands": commands,
+    }
+    shown = shown.plus(Section("Made", tuple(map(Line, lines))))
+    out.result(replace(shown, values=lambda: values))
 
 
 def demo_commands(

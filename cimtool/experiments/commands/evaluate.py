@@ -20,8 +20,7 @@ from cimtool.cli.options import (
     qrels_option,
 )
 from cimtool.cli.output import Output
-from cimtool.experiments.render import evaluation_table, warnings
-from cimtool.report.terminal import table_text
+from cimtool.report.document import Line
 
 ONNX = ".onnx"
 
@@ -61,14 +60,10 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     first, and the embeddings themselves last, where texts and videos are equally wide.
     """
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
-    table = evaluation_table(found)
-    first = warnings(found)
-    text = [*first, *([""] if first else []), table_text(table), "", *table.footnotes]
-    values, folder = found.to_json(), options["trec"]
+    shown, folder = found.document(), options["trec"]
     if folder is not None:
-        text += ["", f"wrote runs and qrels into {folder}"]
-        values["written"] = [folder]
-    out.result(values, "\n".join(text))
+        shown = shown.plus(Line(f"wrote runs and qrels into {folder}"), written=[folder])
+    out.result(shown)
 
 
 def _paired(what: tuple[Path, ...]) -> list[Path | tuple[Path, Path]]:

@@ -21,6 +21,8 @@ from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.render_sweep import sweep_text
+from cimtool.experiments.sweep import Sweep
+from cimtool.report.document import Document, Line
 
 
 @click.command(cls=Command)
@@ -86,6 +88,10 @@ def command(
             **options,
         )
     except PointsFailed as failed:
-        out.result(failed.found.of_this_run(), sweep_text(failed.found))
+        out.result(_shown(failed.found))
         raise
-    out.result(found.of_this_run(), sweep_text(found))
+    out.result(_shown(found))
+
+
+def _shown(found: Sweep) -> Document:
+    return Document("", (Line(sweep_text(found)),), found.of_this_run)

@@ -27,8 +27,10 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
+from cimtool.report.document import Document, Line, Sentence
 
 if TYPE_CHECKING:
+    from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.training.history import EpochT
     from cimtool.training.trainer import Run
 
@@ -183,7 +185,6 @@ def command(
         "raw": run.raw,
         "epochs": [epoch.to_json() for epoch in run.history],
         "remarks": list(run.remarks),
-        "written": list(run.files),
     }
     said = [*run.warnings, retrieval_headline(run.history, run.raw, run.called), *run.remarks]
     if (aside := run.folder / TEST) in run.files:
@@ -192,7 +193,7 @@ def command(
         head = " --head euclidean" if run.lacks_sigmoid else head
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
         said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
-    out.result(values, _text(run, said, next_))
+    out.result(_shown(run, said, next_, values))
 
 
 def _train_grid(
@@ -200,7 +201,6 @@ def _train_grid(
 ) -> None:
     """Train every point, and print the table."""
     from cimtool.experiments.engine import PointsFailed
-    from cimtool.experiments.render_training import grid_summary
 
     if plain.pop("resume"):
         raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
@@ -211,15 +211,21 @@ def _train_grid(
     try:
         result = api.train_grid(data, output, grid=found, say=out.say, **plain)
     except PointsFailed as failed:
-        out.result(failed.found.of_this_run(), grid_summary(failed.found))
+        out.result(_grid_shown(failed.found))
         raise
-    out.result(result.of_this_run(), grid_summary(result))
+    out.result(_grid_shown(result))
 
 
 def _as_argument(text: str) -> str:
     """A key as the library has it: `learning_rate` for that of --learning-rate."""
     key, equals, values = text.partition("=")
     return f"{key.replace('-', '_')}{equals}{values}"
+
+
+def _grid_shown(found: TrainingGrid) -> Document:
+    from cimtool.experiments.render_training import grid_summary
+
+    return Document("", (Line(grid_summary(found)),), found.of_this_run)
 
 
 def _fine_tune(
@@ -246,16 +252,15 @@ def _fine_tune(
     values = {
         "epochs": [epoch.to_json() for epoch in found.history],
         "remarks": list(found.remarks),
-        "written": list(found.files),
     }
     next_ = "compile --projectors {} with the same --poly, --calibration, target and settings"
     said = [compiled_headline(found.history), *found.remarks]
-    out.result(values, _text(found, said, next_))
+    out.result(_shown(found, said, next_, values))
 
 
-def _text(run: Run[EpochT], said: Sequence[str], next_: str) -> str:
+def _shown(run: Run[EpochT], said: Sequence[str], next_: str, values: dict[str, Any]) -> Document:
     from cimtool.training.trainer import BEST
 
-    written = ", ".join(map(str, run.files))
     command_line = next_.format(shlex.quote(str(run.folder / BEST)))
-    return "\n".join([*said, "", f"wrote {written}", f"next: cimtool {command_line}"])
+    made = Document("", tuple(map(Sentence, said)), lambda: values)
+    return made.wrote(run.files, f"cimtool {command_line}")

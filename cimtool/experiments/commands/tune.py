@@ -19,9 +19,10 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
-from cimtool.experiments.render import tuned_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.tune import VARIED
 from cimtool.experiments.widths import ORDER
+from cimtool.report.document import Document, Line
 
 
 @click.command(cls=Command)
@@ -67,4 +68,4 @@ def command(out: Output, /, budget: tuple[str, ...], grid: tuple[str, ...], **op
     """
     values = parse_grid(grid, "adc_bits=5,6,8")
     found = api.tune(budget=parse_limits("budget", budget), grid=values, say=out.say, **options)
-    out.result(found.to_json(), tuned_text(found))
+    out.result(Document("", (Line(tuned_text(found)),), found.to_json))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,6 @@ from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output
 from cimtool.galleries.encoding import ITEMS_PER_SHARD
-from cimtool.report.page import render_text
 
 
 @click.command(cls=Command)
@@ -40,14 +40,11 @@ def command(
     stopped goes on after its last whole shard; `cimtool search` takes the folder when it is whole.
     """
     found = api.encode(bundle, gallery, output=output, items_per_shard=items_per_shard, say=out.say)
-    size = sum(shard.file.stat().st_size for shard in found.shards)
-    out.result(
-        {
-            "bundle": bundle,
-            "gallery": output,
-            "items": found.index.items,
-            "shards": len(found.shards),
-            "bytes": size,
-        },
-        render_text("cimtool.galleries", "encode.txt", found=found, bytes=size),
-    )
+    values = {
+        "bundle": bundle,
+        "gallery": output,
+        "items": found.index.items,
+        "shards": len(found.shards),
+        "bytes": sum(shard.file.stat().st_size for shard in found.shards),
+    }
+    out.result(replace(found.document(), values=lambda: values))

@@ -15,11 +15,8 @@ from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output
 from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.programming import ProgrammedBundle
-from cimtool.galleries.render import front_table, matrices_table
 from cimtool.galleries.shortlists import Minimised
-from cimtool.report.formats import ENERGIES, TIMES
-from cimtool.report.page import render_text
-from cimtool.report.terminal import table_text
+from cimtool.report.document import Line
 
 CHANGES = ("add", "remove", "replace")
 """Options that change a gallery."""
@@ -91,30 +88,15 @@ def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any)
         _into_cam(out, bundle, gallery, cam, options)
         return
     if gallery is not None:
-        _print_arrays(out, api.program(bundle, gallery, say=out.say, **options))
+        _print(out, api.program(bundle, gallery, say=out.say, **options))
         return
-    found = _changed(out, bundle, changes, options)
-    if isinstance(found, ProgrammedCam):
-        _print_cam(out, found)
-    else:
-        _print_arrays(out, found)
+    _print(out, _changed(out, bundle, changes, options))
 
 
-def _print_arrays(out: Output, found: ProgrammedBundle) -> None:
-    text = render_text(
-        "cimtool.galleries",
-        "program.txt",
-        found=found,
-        gallery=found.gallery,
-        use=found.use,
-        accuracy=found.accuracy,
-        table=table_text(matrices_table(found.use.matrices)),
-        search=found.search,
-        taken=found.search and found.search.chosen,
-        front=found.search and table_text(front_table(found.search)),
-        folder=shlex.quote(str(found.bundle.folder)),
-    )
-    out.result(found.to_json(), text)
+def _print(out: Output, found: ProgrammedBundle | ProgrammedCam) -> None:
+    folder = found.bundle.folder
+    shown = found.document().plus(Line(f"wrote {folder}"))
+    out.result(shown.plus(Line(f"next: cimtool simulate {shlex.quote(str(folder))} --inputs NPZ")))
 
 
 def _changed(
@@ -147,22 +129,4 @@ def _into_cam(
                 Argument(name),
                 value,
             )
-    _print_cam(out, api.program_cam(bundle, gallery, cam, say=out.say, **kept))
-
-
-def _print_cam(out: Output, found: ProgrammedCam) -> None:
-    text = render_text(
-        "cimtool.galleries",
-        "program_cam.txt",
-        found=found,
-        gallery=found.gallery,
-        use=found.use,
-        cam=found.use.cam,
-        accuracy=found.accuracy,
-        energy=found.use.energy_pj.text(ENERGIES),
-        latency=found.use.latency_ns.text(TIMES),
-        query_energy=found.score.energy_pj.full_text(ENERGIES),
-        query_latency=found.score.latency_ns.full_text(TIMES),
-        folder=shlex.quote(str(found.bundle.folder)),
-    )
-    out.result(found.to_json(), text)
+    _print(out, api.program_cam(bundle, gallery, cam, say=out.say, **kept))

@@ -10,7 +10,7 @@ from cimtool import api
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE, NPZ, Files, dask_option, files_option
 from cimtool.cli.output import Output
-from cimtool.report.page import render_text
+from cimtool.report.document import Document, wrote_arrays
 
 
 @click.command(cls=Command)
@@ -41,7 +41,5 @@ def command(
     """
     found = api.search(bundle, gallery, queries, top=top, output=output, dask=dask, say=out.say)
     shapes = {name: list(array.shape) for name, array in found.items()}
-    out.result(
-        {"bundle": bundle, "gallery": gallery, "written": [output], "arrays": shapes},
-        render_text("cimtool.galleries", "search.txt", output=output, shapes=shapes),
-    )
+    values = {"bundle": bundle, "gallery": gallery, "written": [output], "arrays": shapes}
+    out.result(Document("", (wrote_arrays(output, shapes),), lambda: values))

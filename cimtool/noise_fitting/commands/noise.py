@@ -12,6 +12,9 @@ from cimtool.cli.group import Command, Group
 from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
 from cimtool.noise_fitting.fit import fit_noise
+from cimtool.report.document import Document, Line, Sentence
+from cimtool.report.formats import four_digits
+from cimtool.report.table import Column, make_table
 
 
 @click.group(cls=Group)
@@ -36,11 +39,11 @@ def fit(out: Output, data: Path, output: Path) -> None:
     found.model  # noqa: B018  what is written must be a noise model
     (written,) = replace_texts(output.parent, {output.name: found.text()}, "the noise model")
     parameters = [{"key": one.key, **asdict(one)} for one in found.parameters]
-    lines = [
-        f"{one.key:<22} {one.value:>10.4g}   {one.low:.4g} to {one.high:.4g}"
-        for one in found.parameters
-    ]
+    columns = (Column("key"), Column("value", four_digits), Column("from, to"))
+    rows = [(one.key, one.value, f"{one.low:.4g} to {one.high:.4g}") for one in found.parameters]
     targets = f"{len(found.targets)} targets up to {found.g_max:g} uS"
     told = f"{found.measurements:,} measurements of {targets}"
     values = {**asdict(found), "parameters": parameters, "written": written}
-    out.result(values, "\n".join([told, *lines, *found.notes, f"wrote {written}"]))
+    table = make_table("", columns, rows)
+    blocks = (table, *map(Sentence, found.notes), Line(f"wrote {written}"))
+    out.result(Document(told, blocks, lambda: values))

@@ -12,9 +12,8 @@ from cimtool import api
 from cimtool.cli.group import INTEGER, NUMBER, Command, Integers, OneOf
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
-from cimtool.report.terminal import table_text
-from cimtool.training.degrees_table import advice, degree_table, raw_sentence
-from cimtool.training.fit_page import error_table, facts, fit_headline, fit_values, report_names
+from cimtool.report.document import Sentence
+from cimtool.training.fit_page import report_names
 
 
 @click.command(cls=Command)
@@ -69,16 +68,8 @@ def command(
     options["degree"] = degrees if len(degrees) > 1 else degrees[0]
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
-    lines = [*filter(None, [raw_sentence(found.comparison)]), fit_headline(found), ""]
-    lines += [table_text(error_table(found)), ""]
-    lines += [advice(found.comparison, found.form, found.asked), ""]
-    table = degree_table(found.comparison, found.form)
-    lines += [table_text(table, out.width), "", *table.footnotes]
+    shown = found.document()
     if found.comparison.items is None:
-        lines.append("R@1 takes --projectors, and --data that they have not seen.")
-    lines.append("")
-    lines += [f"{name}: {value}" for name, value in facts(found)]
-    lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
+        shown = shown.plus(Sentence("R@1 takes --projectors, and --data that they have not seen."))
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"
-    lines.append(f"next: {next_} --calibration NPZ --target NAME")
-    out.result({**fit_values(found), "written": written}, "\n".join(lines))
+    out.result(shown.wrote(written, f"{next_} --calibration NPZ --target NAME"))

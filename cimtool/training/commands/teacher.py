@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from cimtool import api
 from cimtool.cli.group import INTEGER, NUMBER, Command, OneOf
@@ -45,34 +44,4 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
     come with its checkpoint, or with --a and --b.
     """
     made = api.teacher(output=output, say=out.say, **options)
-    labels, error = made.labels, made.labels.standard_error
-    noise = None if error is None else float(np.sqrt(np.mean(np.square(error))))
-    matched = None if made.matched is None else float(np.mean(made.matched))
-    ranges = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
-    values = {
-        "pairs": len(made),
-        "matched": matched,
-        "labels": made.kind,
-        "K": made.K,
-        "a": made.a,
-        "b": made.b,
-        "origin": made.origin,
-        "seed": made.seed,
-        "divisors": {"ed": made.scale_ed, "vd": made.scale_vd},
-        "ranges": {name: [x.min(), x.max()] for name, x in ranges.items()},
-        "standard_error": noise,
-        "model": made.model,
-        "trained": None if made.trained is None else vars(made.trained),
-        "written": [output],
-    }
-    how = "exact labels" if made.kind == "exact" else f"Monte Carlo labels, K = {made.K},"
-    how += f" of sigmoid(b - a D) with a = {made.a:g}, b = {made.b:g} ({made.origin})"
-    lines = [f"{len(made):,} pairs, {matched:.1%} of them right ones; {how}", ""]
-    lines += [f"{name:5} {x.min():.6g} to {x.max():.6g}" for name, x in ranges.items()]
-    if made.trained is not None:
-        rows = made.trained.said(made.called)
-        lines.append(f"the model was trained on {rows} that pairs are drawn from")
-    if made.kind == "mc":
-        lines.append(f"standard error of a label: {noise:.3g} (root mean square)")
-    next_ = f"next: cimtool fit {shlex.quote(str(output))}"
-    out.result(values, "\n".join([*lines, "", f"wrote {output}", next_]))
+    out.result(made.document().wrote([output], f"cimtool fit {shlex.quote(str(output))}"))

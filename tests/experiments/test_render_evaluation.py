@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.experiments.evaluate import EvaluationChoices, evaluate_subjects
-from cimtool.experiments.render import evaluation_table, sentences
+from cimtool.experiments.render_evaluation import evaluation_table, sentences
 from cimtool.experiments.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 

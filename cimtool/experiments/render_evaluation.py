@@ -1,146 +1,18 @@
-"""A tuning and an evaluation for a reader: tables, sentences, pictures, text for a terminal."""
+"""An evaluation for a reader: table, sentences, a picture."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+from dataclasses import replace
 
 from cimtool.experiments.evaluate import Evaluation, Score
-from cimtool.experiments.tune import Tuned
-from cimtool.experiments.widths import Attempt, CostName
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, led
 from cimtool.report.charts import Whisker, whiskers
-from cimtool.report.formats import NumberFormat, four_digits, number, percent
-from cimtool.report.page import render_text
-from cimtool.report.result import View, view
+from cimtool.report.document import Document, Note, Picture, Sentence
+from cimtool.report.formats import number
 from cimtool.report.svg import percent_tick
-from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
-from cimtool.report.terminal import table_text
-
-MOST_MOVES = 2
-"""Moves of a step that its line names."""
-
-
-def tuned_text(found: Tuned) -> str:
-    """All results for a terminal or a pipe."""
-    steps, bits = table_text(step_table(found)), table_text(bit_table(found))
-    starts = table_text(start_table(found)) if len(found.starts) > 1 else ""
-    return render_text(
-        "cimtool.experiments",
-        "tuned.txt",
-        found=found,
-        starts=starts,
-        steps=steps,
-        bits=bits,
-        written=shlex.quote(str(found.written)),
-    )
-
-
-def start_table(found: Tuned) -> Table:
-    """Every combination of a grid: the cost from it, and the metrics of its highest bits."""
-    columns = (
-        *(Column(key, str) for key in found.starts[0].values),
-        Column(""),
-        Column(f"{found.cost}, tuned", "{:,.0f}".format),
-        *(Column(f"{name}\nat first", four_digits) for name in found.budget),
-    )
-    rows = [
-        (
-            *one.values.values(),
-            "chosen" if one.chosen else "" if one.cost else "over",
-            one.cost.get(found.cost),
-            *(one.metrics.get(name) for name in found.budget),
-        )
-        for one in found.starts
-    ]
-    return make_table("Starts", columns, rows, absent="")
-
-
-def step_table(found: Tuned) -> Table:
-    """Every step: its moves, their cost, the error of the compiled model, and its retrieval.
-
-    Below them, on all queries, scores that no hardware has touched.
-    """
-    metrics = list(
-        dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
-    )
-    lead, ways = led(found.by_class)[0], way_names(found.modalities)
-    columns = (
-        Column("tried"),
-        Column(""),
-        Column(found.cost, "{:,.0f}".format),
-        *(Column(name, four_digits) for name in metrics),
-        *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
-    )
-    points: list[tuple[str, str, Mapping[CostName, float], Mapping[str, float]]] = [
-        ("the highest bits", "kept", found.start_cost, found.start),
-        *((*_step(step), step.cost, step.outcome.metrics) for step in found.steps),
-        ("chosen", "", found.chosen_cost, found.chosen),
-        ("chosen, held-out queries", "", found.chosen_cost, found.held_out),
-        ("chosen, all queries", "", found.chosen_cost, found.on_all),
-        *((name, "", {}, values) for name, values in found.baselines.items()),
-    ]
-    intervals = {"chosen, all queries": found.intervals, **found.baseline_intervals}
-    rows = [
-        (
-            tried,
-            verdict,
-            cost.get(found.cost),
-            *(_known(values, intervals.get(tried, {}), name, four_digits) for name in metrics),
-            *(_known(values, intervals.get(tried, {}), key, percent) for key in lead.keys.values()),
-        )
-        for tried, verdict, cost, values in points
-    ]
-    return make_table("Steps", columns, rows, absent="")
-
-
-def _known(
-    values: Mapping[str, float],
-    intervals: Mapping[str, tuple[float, float]],
-    name: str,
-    form: NumberFormat,
-) -> Content:
-    """A metric, with its interval where that is known."""
-    value = values.get(name)
-    if value is None or name not in intervals:
-        return value
-    return interval_cell(Change(value, *intervals[name]), form)
-
-
-def _step(step: Attempt) -> tuple[str, str]:
-    """The moves of a step, and what came of it."""
-    named = [f"{move.width} {move.was}->{move.now}" for move in step.moves[:MOST_MOVES]]
-    rest = len(step.moves) - len(named)
-    verdict = "kept" if step.kept else "over" if step.outcome.error is None else "refused"
-    return ", ".join(named) + (f" and {rest} more" if rest else ""), verdict
-
-
-def bit_table(found: Tuned) -> Table:
-    """The bits of each layer; of a product that is left out no query has any."""
-    columns = (Column("layer"), Column("weight bits", str), Column("activation bits", str))
-    rows = [
-        (layer, bits["weight_bits"] or "left out", bits.get("activation_bits"))
-        for layer, bits in found.bits.items()
-    ]
-    return make_table("Bits", columns, rows)
-
-
-@view.register
-def _(found: Tuned) -> View:
-    before, after = found.start_cost[found.cost], found.chosen_cost[found.cost]
-    held = (
-        f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
-        for name, most in found.budget.items()
-    )
-    return View(
-        f"{found.model} on {found.target}: {found.cost} {before:,.0f} to {after:,.0f}",
-        [*found.first, *held, f"The settings are in {found.written}."],
-        found.to_json,
-        {"bits": lambda: bit_table(found), "steps": lambda: step_table(found)},
-    )
-
+from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 ERRORS = {"centred_rmse": "centred logit RMSE", "logit_rmse": "logit RMSE"}
 """The metrics of a score's distance from the exact one, of subjects that have such a one."""
@@ -288,14 +160,18 @@ def sentences(found: Evaluation) -> list[str]:
     return [*said, *(note for note in found.notes if note not in first)]
 
 
-@view.register
-def _(found: Evaluation) -> View:
-    return View(
+def document(found: Evaluation) -> Document:
+    """What must be known first, the table, and what its metrics are of."""
+    table = replace(evaluation_table(found), footnotes=())
+    return Document(
         f"retrieval on {found.data}",
-        [*warnings(found), *sentences(found)],
+        (
+            *(Note(text, "verdict") for text in warnings(found)),
+            table.named("retrieval"),
+            *map(Sentence, sentences(found)),
+            Picture("retrieval", retrieval_picture(found)),
+        ),
         found.to_json,
-        {"retrieval": lambda: evaluation_table(found)},
-        {"retrieval": lambda: retrieval_picture(found)},
     )
 
 

@@ -15,12 +15,12 @@ from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
-from cimtool.costs.render import estimate_json, estimate_text
+from cimtool.costs.render import document
 from cimtool.costs.roofline import roofline_svg
 from cimtool.costs.ways import GalleryWay, query_ways
+from cimtool.report.document import Sentence
 from cimtool.report.formats import ENERGIES, TIMES, whole
 from cimtool.report.table import Column, Content, Table, item_table
-from cimtool.report.terminal import table_text
 
 
 @click.command(cls=Command)
@@ -48,19 +48,15 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     check_folder(output or bundle)
     found = api.cost(bundle, **options)
     ways = query_ways(open_bundle(bundle), found)
-    values = {**estimate_json(found, bundle.name), "ways": [one.to_json() for one in ways]}
-    picture = placement_svg(
-        found.placements, found.floorplan, f"{bundle.name} on {found.target.name}"
-    )
-    roofline = roofline_svg(found, bundle.name)
-    contents = (json_text(values) + "\n", picture, roofline)
-    texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
-    written = replace_texts(output or bundle, texts, "the cost")
-    text = estimate_text(found, bundle.name)
+    name = bundle.name
+    shown = document(found, name).plus(bundle=name, ways=[one.to_json() for one in ways])
     if ways:
-        text += f"\n\n{table_text(ways_table(ways, found.gallery or 0))}"
-        text += "".join(f"\n{one.way}: {one.refused}" for one in ways if one.refused)
-    out.result({**values, "written": written}, f"{text}\n\nwrote {', '.join(map(str, written))}")
+        refused = [Sentence(f"{one.way}: {one.refused}") for one in ways if one.refused]
+        shown = shown.plus(ways_table(ways, found.gallery or 0), *refused)
+    picture = placement_svg(found.placements, found.floorplan, f"{name} on {found.target.name}")
+    contents = (json_text(shown.values()) + "\n", picture, roofline_svg(found, name))
+    texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
+    out.result(shown.wrote(replace_texts(output or bundle, texts, "the cost")))
 
 
 def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:

@@ -1,0 +1,93 @@
+"""Costs in the report of `verify`: whether the bundle fits, and what a query takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cimtool.bundle.placement_picture import placement_svg
+from cimtool.bundle.placement_view import fit_sentence
+from cimtool.costs import render
+from cimtool.costs.estimate import Estimate, estimate_bundle
+from cimtool.report.document import Block, Facts, Picture, Section, Sentence, notes
+from cimtool.report.formats import NOT_GIVEN, TIMES, counted, coverage, whole
+from cimtool.verification.sections import ComparedFigure, Measured, ReportSection
+
+
+class CostSection(ReportSection, name="cost"):
+    """The cost of a query against the videos as gallery, as `cimtool cost` estimates it."""
+
+    figures = (
+        ComparedFigure("arrays", "", ("layout", "arrays")),
+        ComparedFigure("chips", "", ("layout", "chips")),
+        ComparedFigure("cells written", "", ("programming", "cells_written")),
+        ComparedFigure("conversions of a query", "", ("query", "conversions")),
+        ComparedFigure("energy of a query", "pJ", ("query", "energy_pj", "value")),
+        ComparedFigure("latency of a query", "ns", ("query", "latency_ns", "value")),
+        ComparedFigure("conversions of an item", "", ("video", "conversions")),
+        ComparedFigure("energy of an item", "pJ", ("video", "energy_pj", "value")),
+    )
+
+    @classmethod
+    def measure(cls, measured: Measured) -> Estimate:
+        """Estimate a query, with the samples of the Monte Carlo score beside it."""
+        samples, videos = measured.references.samples, len(measured.data.video)
+        return estimate_bundle(measured.bundle, samples, videos)
+
+    @classmethod
+    def values(cls, found: Estimate) -> Mapping[str, Any]:
+        """Return what `cost.json` has."""
+        return render.estimate_json(found)
+
+    @classmethod
+    def blocks(cls, found: Estimate, bundle: str) -> tuple[Block, ...]:
+        """Return two cards, and a section with all tables."""
+        fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
+        picture = placement_svg(found.placements, found.floorplan, name)
+        facts = Facts(tuple(render.use_facts(found)), "detail")
+        bounds, sampling = render.bound_table(found), render.montecarlo_table(found)
+        tables = (
+            Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
+            render.layer_cost_table(found).named("cost_layers", "detail"),
+            render.total_table(found).named("cost", "detail"),
+            render.part_table(found).named("parts", "detail"),
+            *render.query_pictures(found, "detail"),
+            *([] if bounds is None else [bounds.named("bounds", "detail")]),
+            *notes(render.bound_sentences(found), "detail"),
+            *notes(render.machine_sentences(found), "detail"),
+            *([] if sampling is None else [sampling.named("sampling", "detail")]),
+        )
+        folded = (
+            Section(
+                "Why Monte Carlo does not run in the arrays",
+                notes(render.montecarlo_sentences(found), "detail"),
+            ),
+            Section(
+                "Prices of what the target does not publish",
+                (render.price_table(found).named("prices", "detail"),),
+            ),
+            Section("What the totals take for granted", notes(render.assumptions(found), "detail")),
+        )
+        return (
+            Section("Does it fit?", (Sentence(fit), facts), "fit", 2),
+            Section("What does a query take?", tuple(_query(found)), "energy", 2),
+            Section("Cost and placement", (*tables, *folded), "cost"),
+        )
+
+
+def _query(found: Estimate) -> Iterator[Block]:
+    """The energy and the latency of a query, and what they rest on."""
+    query, point = found.query, found.rates.point
+    if query is None:
+        return
+    latency = query.latency_ns.full_text(TIMES)
+    yield Sentence(f"Energy {render.energy_headline(query)}; latency {latency}")
+    facts = (
+        ("gallery", counted(found.gallery or 0, "item")),
+        ("energy known for", f"{coverage(query.coverage)} of its operations"),
+        ("by figures of the target", f"{coverage(query.own_share)} of the energy"),
+        ("conversions", whole(query.conversions)),
+        ("operating point", NOT_GIVEN if point is None else point.name),
+    )
+    yield Facts(facts, "detail")
+    yield from (Sentence(one, "detail", "soft") for one in render.missing_sentences(query))

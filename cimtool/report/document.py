@@ -1,0 +1,157 @@
+"""A document: all that a result or a command shows, as plain blocks, for every medium.
+
+`terminal`, `markdown` and `html` write it. Each block has a level: a `verdict` comes first, `shown`
+is always there, a `detail` is behind an option in a terminal, and folded in Markdown and on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cimtool.base.files import check_output, replace_files, text_bytes
+from cimtool.report.page import picture_url, render_fragment
+from cimtool.report.svg import as_file
+from cimtool.report.table import Level, Table
+
+Tone = Literal["", "good", "bad", "soft"]
+"""A class of the page's style."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, or a paragraph of them."""
+
+    text: str
+    level: Level = "shown"
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Note(Sentence):
+    """A sentence of a list: a warning, a remark."""
+
+
+@dataclass(frozen=True)
+class Line(Sentence):
+    """A path or a command to copy, which no medium breaks into lines."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, one below another; `many` short ones stand side by side on a page."""
+
+    pairs: tuple[tuple[str, str], ...]
+    level: Level = "shown"
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as an SVG document, which a notebook shows and `save` writes, and its caption."""
+
+    name: str
+    svg: str
+    caption: str = ""
+    level: Level = "shown"
+
+    def __repr__(self) -> str:
+        """The name and the size, not the text."""
+        return f'<Picture "{self.name}", SVG, {len(self.svg):,} characters>'
+
+    def _repr_html_(self) -> str:
+        """An image, where its style stays its own."""
+        return render_fragment("picture.html", name=self.name, url=picture_url(as_file(self.svg)))
+
+    def save(self, file: Path | str) -> Path:
+        """Write the picture to a `.svg`; CimError for another suffix, or where it cannot be."""
+        path = Path(file)
+        check_output(path, ".svg")
+        replace_files(path.parent, {path.name: text_bytes(as_file(self.svg))}, "the picture")
+        return path
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading. On a page `id` is its address; one with `span` is a card.
+
+    Cards stand side by side before all other sections, `span` sixths of the page wide.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+    id: str = ""
+    span: int = 0
+
+    @property
+    def level(self) -> Level:
+        """A detail if all in it is."""
+        return "detail" if all(one.level == "detail" for one in self.blocks) else "shown"
+
+
+Block = Sentence | Facts | Table | Picture | Section
+
+
+@dataclass(frozen=True)
+class Document:
+    """A result as it is shown: a `title` of one line, its `outcome` in a few words, and blocks.
+
+    `values` are all of it as plain values, for JSON.
+    """
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+    values: Callable[[], Mapping[str, Any]] = dict
+    outcome: Sentence | None = None
+
+    @property
+    def heading(self) -> str:
+        """Title and outcome in one line."""
+        return self.title if self.outcome is None else f"{self.title}: {self.outcome.text}"
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The tables that have a name."""
+        return {one.name: one for one in walk(self.blocks) if isinstance(one, Table) and one.name}
+
+    @property
+    def pictures(self) -> dict[str, Picture]:
+        """The pictures by name."""
+        return {one.name: one for one in walk(self.blocks) if isinstance(one, Picture)}
+
+    def plus(self, *blocks: Block, **values: Any) -> Document:
+        """The document with more blocks at its end, and more values."""
+        own = self.values
+        return replace(self, blocks=(*self.blocks, *blocks), values=lambda: {**own(), **values})
+
+    def wrote(self, files: Iterable[Path], *next_: str) -> Document:
+        """The document with the files that were written, and the commands that are `next_`."""
+        written = list(files)
+        line = Line(f"wrote {', '.join(map(str, written))}")
+        return self.plus(line, *(Line(f"next: {one}") for one in next_), written=written)
+
+
+def walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    """All blocks, those of sections too."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Section):
+            yield from walk(block.blocks)
+
+
+def sentences(blocks: Iterable[Block]) -> list[str]:
+    """The texts of all sentences, those of the verdict first."""
+    said = [one for one in walk(blocks) if isinstance(one, Sentence) and not isinstance(one, Line)]
+    return [one.text for one in sorted(said, key=lambda one: one.level != "verdict")]
+
+
+def notes(texts: Iterable[str | None], level: Level = "shown") -> tuple[Note, ...]:
+    """A list of sentences, without those that there are not."""
+    return tuple(Note(text, level) for text in texts if text)
+
+
+def wrote_arrays(file: Path, shapes: Mapping[str, Sequence[int]]) -> Line:
+    """The line on a file of arrays that was written."""
+    return Line(f"wrote {file}: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}")
