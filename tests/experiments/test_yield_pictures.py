@@ -50,7 +50,8 @@ def swept(made: Callable[..., Outcome]) -> Sweep:
 
 
 def test_the_key_of_most_values_is_the_axis_and_the_next_the_lines(swept: Sweep) -> None:
-    ((chart, caption),) = yield_pictures(swept)
+    (picture,) = yield_pictures(swept)
+    chart, caption = picture.svg, picture.caption
     assert (
         "Share of dies with r1_loss up to 0.1, read 1 h after programming at corner ss" in caption
     )
