@@ -89,3 +89,36 @@ def arrows() -> dict[str, set[str]]:
             graph[module] |= {name for name in modules if name.rpartition(".")[0] == module}
     assert sum(map(len, graph.values())) > len(modules) / 2
     return graph
+
+
+@cache
+def room_arrows() -> dict[str, set[str]]:
+    """The rooms that the modules of each room import."""
+    rooms: dict[str, set[str]] = {}
+    for module, others in arrows().items():
+        if (room := room_of(module)) is not None:
+            rooms.setdefault(room, set()).update(filter(None, map(room_of, others)))
+    return {room: others - {room} for room, others in rooms.items()}
+
+
+def room_of(module: str) -> str | None:
+    """The room of a module: its folder, or the leaf that it lies in; None of the package itself."""
+    path = module.replace(".", "/").removeprefix("cimtool/")
+    nested = next((leaf for leaf in LEAVES if f"{path}/".startswith(f"{leaf}/")), None)
+    first = path.partition("/")[0]
+    return nested or (first if first in ROOMS else None)
+
+
+def map_text() -> str:
+    """The map of the rooms for `docs/architecture.md`, from the ground up."""
+    order = [*CORE, "api", "cli", *LEAVES]
+    lines = ["| room | imports |", "|---|---|"]
+    for room in order:
+        others = [one for one in order if one in room_arrows().get(room, ())]
+        kind = " (leaf)" if room in LEAVES else ""
+        lines.append(f"| `{room}/`{kind} | {', '.join(others) or 'nothing'} |")
+    return "\n".join(lines).replace("`api/`", "`api.py`") + "\n"
+
+
+if __name__ == "__main__":
+    print(map_text(), end="")
