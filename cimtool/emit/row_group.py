@@ -38,7 +38,7 @@ def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
 
     Raises CimError where a row group has more rows than byte products add up in 32 bits.
     """
-    tallest = int(op.stored.cells.heights.max())
+    tallest = max(group.stop - group.start for group in op.stored.groups)
     if tallest > BYTE_ROWS:
         raise CimError(
             f"array rows: a row group of {tallest} rows cannot be emitted as integer ONNX; "

@@ -124,12 +124,6 @@ class ConvertedColumns:
         assert self.law is not None
         return self.law.codes(sums - self.offset[group], self.step)
 
-    def read(self, sums: IntArray, group: int) -> IntArray:
-        """The values of such sums."""
-        if self.law is None:
-            return sums
-        return self.law.values(self.codes(sums, group), self.step) + self.offset[group]
-
     @property
     def exponent(self) -> int:
         """The logarithm of a step that is a power of two; -1 for others."""

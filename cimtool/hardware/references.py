@@ -129,10 +129,6 @@ class AdcReferences:
         offset, law = self.of_group(group), self.law(law)
         return law.values(law.codes(p - offset, self.step), self.step) + offset
 
-    def codes(self, law: Law, p: IntArray, group: int) -> IntArray:
-        """The codes of column sums [.., N] of a row group."""
-        return self.law(law).codes(p - self.of_group(group), self.step)
-
     def with_equal_levels(self, law: Law) -> AdcReferences:
         """The same conversions by levels, in 1/8 of a step or finer: ties go up, if not down."""
         half = 0 if isinstance(law, UniformLaw) and not law.half else self.step >> 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from c_layers import compared
 from crossbars import PLAIN, at_steps, changed
-from random_crossbars import drawn
+from random_crossbars import drawn, input_limits
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
@@ -74,11 +77,35 @@ class SignedCell(WeightCode):
         return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in self.shifts)
 
 
+@dataclass(frozen=True)
+class CountedDown(WeightCode):
+    """Two digits, the high one's complement in cells that count below zero; every other column
+    of the low one holds complements, in every other row group.
+    """
+
+    name: ClassVar[str] = "counted-down"
+    is_offset: ClassVar[bool] = True
+    complements: ClassVar[bool] = True
+
+    @property
+    def offset(self) -> int:
+        return (1 << self.bits - 1) - (self.cell_maximum << self.cell_bits)
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        lifted, top = weight + (1 << self.bits - 1), self.cell_maximum
+        low, high = lifted & top, lifted >> self.cell_bits
+        flipped = np.add.outer(range(len(groups)), range(weight.shape[1])) % 2 == 1
+        for r, group in enumerate(groups):
+            low[group] = np.where(flipped[r], top - low[group], low[group])
+        return Slice(low, flipped, 0, 1), plain(top - high, groups, self.cell_bits, -1)
+
+
 def layer_on(rng: np.random.Generator, crossbar: Crossbar, rows: int = 24) -> CrossbarMvm:
     """A layer whose converters round and clip."""
     weight = rng.integers(-31, 32, (rows, 5))
     drawn = (int(step) for step in rng.integers(0, 4, crossbar.slices))
-    steps = at_steps(crossbar, tuple(drawn))
+    unit = 1 if crossbar.unit_column else None
+    steps = at_steps(crossbar, tuple(drawn), unit)
     return CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), steps)
 
 
@@ -154,6 +181,25 @@ def test_signed_digits_in_single_cells_are_not_clipped(inputs: str) -> None:
     steps = at_steps(hardware, (0,) * hardware.slices)
     found = CrossbarMvm(stored, zero, np.ones(2), steps)
     np.testing.assert_array_equal(found.run(np.full((1, 16), 3)), [[-48, -48]])
+
+
+@pytest.mark.parametrize("inputs", ["unsigned", "twos-complement", "offset", "bipolar"])
+def test_a_weight_code_of_slices_that_count_down(inputs: str, tmp_path: Path) -> None:
+    """No backend knows it, and all of them, C among them, compute its integers."""
+    layers = []
+    for seed, keys in enumerate(product((0, 777), ("digital", "unit-column"), (4, None))):
+        leak, offset_sum, rows = keys
+        hardware = changed(
+            CONVERTED, input_encoding=inputs, input_bits=5, adc_bits=7, cell_bits=3, rows=rows,
+            leak=0 if offset_sum == "unit-column" else leak, offset_sum=offset_sum,
+            unused_rows="driven",
+        )  # fmt: skip
+        hardware = replace(hardware, weights=CountedDown(6, 3))
+        layer = layer_on(np.random.default_rng(seed), hardware, 23)
+        assert_agree(layer, seed)
+        x = drawn(np.random.default_rng(seed), input_limits(hardware), (9, 23))
+        layers.append((layer, x, layer.run(x)))
+    assert compared(layers, tmp_path, "gcc") == (len(layers) * 9 * 5, 0)
 
 
 def test_signed_digits_in_single_cells_take_no_noise() -> None:

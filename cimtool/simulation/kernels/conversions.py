@@ -107,17 +107,20 @@ class ConversionKernel:
         per_row = max(len(crossbar.cycles), len(self.pairs)) * self.counts[0].size
         self.height = max(1, SUMS_IN_CACHE // per_row)
         self.reading = reading_of(op)
+        columns = list(zip(op.layer.columns, op.layer.references, strict=True))
+        self.unit = columns[len(op.layer.of_slices) :]
+        self.row_factors, self.start = op.layer.row_factors, op.layer.start
+        self.start += 1 << cells.places >> 1
 
     def __call__(self, x: Array) -> Array:
         """The layer's outputs int64 [n, N]."""
-        op, bias, start = self.op, self.layer.bias, self.layer.start
+        op, bias, places = self.op, self.layer.bias, self.op.cells.places
         total = np.zeros((len(x), len(bias)), np.int64)
-        places = self.layer.cells.places
 
         def work(block: slice) -> None:
             part = total[block]
             self._add(x[block], part)
-            part += start + (1 << places >> 1)
+            part += self.start
             part >>= places
             part += bias
             np.clip(part, op.lo, op.hi, out=part)
@@ -127,20 +130,19 @@ class ConversionKernel:
 
     def _add(self, x: Array, total: IntArray) -> None:
         """Add what the arrays make of inputs [n, K] to `total` [n, N]."""
-        layer, cycle_factors = self.layer, self.op.crossbar.cycle_factors
-        digits, keys = self.op.crossbar.digits(x), self._keys(x)
+        crossbar, cycle_factors = self.op.crossbar, self.op.crossbar.cycle_factors
+        digits, keys = crossbar.digits(x), self._keys(x)
         for r, group in enumerate(self.groups):
             for start in range(0, len(x), self.height):
                 part = slice(start, start + self.height)
                 own = digits[:, part], keys[part]
                 self._group(r, *own, self.counts[r], cycle_factors, total[part])
             row_sums = digits[:, :, group].sum(axis=2)
-            total += np.outer(cycle_factors @ row_sums, layer.row_factors[r])
-            for column in layer.columns[len(layer.of_slices) :]:  # the unit column
-                own_cycles = slice(column.cycles.start, column.cycles.stop)
-                fine = row_sums[own_cycles, :, None] << self.reading.rise
-                values = column.read(fine, r)[..., 0]
-                total += np.outer(cycle_factors[own_cycles] @ values, column.factors[r])
+            if self.row_factors[r].any():
+                total += (cycle_factors @ row_sums)[:, None] * self.row_factors[r]
+            for column, references in self.unit:
+                read = crossbar.read(row_sums[column.cycles, :, None], references, r)
+                total += (cycle_factors[column.cycles] @ read[..., 0])[:, None] * column.factors[r]
 
     def _keys(self, x: Array) -> Array:
         fresh = self.op.fresh

@@ -278,7 +278,7 @@ def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
 
 def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
-    cells, crossbar = layer.cells, layer.crossbar
+    cells, crossbar, again = layer.cells, layer.crossbar, layer.crossbar.reference_cycles
     largest = []
     for one in layer.of_slices:
         far = one.reach
@@ -287,8 +287,8 @@ def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
             far = furthest * one.step + int(np.abs(one.offset).max())
             far = (far >> crossbar.reference_bits + cells.finer) + 1
         largest.append(far << one.cells.shift)
-    of_slices = np.array(largest).reshape(len(cells.slices), -1).max(axis=1)
-    codes = int(of_slices.sum()) * len(cells.groups)
+    of_slices = (max(largest[k : k + again]) for k in range(0, len(largest), again))
+    codes = sum(of_slices) * len(cells.groups)
     digit = max(map(abs, crossbar.digit_limits))
     sums = (np.abs(cells.row_sum_factors) * (cells.heights * digit)[:, None]).sum(axis=0)
     most = np.abs(layer.bias) + (codes + sums) * int(np.abs(crossbar.cycle_factors).sum())
