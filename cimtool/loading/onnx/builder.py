@@ -69,6 +69,15 @@ class FileBuilder(TowerBuilder):
             self.masks[made] = mask
         return made
 
+    def forget(self, name: str) -> None:
+        """Take back a value that nothing reads."""
+        numbers = numbers_of_item(self.types[name].shape)
+        node = self.by_name.pop(name)
+        self.item_numbers -= numbers
+        self.item_products -= numbers * self.extent(node.inputs[0])
+        for known in (self.types, self.fixed, self.masks):
+            known.pop(name, None)
+
     def _affordable(self, numbers: int, products: int) -> bool:
         """True where the numbers of a value are few enough; they count then."""
         if numbers > self._numbers or products > self._products:

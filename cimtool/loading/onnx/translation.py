@@ -110,14 +110,13 @@ class Translation:
 
     def _missing(self, name: str) -> str:
         """Words for an input that no rule made: it may be one of several outputs of a node."""
-        for node in self.graph.nodes:
-            if node.kind != "If" and name and name in node.outputs[1:]:
-                number = node.outputs.index(name) + 1
-                return (
-                    f"is output {number} of {node.label} ({node.kind}), which is not computed; "
-                    "expected its first output alone, or this one by operators of its own"
-                )
-        return "is not there"
+        node = self.graph.makers.get(name)
+        if node is None or node.kind == "If" or name not in node.outputs[1:]:
+            return "is not there"
+        return (
+            f"is output {node.outputs.index(name) + 1} of {node.label} ({node.kind}), which is not "
+            "computed; expected its first output alone, or this one by operators of its own"
+        )
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""

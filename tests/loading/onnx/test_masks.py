@@ -37,6 +37,8 @@ CONSTANTS = {
     "heads": np.stack([HIDDEN, BIASES])[None], "pad": np.array([0, 0, 0, -np.inf]),
     "padded": np.array([[False, False, False, True]]), "last": np.array([-1]), "low": -2.0,
     "every": np.full((TOKENS, TOKENS), -np.inf), "one": np.array([1]), "ones": np.array([1, 1]),
+    "nought": np.array([0]),
+    "four": np.array([4]), "three": np.array([3]),
     "places": np.array([3, 2, 1, 0]), "largest": np.array([3]), "odd": np.array(np.nan),
 }  # fmt: skip
 
@@ -58,6 +60,12 @@ FORMS: dict[str, list[NodeProto]] = {
     ],
     "one of two values": [
         node("Relu", ["t"], ["r"]), node("Where", ["causal", "t", "r"], ["m"]),
+    ],
+    "an attention sink beside masked scores": [
+        node("Add", ["t", "hidden"], ["a"]), node("Slice", ["t", "nought", "one", "three"], ["k"]),
+        node("Tanh", ["k"], ["sink"]), node("Concat", ["a", "sink"], ["c"], axis=3),
+        node("Softmax", ["c"], ["s"], axis=3),
+        node("Slice", ["s", "nought", "four", "three"], ["m"]),
     ],
     "two masks": [node("Add", ["t", "hidden"], ["a"]), node("Add", ["a", "pad"], ["m"])],
     "a mask, then a choice": [

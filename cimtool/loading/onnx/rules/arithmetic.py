@@ -8,8 +8,8 @@ from functools import partial, reduce
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Clip, plus, scalar
-from cimtool.ir.source import BatchNorm, Gate, Reciprocal
+from cimtool.ir.arithmetic import Clip, Mvm, plus, scalar
+from cimtool.ir.source import NO_WEIGHT, BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx.builder import LARGEST_NUMBER
 from cimtool.loading.onnx.rules.activations import chosen_softplus
 from cimtool.loading.onnx.rules.norms import over_norms
@@ -109,8 +109,35 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds", t.view(0), t.view(1)))
     index = 0 if t.is_rows(0) else 1
-    constant = t.mask_numbers(1 - index) * signs[1 - index]
-    return t.affine(t.view(index), scalar(signs[index]), constant)
+    constant, view = t.mask_numbers(1 - index) * signs[1 - index], t.view(index)
+    if signs[index] > 0 and (made := _with_bias(t, index, constant)) is not None:
+        return made
+    return t.affine(view, scalar(signs[index]), constant)
+
+
+def _with_bias(t: Translation, index: int, constant: FloatArray) -> Rows | None:
+    """The layer that an input is, with a constant as its bias; None if it is another value.
+
+    None also if something else reads the layer, and for constants that are masks.
+    """
+    name, view = t.input(index), t.view(index)
+    maker, node = t.graph.makers.get(name), t.builder.by_name.get(view.name)
+    if maker is None or maker.kind not in ("Gemm", "MatMul") or t.graph.uses[name] > 1:
+        return None
+    if node is None or not isinstance(node.op, Mvm) or constant.min() <= NO_WEIGHT:
+        return None
+    width = t.width(view.name)
+    if (
+        constant.ndim > 2
+        or constant.size not in (1, width)
+        or constant.shape[:-1] not in ((), (1,))
+    ):
+        return None
+    bias = node.op.bias + t.channels(constant, width)
+    t.require_storable("one of its biases", bias)
+    t.builder.forget(view.name)
+    made = t.add(replace(node.op, bias=bias), *node.inputs, name=node.name)
+    return replace(view, name=made.name)
 
 
 rule("Add")(add)

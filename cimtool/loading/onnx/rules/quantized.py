@@ -143,7 +143,7 @@ def _bits_of_constant(t: Translation, codes: Array) -> int:
         t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
     bits, signed = INTEGERS[codes.dtype.name]
     lo, hi = _limits(bits, signed)
-    clip = next((one for one in t.graph.nodes if t.input(0) in one.outputs), None)
+    clip = t.graph.makers.get(t.input(0))
     if clip is None or clip.kind != "Clip":
         return bits
     lo, hi = _within(replace(t, node=clip), lo, hi)
