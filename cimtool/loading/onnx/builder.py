@@ -22,7 +22,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.source import NO_WEIGHT
 from cimtool.ir.types import numbers_of_item, rows_of_item
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.views import ITEMS, FileAxis, Rows, axis_of, contiguous
+from cimtool.loading.onnx.views import Rows
 
 MOST_NUMBERS = 1 << 24
 """Numbers of values that are the same for all items, all together."""
@@ -44,14 +44,15 @@ class FileBuilder(TowerBuilder):
     """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way.
 
     `masks` [rows of an item, width] are the sums of constants that were added to masked values.
-    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds.
+    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds;
+    `item_places` count the numbers of the values of the file.
     """
 
     def __init__(self, width: int):
         super().__init__(width)
         self.fixed: dict[str, FloatArray] = {}
         self.masks: dict[str, FloatArray] = {}
-        self.item_numbers = self.item_products = 0
+        self.item_numbers = self.item_products = self.item_places = 0
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
@@ -134,18 +135,16 @@ class FileBuilder(TowerBuilder):
         numbers = np.array(array, np.float64).reshape(-1)
         made = self.add(name, Add((scalar(0.0),), np.maximum(numbers, -LARGEST_NUMBER)), first)
         self.fixed[made] = numbers[None]
-        axes = [axis_of(size, 1) for size in array.shape]
-        axes[axis] = (ITEMS, *axes[axis])
-        return Rows(made, contiguous(axes))
+        return Rows.in_order(made, array.shape, axis)
 
-    def same(self, name: str, array: FloatArray, axes: Sequence[FileAxis]) -> Rows:
-        """A value of these axes that has the numbers of an array for every item."""
-        return replace(self.repeated(name, array.reshape(1, -1), 0), axes=contiguous(axes))
+    def same(self, name: str, array: FloatArray, view: Rows) -> Rows:
+        """A value with the numbers of an array for every item, which is where a view has it."""
+        return replace(self.repeated(name, array, view.items), before=view.before)
 
     def numbers(self, view: Rows) -> FloatArray | None:
         """The numbers of a view along its axes, the items' left out; None where items differ."""
         known = self.fixed.get(view.name)
-        return None if known is None else known.reshape(-1)[view.positions()].reshape(view.extents)
+        return None if known is None else known.reshape(-1)[view.places]
 
 
 def _require_low(mask: FloatArray) -> None:

@@ -6,7 +6,7 @@ functions of one value as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def chosen_softplus(t: Translation) -> Translated:
     condition = t.value(0)
     if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS and t.is_rows(1):
         of, line, bent = condition.of, t.view(1), t.view(2)
-        same_places = line == replace(of, name=line.name) and bent == replace(of, name=bent.name)
+        same_places = line.alike(of) and bent.alike(of)
         inner, factor = _scaled(t, bent.name)
         node = t.builder.by_name.get(inner)
         softplus = node is not None and isinstance(node.op, Softplus) and node.inputs == (of.name,)

@@ -38,7 +38,7 @@ class Norms:
     power: float = 1.0
 
     def then(self, op: Op) -> Norms | None:
-        """What an operation makes of them; None if that is no norm."""
+        """The norms that an operation makes of them; None if these are none."""
         match op:
             case Sqrt():
                 return self._raised(0.5)
@@ -86,16 +86,16 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
 
     It is their norms for `power` 0.5, and for -0.5 the reciprocals that a value is multiplied by.
     """
-    norms, rank = _norms_of(t.builder, divisor.name), len(value.axes)
-    if norms is None or norms.power != power or len(divisor.axes) != rank:
+    norms = _norms_of(t.builder, divisor.name)
+    if norms is None or norms.power != power or divisor.rank != value.rank:
         return None
     centre = _centre(t.builder, norms.of)
     if centre is not None and norms.least:
         return None
-    for axis in range(rank):
-        order = [i for i in range(rank) if i != axis] + [axis]
-        if axis == value.items_axis or value.extents[axis] != norms.width:
+    for axis in range(value.rank):
+        if axis == value.items or value.extents[axis] != norms.width:
             continue
+        order = value.last(axis)
         last = value.reordered(order)
         multiple = _multiple(t.builder, last)
         for rows, op in ((last, None), *([multiple] if multiple else [])):
@@ -103,16 +103,24 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
             same = own.name == norms.of or (
                 centre is not None and _centre(t.builder, own.name) == centre
             )
-            moved = op is not None and own != rows  # a product by constants of other places
-            if same and not moved and t.beside(divisor, own, axis):
+            moved = op is not None and own is not rows  # a product by constants of other places
+            if same and not moved and _beside(divisor.reordered(order), own):
                 unit = _unit(t, norms, own, centre)
                 made = unit if op is None else t.add(op, unit.name)
-                return made.reordered([order.index(i) for i in range(rank)])
+                return made.back(order)
     return None
 
 
+def _beside(norms: Rows, rows: Rows) -> bool:
+    """True if a view has the norm of each of some rows beside it, once or for all its numbers."""
+    own = rows.places // rows.extents[-1]
+    placed = (norms.items, norms.before) == (rows.items, rows.before)
+    fitting = all(n in (1, size) for n, size in zip(norms.extents, rows.extents, strict=True))
+    return placed and fitting and bool((norms.places == own).all())
+
+
 def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
-    """What a value of one number for each row is of sums of squares; None of other values."""
+    """The norms that a value of one number for each row is; None of other values."""
     after, node = list[Op](), builder.by_name.get(name)
     while node is not None and not isinstance(node.op, Axis):
         if len(node.inputs) != 1:
