@@ -99,7 +99,7 @@ def _made(t: Translation) -> Translated | tuple[Translated, ...]:
     if not node.domain and node.kind in OF_SEVERAL_VALUES:
         t = replace(t, values=_with_constants(t))
     rules = DOMAINS.get(node.domain, {})
-    first = type(t.values.get(node.inputs[0])) if node.inputs else None
+    first: type = type(t.values.get(node.inputs[0])) if node.inputs else type(None)
     rule = (None if node.domain else RULES_OF.get((node.kind, first))) or rules.get(node.kind)
     if rule is None:
         t.fail(unsupported(node.kind, node.domain, RULES))

@@ -7,11 +7,13 @@ functions of one value as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Clip, plus, scalar
+from cimtool.ir.op import Op
 from cimtool.ir.source import (
     Abs,
     Elu,
@@ -50,6 +52,11 @@ class Compared(Unread):
     limit: float
 
 
+def elementwise(t: Translation, op: Op) -> Translated:
+    """An operation that is the same for all numbers."""
+    return t.add(op, t.rows())
+
+
 for kind, op in {
     "Abs": Abs(),
     "Erf": Erf(),
@@ -62,7 +69,7 @@ for kind, op in {
     "Softplus": Softplus(),
     "Tanh": Tanh(),
 }.items():
-    rule(kind)(lambda t, op=op: t.add(op, t.rows()))
+    rule(kind)(partial(elementwise, op=op))
 
 
 @rule("Elu")

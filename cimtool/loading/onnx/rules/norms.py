@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cimtool.base.arrays import IntArray
 from cimtool.ir.arithmetic import Add, Arrange, Axis, Clip, Sum, plus
 from cimtool.ir.op import Op
+from cimtool.ir.program import Node
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, Reciprocal, RmsNorm, Sqrt
 from cimtool.loading.layout import arranged
 from cimtool.loading.onnx.builder import FileBuilder
@@ -64,8 +66,7 @@ class Norms:
         if not factor > 0:
             return None
         by = factor ** (1 / self.power)
-        parts = (self.factor, self.added, self.least)
-        own = Norms(self.of, self.width, *(by * part for part in parts), self.power)
+        own = replace(self, factor=by * self.factor, added=by * self.added, least=by * self.least)
         if own.power == 1.0 and offset >= 0 and not own.least:
             return replace(own, added=own.added + offset)
         return own if abs(offset) <= own._guard() else None
@@ -130,9 +131,7 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
     squares = None if node is None else _summed(builder, node.name)
     if squares is None:
         return None
-    found, places = builder.by_name.get(squares), None
-    if found is not None and isinstance(found.op, Arrange):
-        found, places = builder.by_name.get(found.inputs[0]), found.op.places
+    found, places = _before_moves(builder, squares)
     if found is None or not isinstance(found.op, Gate) or found.inputs[0] != found.inputs[1]:
         return None
     of = found.inputs[0] if places is None else arranged(builder, found.inputs[0], places)
@@ -140,6 +139,14 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
     for op in reversed(after):
         norms = None if norms is None else norms.then(op)
     return norms
+
+
+def _before_moves(builder: FileBuilder, name: str) -> tuple[Node | None, IntArray | None]:
+    """The node that makes the numbers of a value, and their places in it if they moved since."""
+    node = builder.by_name.get(name)
+    if node is None or not isinstance(node.op, Arrange):
+        return node, None
+    return builder.by_name.get(node.inputs[0]), node.op.places
 
 
 def _summed(builder: FileBuilder, name: str) -> str | None:
@@ -151,9 +158,7 @@ def _summed(builder: FileBuilder, name: str) -> str | None:
 
 def _centre(builder: FileBuilder, name: str) -> str | None:
     """The rows of which a value is those less their means; None of other values."""
-    node, places = builder.by_name.get(name), None
-    if node is not None and isinstance(node.op, Arrange):
-        node, places = builder.by_name.get(node.inputs[0]), node.op.places
+    node, places = _before_moves(builder, name)
     if node is None or not isinstance(node.op, Add) or len(node.inputs) != 2:
         return None
     factors = [factor.item() if factor.size == 1 else 0.0 for factor in node.op.factors]
@@ -166,8 +171,8 @@ def _centre(builder: FileBuilder, name: str) -> str | None:
     if mean is None or not isinstance(mean.op, Add) or len(mean.inputs) != 1:
         return None
     rows = node.inputs[0] if places is None else arranged(builder, node.inputs[0], places)
-    width, of_rows = builder.extent(rows), spread.op.places.reshape(-1)
-    of_rows = of_rows.reshape(-1, width) if places is None else of_rows[places]
+    width, spread_rows = builder.extent(rows), spread.op.places.reshape(-1)
+    of_rows = spread_rows.reshape(-1, width) if places is None else spread_rows[places]
     is_mean = mean.op.factors[0].size == 1 and mean.op.factors[0].item() == 1 / width
     own_rows = (of_rows == np.arange(len(of_rows))[:, None]).all()
     if not is_mean or mean.op.offset.any() or not own_rows:

@@ -111,7 +111,8 @@ def quantize_linear(t: Translation) -> Translated:
         scale, zero, _ = _spread(t, value)
         with np.errstate(over="ignore"):
             steps = quantize(t.weights(0), scale, lo - hi, hi - lo) + zero
-        return np.clip(steps, lo, hi).astype(np.dtype(kind))
+        codes: Array = np.clip(steps, lo, hi).astype(np.dtype(kind))
+        return codes
     return Codes(t.view(), lo, hi, _step(t), _zero(t))
 
 
@@ -422,8 +423,10 @@ DYNAMIC = refused("draws its scale from each row; expected constant scales (stat
 
 RULES |= dict.fromkeys(("MatMulInteger", "QLinearConv", "QLinearMatMul"), OF_INTEGERS)
 RULES["DynamicQuantizeLinear"] = DYNAMIC
-QUANTIZERS = ("DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv")
-QUANTIZERS += ("QLinearMatMul", "QuantizeLinear")
+QUANTIZERS = (
+    *("DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv"),
+    *("QLinearMatMul", "QuantizeLinear"),
+)
 """The operators of ONNX that quantize."""
 
 DOMAINS["com.microsoft"] = {
