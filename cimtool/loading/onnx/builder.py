@@ -43,7 +43,8 @@ class MaskRead(Exception):
 class FileBuilder(TowerBuilder):
     """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way.
 
-    `masks` [rows of an item, width] are the sums of constants that were added to masked values.
+    `masks` [rows of an item, width] are the sums of constants that were added to masked values,
+    and `unmasked` the values without these.
     `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds;
     `item_places` count the numbers of the values of the file.
     """
@@ -52,6 +53,7 @@ class FileBuilder(TowerBuilder):
         super().__init__(width)
         self.fixed: dict[str, FloatArray] = {}
         self.masks: dict[str, FloatArray] = {}
+        self.unmasked: dict[str, str] = {}
         self.item_numbers = self.item_products = self.item_places = 0
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
@@ -68,6 +70,7 @@ class FileBuilder(TowerBuilder):
         mask = self._mask(made, op, inputs)
         if mask is not None:
             self.masks[made] = mask
+            self.unmasked[made] = self._without_mask(made, op, inputs)
         return made
 
     def forget(self, name: str) -> None:
@@ -76,7 +79,7 @@ class FileBuilder(TowerBuilder):
         node = self.by_name.pop(name)
         self.item_numbers -= numbers
         self.item_products -= numbers * self.extent(node.inputs[0])
-        for known in (self.types, self.fixed, self.masks):
+        for known in (self.types, self.fixed, self.masks, self.unmasked):
             known.pop(name, None)
 
     def _affordable(self, numbers: int, products: int) -> bool:
@@ -109,19 +112,17 @@ class FileBuilder(TowerBuilder):
             _require_low(one)
         return None
 
-    def unmasked(self, name: str) -> str:
+    def _without_mask(self, name: str, op: Op, inputs: Sequence[str]) -> str:
         """The value without the constants that were added to masked ones."""
-        if name not in self.masks:
-            return name
-        node, low = self.by_name[name], self.masks[name] <= NO_WEIGHT
-        inputs = [self.unmasked(i) for i in node.inputs]
-        if isinstance(node.op, Arrange):
-            return arranged(self, inputs[0], node.op.places)
-        if isinstance(node.op, Clip):
+        inputs = [self.unmasked.get(i, i) for i in inputs]
+        if isinstance(op, Arrange):
+            return arranged(self, inputs[0], op.places)
+        if isinstance(op, Clip):
             return inputs[0]
-        assert isinstance(node.op, Add)
+        assert isinstance(op, Add)
         # What is masked anyway needs no factor, as a choice has 0 there.
-        factors = [np.where(low.all(axis=0), 1.0, f) if f.ndim else f for f in node.op.factors]
+        low = (self.masks[name] <= NO_WEIGHT).all(axis=0)
+        factors = [np.where(low, 1.0, f) if f.ndim else f for f in op.factors]
         if len(inputs) == 1 and (factors[0] == 1).all():
             return inputs[0]
         return self.add(f"{name}_unmasked", Add(tuple(factors), scalar(0.0)), *inputs)

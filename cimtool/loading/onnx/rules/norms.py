@@ -25,6 +25,10 @@ LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
 
 
+MOST_STEPS = 16
+"""Operations between a sum of squares and what a value is divided by."""
+
+
 @dataclass(frozen=True)
 class Norms:
     """`max(factor * sum of squares + added, least) ** power` of the rows [k n, width] of a value.
@@ -124,7 +128,7 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
     """The norms that a value of one number for each row is; None of other values."""
     after, node = list[Op](), builder.by_name.get(name)
     while node is not None and not isinstance(node.op, Axis):
-        if len(node.inputs) != 1:
+        if len(node.inputs) != 1 or len(after) == MOST_STEPS:
             return None
         after.append(node.op)
         node = builder.by_name.get(node.inputs[0])

@@ -153,7 +153,7 @@ def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | N
             "has a row in which a mask leaves no number, which has no softmax; expected one that "
             "counts in each"
         )
-    bias, view = np.where(low, 0.0, added), replace(view, name=t.builder.unmasked(view.name))
+    bias, view = np.where(low, 0.0, added), replace(view, name=t.builder.unmasked[view.name])
     if bias.any():
         view = t.affine(view, np.ones(()), bias)
     return view, np.where(low, np.where(added <= -LARGEST_NUMBER, -np.inf, added), 0.0)

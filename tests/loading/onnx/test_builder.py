@@ -199,3 +199,15 @@ def test_a_mask_is_no_output(write_onnx: WriteOnnx) -> None:
     file = write_onnx(nodes, masks_of_file(), shape=("n", WIDTH))
     with pytest.raises(CimError, match=r"mu has a mask of attention; expected a softmax of masked"):
         program(file)
+
+
+def test_masks_that_are_added_again_and_again_take_one_step_each(write_onnx: WriteOnnx) -> None:
+    doubled = [node("Add", [f"a{i}", f"a{i}"], [f"a{i + 1}"]) for i in range(1500)]
+    lower = [node("Add", [f"a{i}", "far"], [f"a{i + 1}"]) for i in range(1500)]
+    halves = [node("Mul", ["a60", "half"], ["m"])]
+    first = node("Add", ["t", "hidden"], ["a0"])
+    (mask,) = masks(program(written(write_onnx, [first, *doubled[:60], *halves])))
+    np.testing.assert_array_equal(mask, np.tile(HIDDEN, (2, 1)))
+    many = [first, *lower, node("Identity", ["a1500"], ["m"])]
+    (mask,) = masks(program(written(write_onnx, many)))
+    np.testing.assert_array_equal(mask, np.tile(HIDDEN, (2, 1)))

@@ -719,7 +719,7 @@ def test_whole_numbers_of_any_size_become_weights(write_onnx: WriteOnnx, kind: s
 
 def test_every_operator_is_in_a_chain() -> None:
     tried = {one.op_type for chain in CHAINS.values() for one in chain}
-    assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # test_onnx_quantized.py has those
+    assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # rules/test_quantized.py has those
 
 
 def test_a_softmax_over_one_number_leaves_no_queries(write_onnx: WriteOnnx) -> None:
