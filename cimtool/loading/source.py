@@ -165,7 +165,8 @@ class ModelSource:
             case Path() as file:
                 checkpoint = read_checkpoint(file)
                 model = build_model(checkpoint, score, layer_map, self._widths, self._names)
-            case pair:
+            case (text, video):
+                pair: tuple[Any, Any] = text, video
                 kind = ProjectorPair.of(pair)
                 if kind is None:
                     raise CimError(

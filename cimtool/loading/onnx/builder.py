@@ -22,7 +22,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.source import NO_WEIGHT
 from cimtool.ir.types import numbers_of_item, rows_of_item
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.views import ITEMS, FileAxis, Rows, axis_of, contiguous
+from cimtool.loading.onnx.views import Rows
 
 MOST_NUMBERS = 1 << 24
 """Numbers of values that are the same for all items, all together."""
@@ -43,15 +43,18 @@ class MaskRead(Exception):
 class FileBuilder(TowerBuilder):
     """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way.
 
-    `masks` [rows of an item, width] are the sums of constants that were added to masked values.
-    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds.
+    `masks` [rows of an item, width] are the sums of constants that were added to masked values,
+    and `unmasked` the values without these.
+    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds;
+    `item_places` count the numbers of the values of the file.
     """
 
     def __init__(self, width: int):
         super().__init__(width)
         self.fixed: dict[str, FloatArray] = {}
         self.masks: dict[str, FloatArray] = {}
-        self.item_numbers = self.item_products = 0
+        self.unmasked: dict[str, str] = {}
+        self.item_numbers = self.item_products = self.item_places = 0
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
@@ -67,7 +70,17 @@ class FileBuilder(TowerBuilder):
         mask = self._mask(made, op, inputs)
         if mask is not None:
             self.masks[made] = mask
+            self.unmasked[made] = self._without_mask(made, op, inputs)
         return made
+
+    def forget(self, name: str) -> None:
+        """Take back a value that nothing reads."""
+        numbers = numbers_of_item(self.types[name].shape)
+        node = self.by_name.pop(name)
+        self.item_numbers -= numbers
+        self.item_products -= numbers * self.extent(node.inputs[0])
+        for known in (self.types, self.fixed, self.masks, self.unmasked):
+            known.pop(name, None)
 
     def _affordable(self, numbers: int, products: int) -> bool:
         """True where the numbers of a value are few enough; they count then."""
@@ -99,19 +112,17 @@ class FileBuilder(TowerBuilder):
             _require_low(one)
         return None
 
-    def unmasked(self, name: str) -> str:
+    def _without_mask(self, name: str, op: Op, inputs: Sequence[str]) -> str:
         """The value without the constants that were added to masked ones."""
-        if name not in self.masks:
-            return name
-        node, low = self.by_name[name], self.masks[name] <= NO_WEIGHT
-        inputs = [self.unmasked(i) for i in node.inputs]
-        if isinstance(node.op, Arrange):
-            return arranged(self, inputs[0], node.op.places)
-        if isinstance(node.op, Clip):
+        inputs = [self.unmasked.get(i, i) for i in inputs]
+        if isinstance(op, Arrange):
+            return arranged(self, inputs[0], op.places)
+        if isinstance(op, Clip):
             return inputs[0]
-        assert isinstance(node.op, Add)
+        assert isinstance(op, Add)
         # What is masked anyway needs no factor, as a choice has 0 there.
-        factors = [np.where(low.all(axis=0), 1.0, f) if f.ndim else f for f in node.op.factors]
+        low = (self.masks[name] <= NO_WEIGHT).all(axis=0)
+        factors = [np.where(low, 1.0, f) if f.ndim else f for f in op.factors]
         if len(inputs) == 1 and (factors[0] == 1).all():
             return inputs[0]
         return self.add(f"{name}_unmasked", Add(tuple(factors), scalar(0.0)), *inputs)
@@ -125,18 +136,16 @@ class FileBuilder(TowerBuilder):
         numbers = np.array(array, np.float64).reshape(-1)
         made = self.add(name, Add((scalar(0.0),), np.maximum(numbers, -LARGEST_NUMBER)), first)
         self.fixed[made] = numbers[None]
-        axes = [axis_of(size, 1) for size in array.shape]
-        axes[axis] = (ITEMS, *axes[axis])
-        return Rows(made, contiguous(axes))
+        return Rows.in_order(made, array.shape, axis)
 
-    def same(self, name: str, array: FloatArray, axes: Sequence[FileAxis]) -> Rows:
-        """A value of these axes that has the numbers of an array for every item."""
-        return replace(self.repeated(name, array.reshape(1, -1), 0), axes=contiguous(axes))
+    def same(self, name: str, array: FloatArray, view: Rows) -> Rows:
+        """A value with the numbers of an array for every item, which is where a view has it."""
+        return replace(self.repeated(name, array, view.items), before=view.before)
 
     def numbers(self, view: Rows) -> FloatArray | None:
         """The numbers of a view along its axes, the items' left out; None where items differ."""
         known = self.fixed.get(view.name)
-        return None if known is None else known.reshape(-1)[view.positions()].reshape(view.extents)
+        return None if known is None else known.reshape(-1)[view.places]
 
 
 def _require_low(mask: FloatArray) -> None:

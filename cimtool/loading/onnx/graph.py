@@ -6,8 +6,9 @@ Nothing of the file is executed, and no other file is opened for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,17 @@ class OnnxGraph:
     outputs: Mapping[str, str]
     opset: int = OLDEST_OPSET
 
+    @cached_property
+    def makers(self) -> Mapping[str, OnnxNode]:
+        """The node that makes each value."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """The times that each value is read."""
+        read = (name for node in self.nodes for name in node.inputs)
+        return Counter([*read, *self.outputs.values()])
+
     @property
     def items(self) -> int:
         """The number that stands for the rows of `x` in computations of shapes."""
@@ -124,17 +136,20 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
     """The projector of an ONNX model in memory; CimError, which says `where` it is from."""
     graph = model.graph
     with naming(where):
-        if (count := sum(1 for _ in _all_nodes(graph))) > MOST_NODES:
+        if (count := sum(len(one.node) for one in _graphs(graph))) > MOST_NODES:
             raise CimError(f"has {count:,} nodes; expected at most {MOST_NODES:,}")
         _check(model)
         x, rows, width = _input(graph)
         outputs = _outputs(graph)
         nodes, constants = _parts(graph)
-    wanted = tuple(outputs.values())
-    needed = _with_biases(_needed(nodes, wanted), constants, wanted, x)
+    used, needed = set(outputs.values()), list[OnnxNode]()
+    for node in reversed(nodes):
+        if used.intersection(node.outputs):
+            needed.append(node)
+            used.update(node.inputs)
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     opset = max(versions, default=OLDEST_OPSET)
-    return OnnxGraph(where, x, width, rows, needed, constants, outputs, opset)
+    return OnnxGraph(where, x, width, rows, (*reversed(needed),), constants, outputs, opset)
 
 
 def _load(path: Path) -> ModelProto:
@@ -173,16 +188,11 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
                 yield from _graphs(inner)
 
 
-def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    return (node for one in _graphs(graph) for node in one.node)
-
-
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
     """All constants of a graph, wherever they stand."""
     for one in _graphs(graph):
         yield from one.initializer
-    attributes = (attribute for node in _all_nodes(graph) for attribute in node.attribute)
-    yield from (attribute.t for attribute in attributes if attribute.HasField("t"))
+        yield from (a.t for node in one.node for a in node.attribute if a.HasField("t"))
 
 
 def _numbers(tensor: TensorProto) -> int:
@@ -241,7 +251,7 @@ def _constant(node: NodeProto) -> Array:
     raise CimError(f"{node.output[0]} (Constant): expected a dense constant")
 
 
-def _parts(graph: GraphProto) -> tuple[list[OnnxNode], dict[str, Array]]:
+def _parts(graph: GraphProto) -> tuple[tuple[OnnxNode, ...], dict[str, Array]]:
     """The nodes of a graph, and its constants."""
     nodes, constants = [], {tensor.name: _array(tensor) for tensor in graph.initializer}
     for number, node in enumerate(graph.node):
@@ -249,12 +259,7 @@ def _parts(graph: GraphProto) -> tuple[list[OnnxNode], dict[str, Array]]:
             constants[node.output[0]] = _constant(node)
         else:
             nodes.append(_node(node, number))
-    return nodes, constants
-
-
-def _branch(graph: GraphProto) -> Branch:
-    nodes, constants = _parts(graph)
-    return Branch(tuple(nodes), constants, tuple(value.name for value in graph.output))
+    return tuple(nodes), constants
 
 
 def _node(node: NodeProto, number: int) -> OnnxNode:
@@ -265,7 +270,10 @@ def _node(node: NodeProto, number: int) -> OnnxNode:
     label = node.name or f"node {number + 1}"
     inputs, outputs = tuple(node.input), tuple(node.output)
     if node.op_type == "If" and not domain:
-        attributes = {name: _branch(graph) for name, graph in attributes.items()}
+        attributes = {
+            name: Branch(*_parts(graph), tuple(value.name for value in graph.output))
+            for name, graph in attributes.items()
+        }
         captured = (name for branch in attributes.values() for name in branch.captured)
         inputs = (*inputs, *dict.fromkeys(captured))
     return OnnxNode(node.name, label, node.op_type, domain, inputs, outputs, attributes)
@@ -306,60 +314,11 @@ def _outputs(graph: GraphProto) -> dict[str, str]:
     )
 
 
-def _needed(nodes: list[OnnxNode], wanted: Sequence[str]) -> tuple[OnnxNode, ...]:
-    """The nodes that the wanted values depend on, in the order of the file."""
-    used, kept = set(wanted), []
-    for node in reversed(nodes):
-        if used.intersection(node.outputs):
-            kept.append(node)
-            used.update(node.inputs)
-    return tuple(reversed(kept))
-
-
-def _with_biases(
-    nodes: Sequence[OnnxNode], constants: Mapping[str, Array], wanted: Sequence[str], x: str
-) -> tuple[OnnxNode, ...]:
-    """The nodes with a MatMul by weights and the Add of a constant to it alone as one Gemm.
-
-    A product of two values that depend on the input `x` stays one: attention adds masks to it. So
-    does one with a constant of more axes than channels, as positions are.
-    """
-    uses = Counter([*(i for node in nodes for i in node.inputs), *wanted])
-    depending = {x}
-    for node in nodes:
-        if depending.intersection(node.inputs):
-            depending.update(node.outputs)
-    products = {
-        node.outputs[0]: node
-        for node in nodes
-        if node.kind == "MatMul" and uses[node.outputs[0]] == 1 and node.inputs[1] not in depending
-    }
-    merged: dict[str, OnnxNode] = {}
-    for node in nodes:
-        if node.kind == "Add" and len(node.inputs) == 2:
-            for summed, bias in (node.inputs, node.inputs[::-1]):
-                if summed in products and bias in constants and _of_channels(constants[bias]):
-                    product = products.pop(summed)
-                    inputs = (*product.inputs, bias)
-                    merged[summed] = product
-                    merged[node.outputs[0]] = replace(
-                        product, kind="Gemm", inputs=inputs, outputs=node.outputs
-                    )
-    return tuple(
-        merged.get(node.outputs[0], node)
-        for node in nodes
-        if merged.get(node.outputs[0]) is not node
-    )
-
-
-def _of_channels(bias: Array) -> bool:
-    """True for a constant that has one number a channel, or one for all."""
-    return bias.ndim <= 2 and set(bias.shape[:-1]) <= {1}
-
-
 def describe_onnx(path: Path) -> dict[str, Any]:
     """Inputs, outputs, opsets, local functions and nodes by kind; CimError if it is not ONNX."""
     model = _load(path)
+    kinds = Counter(node.op_type for node in model.graph.node)
+    forms = [form for form, operators in QUANTIZED_FORMS.items() if kinds.keys() & operators]
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
         "kind": "onnx",
@@ -368,19 +327,11 @@ def describe_onnx(path: Path) -> dict[str, Any]:
         "opsets": {opset.domain or "ai.onnx": opset.version for opset in model.opset_import},
         "inputs": [_value_text(v) for v in model.graph.input if v.name not in weights],
         "outputs": [_value_text(v) for v in model.graph.output],
-        "nodes": dict(sorted(Counter(node.op_type for node in model.graph.node).items())),
+        "nodes": dict(sorted(kinds.items())),
         "functions": {function.name: len(function.node) for function in model.functions},
         "initializers": len(weights),
-        **_quantizers(model.graph.node),
+        **({"quantized": forms[0]} if forms else {}),
     }
-
-
-def _quantizers(nodes: Iterable[NodeProto]) -> dict[str, str]:
-    """The form in which a graph is quantized; nothing of one of real numbers."""
-    kinds = {node.op_type for node in nodes}
-    forms = (form for form, operators in QUANTIZED_FORMS.items() if kinds & operators)
-    found = next(forms, None)
-    return {} if found is None else {"quantized": found}
 
 
 def _type_name(number: int) -> str:

@@ -26,7 +26,7 @@ from cimtool.loading.onnx.translation import (
     Unread,
 )
 from cimtool.loading.onnx.unsupported import unsupported
-from cimtool.loading.onnx.views import ITEMS, Rows, in_rows
+from cimtool.loading.onnx.views import Rows, in_rows
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
@@ -43,7 +43,8 @@ def translate(graph: OnnxGraph) -> Graph:
     builder = FileBuilder(graph.width)
     numbers = sum(array.size for array in graph.constants.values())
     folder = ConstantFolder(numbers, graph.opset, graph.counts)
-    values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
+    x = Rows.in_order("x", (1, graph.width))
+    values: dict[str, Translated] = {**graph.constants, graph.x: x}
     _translate_nodes(graph, graph.nodes, values, builder, folder)
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
@@ -81,8 +82,9 @@ def _translate_nodes(
             values.update({own: inner[made] for own, made in pairs if made in inner})
             continue
         made = _made(t)
-        values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
-        t.require_work()
+        made = made if isinstance(made, tuple) else (made,)
+        values.update(zip(node.outputs, made, strict=False))
+        t.require_work(sum(one.size for one in made if isinstance(one, Rows)))
 
 
 def _made(t: Translation) -> Translated | tuple[Translated, ...]:
@@ -97,7 +99,7 @@ def _made(t: Translation) -> Translated | tuple[Translated, ...]:
     if not node.domain and node.kind in OF_SEVERAL_VALUES:
         t = replace(t, values=_with_constants(t))
     rules = DOMAINS.get(node.domain, {})
-    first = type(t.values.get(node.inputs[0])) if node.inputs else None
+    first: type = type(t.values.get(node.inputs[0])) if node.inputs else type(None)
     rule = (None if node.domain else RULES_OF.get((node.kind, first))) or rules.get(node.kind)
     if rule is None:
         t.fail(unsupported(node.kind, node.domain, RULES))
@@ -128,10 +130,7 @@ def _alike_for_items(t: Translation) -> Rows | None:
         return None
     values = [t.value(index) for index in range(len(t.node.inputs))]
     views = [value for value in values if isinstance(value, Rows)]
-    places = {
-        view.items_axis - len(view.axes) if view.axes[view.items_axis] == (ITEMS,) else 0
-        for view in views
-    }
+    places = {view.items - view.rank if view.items_apart else 0 for view in views}
     if len(places) != 1 or 0 in places:
         return None
     arrays = list[Array]()
@@ -155,7 +154,7 @@ def _with_constants(t: Translation) -> Mapping[str, Translated]:
     known = {name: t.builder.numbers(view) for name, view in views.items()}
     if len(known) != 2 or all(numbers is not None for numbers in known.values()):
         return t.values
-    apart = {name for name, view in views.items() if view.axes[view.items_axis] == (ITEMS,)}
+    apart = {name for name, view in views.items() if view.items_apart}
     fixed = {name: array for name, array in known.items() if array is not None and name in apart}
     return {**t.values, **fixed}
 
@@ -177,7 +176,7 @@ def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: File
         raise CimError(f"{where} is {value.text}; expected rows of numbers")
     if not isinstance(value, Rows) or value.name in builder.fixed:
         raise CimError(f"{where} does not depend on the input; expected rows")
-    if len(value.axes) != 2 or value.axes[0] != (ITEMS,):
+    if value.rank != 2 or value.items or not value.items_apart:
         raise CimError(f"{where} has axes {value.text}; expected [n, d]")
     if value.name in builder.masks and builder.masks[value.name].min() < LOWEST_OFFSET:
         raise CimError(f"{where} has a mask of attention; expected a softmax of masked numbers")

@@ -23,22 +23,13 @@ from cimtool.loading.layout import LARGEST_ITEM, arranged
 from cimtool.loading.onnx.builder import LARGEST_NUMBER, FileBuilder
 from cimtool.loading.onnx.constants import COUNTED, ConstantFolder, Counted
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
-from cimtool.loading.onnx.views import (
-    ITEMS,
-    Atom,
-    Rows,
-    axis_of,
-    extent,
-    in_order,
-    in_rows,
-    item_size,
-    like,
-    reshaped,
-    widened,
-)
+from cimtool.loading.onnx.views import Rows, in_order, in_rows, item_size, like
 
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
 """Numbers that an item may have in all values together, and multiply-adds that make them."""
+
+MOST_ITEM_PLACES = 1 << 27
+"""Numbers that an item may have in all values of a file, which also has them in other places."""
 
 OPEN_ITEMS = (
     ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
@@ -110,14 +101,13 @@ class Translation:
 
     def _missing(self, name: str) -> str:
         """Words for an input that no rule made: it may be one of several outputs of a node."""
-        for node in self.graph.nodes:
-            if node.kind != "If" and name and name in node.outputs[1:]:
-                number = node.outputs.index(name) + 1
-                return (
-                    f"is output {number} of {node.label} ({node.kind}), which is not computed; "
-                    "expected its first output alone, or this one by operators of its own"
-                )
-        return "is not there"
+        node = self.graph.makers.get(name)
+        if node is None or node.kind == "If" or name not in node.outputs[1:]:
+            return "is not there"
+        return (
+            f"is output {node.outputs.index(name) + 1} of {node.label} ({node.kind}), which is not "
+            "computed; expected its first output alone, or this one by operators of its own"
+        )
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""
@@ -151,7 +141,7 @@ class Translation:
 
     def in_rows(self, view: Rows, columns: int = 1) -> Rows:
         """A view with its last `columns` axes as rows of the program."""
-        if any(ITEMS in axis for axis in view.axes[len(view.axes) - columns :]):
+        if view.items >= view.rank - columns:
             self.fail(f"is over the items of {view.text}; expected an axis of each item's numbers")
         self.require_bounded(view)
         made = in_rows(self.builder, view, columns)
@@ -178,8 +168,17 @@ class Translation:
         if count > LARGEST_ITEM:
             self.fail(f"an item has {count:,} numbers; expected at most {LARGEST_ITEM:,}")
 
-    def require_work(self) -> None:
-        """Raise CimError where an item has too much to compute up to this node."""
+    def require_work(self, places: int) -> None:
+        """Raise CimError if an item has too much to compute, or to move, up to this node.
+
+        `places` are the numbers of the node's own values.
+        """
+        self.builder.item_places += places
+        if self.builder.item_places > MOST_ITEM_PLACES:
+            self.fail(
+                f"up to here an item has {self.builder.item_places:,} numbers in all values of the "
+                f"file; expected at most {MOST_ITEM_PLACES:,}"
+            )
         numbers, products = self.builder.item_numbers, self.builder.item_products
         if numbers > MOST_ITEM_NUMBERS or products > MOST_ITEM_PRODUCTS:
             self.fail(
@@ -275,7 +274,7 @@ class Translation:
         width, found = self.width(view.name), list[FloatArray]()
         for array in arrays:
             held = np.empty(view.size)
-            held[view.positions()] = self.over(array, view).reshape(-1)
+            held[view.places.reshape(-1)] = self.over(array, view).reshape(-1)
             single = self.of_items(array, view).size == 1
             found.append(array.reshape(-1)[:1].reshape(()) if single else held.reshape(-1, width))
         if all(array.ndim == 0 or not np.ptp(array, axis=0).any() for array in found):
@@ -287,9 +286,9 @@ class Translation:
     def over(self, array: FloatArray, view: Rows) -> FloatArray:
         """A constant over the axes of a view, spread to the view's extents."""
         own = self.of_items(array, view)
-        known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
         try:
             if own is array and array.shape != view.extents:
+                known = [1 if i == view.items else size for i, size in enumerate(view.extents)]
                 own = np.broadcast_to(array, known)
             return np.broadcast_to(own, view.extents)
         except ValueError:
@@ -300,13 +299,10 @@ class Translation:
 
         Exporters write such for a fixed number of items.
         """
-        axis, items = view.items_axis, self.graph.rows
-        own = view.axes[axis]
-        if array.ndim != len(view.axes) or items is None:
+        axis, items, before = view.items, self.graph.rows, view.before
+        if array.ndim != view.rank or items is None:
             return array
-        before, after = (
-            extent(part) for part in (own[: own.index(ITEMS)], own[own.index(ITEMS) + 1 :])
-        )
+        after = view.extents[axis] // before
         if array.shape[axis] != before * items * after:
             return array
         ends = array.shape[:axis], array.shape[axis + 1 :]
@@ -325,86 +321,57 @@ class Translation:
     def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
         """A view whose axes of one number have as many as constants over its axes."""
         for array in (self.of_items(one, view) for one in arrays):
-            if (missing := len(view.axes) - array.ndim) >= 0:
-                extents = [
-                    1 if ITEMS in axis else n
-                    for axis, n in zip(view.axes, (*[1] * missing, *array.shape), strict=True)
-                ]
-                view = widened(view, extents)
+            if (missing := view.rank - array.ndim) >= 0:
+                extents = [*[1] * missing, *array.shape]
+                extents[view.items] = 1
+                view = view.widened(extents)
         return view
 
     def aligned(self, doing: str, a: Rows, b: Rows) -> tuple[str, str]:
         """The program's names of two values, with numbers in equal places; one may spread."""
         pairs = list(zip(a.extents, b.extents, strict=False))
-        meeting = len(a.axes) == len(b.axes) and a.items_place == b.items_place
-        at_items = pairs[a.items_axis] if meeting else (0, 1)
+        meeting = (a.rank, a.items, a.before) == (b.rank, b.items, b.before)
+        at_items = pairs[a.items] if meeting else (0, 1)
         fitting = all(one == other or 1 in (one, other) for one, other in pairs)
         if not meeting or not fitting or at_items[0] != at_items[1]:
-            if len(a.axes) == len(b.axes) == 2:
+            if a.rank == b.rank == 2:
                 self.fail(f"{doing} rows of {a.size} and of {b.size} numbers")
             self.fail(f"{doing} {a.text} and {b.text}; expected the same axes")
-        a, b = (widened(view, [max(pair) for pair in pairs]) for view in (a, b))
+        a, b = (view.widened([max(pair) for pair in pairs]) for view in (a, b))
         self.require_bounded(a)
         types = self.builder.types
         covering = [v for v in (a, b) if v.covers(item_size(self.builder, v.name))]
-        if len(covering) == 2 and a.axes == b.axes and types[a.name].shape == types[b.name].shape:
+        if len(covering) == 2 and a.alike(b) and types[a.name].shape == types[b.name].shape:
             self.views.update({a.name: a, b.name: b})
             return a.name, b.name
         place = covering[0] if covering else self.in_rows(a)
-        first, second = (v.name if v == place else like(self.builder, v, place) for v in (a, b))
+        first, second = (v.name if v is place else like(self.builder, v, place) for v in (a, b))
         self.views.update({name: replace(place, name=name) for name in (first, second)})
         return first, second
 
     def place(self, axis: int, view: Rows | None = None) -> int:
         """The place of an axis of a view, or of the first input, counted from the first."""
         view = self.view() if view is None else view
-        rank = len(view.axes)
-        if not -rank <= axis < rank:
+        if not -view.rank <= axis < view.rank:
             self.fail(f"is along axis {axis} of {view.text}; expected one of these")
-        return axis % rank
+        return axis % view.rank
 
     def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:
-        """A view in other axes, one of which may be -1: what is left. None where it does not fit.
-
-        Numbers move where axes are joined that do not follow one another.
-        """
+        """A view in other axes, one of which may be -1: what is left. None if it does not fit."""
         items, sizes = self.graph.items, list(sizes)
         if sizes.count(-1) == 1 and min(sizes) >= -1:
             rest = math.prod(size for size in sizes if size != -1)
             sizes[sizes.index(-1)] = items * view.size // max(rest, 1)
         if min(sizes, default=0) < 1 or math.prod(sizes) != items * view.size:
             return None
-        found = reshaped(view, sizes, items)
-        if found is None and view.items_axis == 0 and view.axes[0] == (ITEMS,):
-            self.require_bounded(view)
-            found = reshaped(in_order(self.builder, view, len(view.axes) - 1), sizes, items)
-        return found
+        return view.reshaped(sizes, items)
 
     def columns_taken(self, rows: Rows, places: IntArray) -> Rows:
         """Some columns of a view that is rows of the program."""
         width = self.width(rows.name)
         taken_places = np.arange(item_size(self.builder, rows.name)).reshape(-1, width)[:, places]
         name = arranged(self.builder, rows.name, taken_places)
-        return replace(self.narrowed(rows, len(places)), name=name)
-
-    def narrowed(self, rows: Rows, width: int) -> Rows:
-        """The axes of a view in rows of the program, where the last one has another extent."""
-        own = max(extent(rows.axes[-1]), 1)
-        axes = [
-            tuple(a if a is ITEMS else Atom(a.size, a.stride // own * width) for a in axis)
-            for axis in rows.axes[:-1]
-        ]
-        return replace(rows, axes=(*axes, axis_of(width, 1)))
-
-    def beside(self, at: Rows, rows: Rows, axis: int) -> bool:
-        """True where a view has one number for each of some rows, all along `axis` the same one."""
-        if len(at.axes) != len(rows.axes) or any(atom.stride for atom in at.axes[axis]):
-            return False
-        axes = list(self.narrowed(rows, 1).axes[:-1])
-        axes.insert(axis, ())
-        wanted, own = replace(rows, axes=tuple(axes)), at.with_axis(axis, ())
-        placed = own.extents == wanted.extents and own.items_place == wanted.items_place
-        return placed and np.array_equal(own.positions(), wanted.positions())
+        return replace(rows.narrowed(len(places)), name=name)
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
         """A number among the attributes; CimError where it is not finite or below `least`."""
@@ -440,7 +407,7 @@ class Translation:
     def require_last_axis(self) -> None:
         """Raise CimError unless the attribute `axis` is the first input's last one, or absent."""
         axis, view = int(self.node.attributes.get("axis", -1)), self.view()
-        if axis not in (-1, len(view.axes) - 1):
+        if axis not in (-1, view.rank - 1):
             self.fail(f"axis is {axis} of {view.text}; expected the last one")
 
     def width(self, value: str) -> int:
@@ -467,7 +434,8 @@ class Translation:
         shape = types[made].shape
         known = (self.views[i] for i in inputs if i in self.views and types[i].shape == shape)
         view = next(known, None)
-        rows = Rows.plain(made, self.width(made)) if view is None else replace(view, name=made)
+        plain = Rows.in_order(made, (1, self.width(made)))
+        rows = plain if view is None else replace(view, name=made)
         self.views[made] = rows
         return rows
 

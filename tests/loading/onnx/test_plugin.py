@@ -40,7 +40,7 @@ for read in inspect, (lambda one: ModelSource((one, one)).load()):
 def test_nothing_else_imports_this_folder() -> None:
     users = []
     for file in (ROOT / "cimtool").rglob("*.py"):
-        if file.parent == ROOT / "cimtool" / "loading" / "onnx":
+        if ROOT / "cimtool" / "loading" / "onnx" in file.parents:
             continue
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

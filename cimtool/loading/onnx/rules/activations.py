@@ -6,12 +6,14 @@ functions of one value as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Clip, plus, scalar
+from cimtool.ir.op import Op
 from cimtool.ir.source import (
     Abs,
     Elu,
@@ -50,6 +52,11 @@ class Compared(Unread):
     limit: float
 
 
+def elementwise(t: Translation, op: Op) -> Translated:
+    """An operation that is the same for all numbers."""
+    return t.add(op, t.rows())
+
+
 for kind, op in {
     "Abs": Abs(),
     "Erf": Erf(),
@@ -62,7 +69,7 @@ for kind, op in {
     "Softplus": Softplus(),
     "Tanh": Tanh(),
 }.items():
-    rule(kind)(lambda t, op=op: t.add(op, t.rows()))
+    rule(kind)(partial(elementwise, op=op))
 
 
 @rule("Elu")
@@ -183,7 +190,7 @@ def chosen_softplus(t: Translation) -> Translated:
     condition = t.value(0)
     if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS and t.is_rows(1):
         of, line, bent = condition.of, t.view(1), t.view(2)
-        same_places = line == replace(of, name=line.name) and bent == replace(of, name=bent.name)
+        same_places = line.alike(of) and bent.alike(of)
         inner, factor = _scaled(t, bent.name)
         node = t.builder.by_name.get(inner)
         softplus = node is not None and isinstance(node.op, Softplus) and node.inputs == (of.name,)

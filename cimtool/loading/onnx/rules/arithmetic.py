@@ -8,13 +8,13 @@ from functools import partial, reduce
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Clip, plus, scalar
-from cimtool.ir.source import BatchNorm, Gate, Reciprocal
+from cimtool.ir.arithmetic import Clip, Mvm, plus, scalar
+from cimtool.ir.source import NO_WEIGHT, BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx.builder import LARGEST_NUMBER
 from cimtool.loading.onnx.rules.activations import chosen_softplus
 from cimtool.loading.onnx.rules.norms import over_norms
 from cimtool.loading.onnx.translation import Translated, Translation, rule
-from cimtool.loading.onnx.views import ITEMS, Rows
+from cimtool.loading.onnx.views import Rows
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
@@ -32,7 +32,7 @@ def batch_normalization(t: Translation) -> Translated:
     if count > 1:
         t.fail(f"has {count} outputs, as in training; expected a model exported for inference")
     view = t.view()
-    width, behind = view.extents[1] if len(view.axes) > 1 else 0, len(view.axes) - 2
+    width, behind = view.extents[1] if view.rank > 1 else 0, view.rank - 2
     parameters = [_of_channels(t, i, view) for i in (1, 2, 3, 4)]
     for i, array in enumerate(parameters, start=1):
         if array.shape != (width,):
@@ -43,17 +43,15 @@ def batch_normalization(t: Translation) -> Translated:
     eps = t.number("epsilon", 1e-5, least=0.0)
     if not var.min() + eps > 0:
         t.fail(f"{t.input(4)} holds 0 and epsilon is 0; expected a sum above 0 to divide by")
-    joined = view.axes[1][:1] == (ITEMS,)  # the items, with the channels behind them
-    apart = view.with_axis(1, (ITEMS,), view.axes[1][1:]) if joined else view
+    joined = view.items == 1 and view.before == 1  # the items, with the channels behind them
+    apart = replace(view.expanded(1), items=1) if joined else view
     x, spread = t.spread(apart, *(array.reshape(-1, *[1] * behind) for array in parameters))
     gamma, beta, mean, var = (np.array(np.broadcast_to(array, t.width(x))) for array in spread)
     op = BatchNorm(gamma, beta, mean, var, eps)
     t.require_storable("gamma / sqrt(variance + epsilon)", op.factor)
     t.require_storable("its offset", op.beta - op.mean * op.factor)
     made = t.add(op, x)
-    if not joined:
-        return made
-    return replace(made, axes=(made.axes[0], made.axes[1] + made.axes[2], *made.axes[3:]))
+    return replace(made.squeezed(1), items=1) if joined else made
 
 
 def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
@@ -67,7 +65,7 @@ def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
     if numbers is not None:
         return numbers
     array = t.weights(index)
-    over = array.reshape(1, -1, *[1] * (len(view.axes) - 2))
+    over = array.reshape(1, -1, *[1] * (view.rank - 2))
     return t.of_items(over, view).reshape(-1) if array.ndim == 1 else array
 
 
@@ -109,8 +107,32 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds", t.view(0), t.view(1)))
     index = 0 if t.is_rows(0) else 1
-    constant = t.mask_numbers(1 - index) * signs[1 - index]
-    return t.affine(t.view(index), scalar(signs[index]), constant)
+    constant, view = t.mask_numbers(1 - index) * signs[1 - index], t.view(index)
+    if signs[index] > 0 and (made := _with_bias(t, index, constant)) is not None:
+        return made
+    return t.affine(view, scalar(signs[index]), constant)
+
+
+def _with_bias(t: Translation, index: int, constant: FloatArray) -> Rows | None:
+    """The layer that an input is, with a constant as its bias; None if it is another value.
+
+    None also if something else reads the layer, and for constants that are masks.
+    """
+    name, view = t.input(index), t.view(index)
+    maker, node = t.graph.makers.get(name), t.builder.by_name.get(view.name)
+    if maker is None or maker.kind not in ("Gemm", "MatMul") or t.graph.uses[name] > 1:
+        return None
+    if node is None or not isinstance(node.op, Mvm) or constant.min() <= NO_WEIGHT:
+        return None
+    width = t.width(view.name)
+    of_channels = constant.size in (1, width) and constant.shape[:-1] in ((), (1,))
+    if isinstance(t.values.get(maker.inputs[1]), Rows) or not of_channels:
+        return None
+    bias = node.op.bias + t.channels(constant, width)
+    t.require_storable("one of its biases", bias)
+    t.builder.forget(view.name)
+    made = t.add(replace(node.op, bias=bias), *node.inputs, name=node.name)
+    return replace(view, name=made.name)
 
 
 rule("Add")(add)
@@ -158,8 +180,8 @@ def choose(t: Translation) -> Translated:
         index = 1 if condition.item() else 2
         chosen = [t.value(i) for i in (1, 2)]
         views = [one for one in chosen if isinstance(one, Rows)]
-        alike = len({(one.extents, one.items_place) for one in views}) == 1
-        if len(views) == 2 and alike and condition.ndim <= len(views[0].axes):
+        alike = len({(one.extents, one.items, one.before) for one in views}) == 1
+        if len(views) == 2 and alike and condition.ndim <= views[0].rank:
             return chosen[index - 1]
     parts = []
     for index, other in ((1, 2), (2, 1)):

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cimtool.base.arrays import IntArray
 from cimtool.ir.arithmetic import Add, Arrange, Axis, Clip, Sum, plus
 from cimtool.ir.op import Op
+from cimtool.ir.program import Node
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, Reciprocal, RmsNorm, Sqrt
 from cimtool.loading.layout import arranged
 from cimtool.loading.onnx.builder import FileBuilder
@@ -21,6 +23,10 @@ from cimtool.loading.onnx.views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
+
+
+MOST_STEPS = 16
+"""Operations between a sum of squares and what a value is divided by."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Norms:
     power: float = 1.0
 
     def then(self, op: Op) -> Norms | None:
-        """What an operation makes of them; None if that is no norm."""
+        """The norms that an operation makes of them; None if these are none."""
         match op:
             case Sqrt():
                 return self._raised(0.5)
@@ -64,8 +70,7 @@ class Norms:
         if not factor > 0:
             return None
         by = factor ** (1 / self.power)
-        parts = (self.factor, self.added, self.least)
-        own = Norms(self.of, self.width, *(by * part for part in parts), self.power)
+        own = replace(self, factor=by * self.factor, added=by * self.added, least=by * self.least)
         if own.power == 1.0 and offset >= 0 and not own.least:
             return replace(own, added=own.added + offset)
         return own if abs(offset) <= own._guard() else None
@@ -86,16 +91,16 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
 
     It is their norms for `power` 0.5, and for -0.5 the reciprocals that a value is multiplied by.
     """
-    norms, rank = _norms_of(t.builder, divisor.name), len(value.axes)
-    if norms is None or norms.power != power or len(divisor.axes) != rank:
+    norms = _norms_of(t.builder, divisor.name)
+    if norms is None or norms.power != power or divisor.rank != value.rank:
         return None
     centre = _centre(t.builder, norms.of)
     if centre is not None and norms.least:
         return None
-    for axis in range(rank):
-        order = [i for i in range(rank) if i != axis] + [axis]
-        if axis == value.items_axis or value.extents[axis] != norms.width:
+    for axis in range(value.rank):
+        if axis == value.items or value.extents[axis] != norms.width:
             continue
+        order = value.last(axis)
         last = value.reordered(order)
         multiple = _multiple(t.builder, last)
         for rows, op in ((last, None), *([multiple] if multiple else [])):
@@ -103,28 +108,34 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
             same = own.name == norms.of or (
                 centre is not None and _centre(t.builder, own.name) == centre
             )
-            moved = op is not None and own != rows  # a product by constants of other places
-            if same and not moved and t.beside(divisor, own, axis):
+            moved = op is not None and own is not rows  # a product by constants of other places
+            if same and not moved and _beside(divisor.reordered(order), own):
                 unit = _unit(t, norms, own, centre)
                 made = unit if op is None else t.add(op, unit.name)
-                return made.reordered([order.index(i) for i in range(rank)])
+                return made.back(order)
     return None
 
 
+def _beside(norms: Rows, rows: Rows) -> bool:
+    """True if a view has the norm of each of some rows beside it, once or for all its numbers."""
+    own = rows.places // rows.extents[-1]
+    placed = (norms.items, norms.before) == (rows.items, rows.before)
+    fitting = all(n in (1, size) for n, size in zip(norms.extents, rows.extents, strict=True))
+    return placed and fitting and bool((norms.places == own).all())
+
+
 def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
-    """What a value of one number for each row is of sums of squares; None of other values."""
+    """The norms that a value of one number for each row is; None of other values."""
     after, node = list[Op](), builder.by_name.get(name)
     while node is not None and not isinstance(node.op, Axis):
-        if len(node.inputs) != 1:
+        if len(node.inputs) != 1 or len(after) == MOST_STEPS:
             return None
         after.append(node.op)
         node = builder.by_name.get(node.inputs[0])
     squares = None if node is None else _summed(builder, node.name)
     if squares is None:
         return None
-    found, places = builder.by_name.get(squares), None
-    if found is not None and isinstance(found.op, Arrange):
-        found, places = builder.by_name.get(found.inputs[0]), found.op.places
+    found, places = _before_moves(builder, squares)
     if found is None or not isinstance(found.op, Gate) or found.inputs[0] != found.inputs[1]:
         return None
     of = found.inputs[0] if places is None else arranged(builder, found.inputs[0], places)
@@ -132,6 +143,14 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
     for op in reversed(after):
         norms = None if norms is None else norms.then(op)
     return norms
+
+
+def _before_moves(builder: FileBuilder, name: str) -> tuple[Node | None, IntArray | None]:
+    """The node that makes the numbers of a value, and their places in it if they moved since."""
+    node = builder.by_name.get(name)
+    if node is None or not isinstance(node.op, Arrange):
+        return node, None
+    return builder.by_name.get(node.inputs[0]), node.op.places
 
 
 def _summed(builder: FileBuilder, name: str) -> str | None:
@@ -143,9 +162,7 @@ def _summed(builder: FileBuilder, name: str) -> str | None:
 
 def _centre(builder: FileBuilder, name: str) -> str | None:
     """The rows of which a value is those less their means; None of other values."""
-    node, places = builder.by_name.get(name), None
-    if node is not None and isinstance(node.op, Arrange):
-        node, places = builder.by_name.get(node.inputs[0]), node.op.places
+    node, places = _before_moves(builder, name)
     if node is None or not isinstance(node.op, Add) or len(node.inputs) != 2:
         return None
     factors = [factor.item() if factor.size == 1 else 0.0 for factor in node.op.factors]
@@ -158,8 +175,8 @@ def _centre(builder: FileBuilder, name: str) -> str | None:
     if mean is None or not isinstance(mean.op, Add) or len(mean.inputs) != 1:
         return None
     rows = node.inputs[0] if places is None else arranged(builder, node.inputs[0], places)
-    width, of_rows = builder.extent(rows), spread.op.places.reshape(-1)
-    of_rows = of_rows.reshape(-1, width) if places is None else of_rows[places]
+    width, spread_rows = builder.extent(rows), spread.op.places.reshape(-1)
+    of_rows = spread_rows.reshape(-1, width) if places is None else spread_rows[places]
     is_mean = mean.op.factors[0].size == 1 and mean.op.factors[0].item() == 1 / width
     own_rows = (of_rows == np.arange(len(of_rows))[:, None]).all()
     if not is_mean or mean.op.offset.any() or not own_rows:

@@ -23,16 +23,7 @@ from cimtool.loading.onnx.translation import (
     Translation,
     rule,
 )
-from cimtool.loading.onnx.views import (
-    ITEMS,
-    Atom,
-    Rows,
-    axis_of,
-    contiguous,
-    extent,
-    reshaped,
-    widened,
-)
+from cimtool.loading.onnx.views import Rows
 
 LARGEST_WEIGHTS = 1 << 26
 """Weights that a layer of several blocks may have, those between blocks included."""
@@ -52,11 +43,16 @@ class Operand:
         return dict(zip(self.labels, sizes, strict=True))
 
     def ordered(self, *groups: Sequence[str]) -> Rows:
-        """The value with the axes of each group joined to one."""
+        """The value with the axes of each group joined to one; others have one number."""
         assert isinstance(self.of, Rows)
-        axes = dict(zip(self.labels, self.of.axes, strict=True))
-        joined = (tuple(atom for label in group for atom in axes[label]) for group in groups)
-        return replace(self.of, axes=tuple(joined))
+        sizes, own = self.extents, self.labels[self.of.items]
+        kept = [self.labels.index(label) for group in groups for label in group]
+        ones = [i for i in range(self.of.rank) if i not in kept]  # of extent 1
+        view = self.of.reordered([*kept, *ones])
+        (at,) = (i for i, group in enumerate(groups) if own in group)
+        ahead = math.prod(sizes[label] for label in groups[at][: groups[at].index(own)])
+        shape = [math.prod(sizes[label] for label in group) for group in groups]
+        return Rows(view.name, view.places.reshape(shape), at, ahead * view.before)
 
 
 @rule("Gemm")
@@ -148,7 +144,7 @@ def _operand(t: Translation, index: int) -> Operand:
             t.fail(f"{t.input(index)} is quantized; expected it as the second input, [in, out]")
         return Operand(array := t.weights(index), tuple(map(str, range(array.ndim))))
     view = t.view(index)
-    return Operand(view, tuple(map(str, range(len(view.axes)))))
+    return Operand(view, tuple(map(str, range(view.rank))))
 
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
@@ -204,15 +200,14 @@ def _spread(one: Operand, other: Operand) -> Operand:
     if not isinstance(other.of, Rows):
         return one
     kept = (items, _items_label(one))
-    wide = widened(
-        one.of,
-        [1 if la in kept else max(size, sizes.get(la, 1)) for la, size in one.extents.items()],
+    wide = one.of.widened(
+        [1 if la in kept else max(size, sizes.get(la, 1)) for la, size in one.extents.items()]
     )
     return replace(one, of=wide)
 
 
 def _items_label(operand: Operand) -> str | None:
-    return operand.labels[operand.of.items_axis] if isinstance(operand.of, Rows) else None
+    return operand.labels[operand.of.items] if isinstance(operand.of, Rows) else None
 
 
 def _by_values(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
@@ -223,7 +218,7 @@ def _by_values(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
     inner = [label for label in a.labels if label in b.labels and label not in out]
     rows, columns = ([x for x in one.labels if x not in (*batch, *inner)] for one in (a, b))
     items = _items_label(a)
-    if items not in batch or items != _items_label(b) or a.of.items_place[1] != b.of.items_place[1]:
+    if items not in batch or items != _items_label(b) or a.of.before != b.of.before:
         t.fail(
             f"multiplies {_text(a)} by {_text(b)}; expected [..., r, k] by [..., k, c] of each item"
         )
@@ -237,10 +232,10 @@ def _by_values(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
     )
     op = BatchMatMul(left.extents[-2], right.extents[-2])
     name = t.add(op, left.name, right.name).name
-    product = replace(t.narrowed(left, op.columns), name=name)
+    product = replace(left.narrowed(op.columns), name=name)
     labels = (*batch, *rows, *columns)
     wanted = [sizes[x] * (t.graph.items if x == items else 1) for x in labels]
-    found = reshaped(product, wanted, t.graph.items)
+    found = product.reshaped(wanted, t.graph.items)
     assert found is not None
     return found.reordered([labels.index(label) for label in out])
 
@@ -258,16 +253,16 @@ def _by_weights(t: Translation, value: Operand, constant: Operand, out: Sequence
         t.fail(f"multiplies {_text(value)} by weights of each item; expected the same for all")
     sizes = constant.extents
     if (constant.of == 1).all() and all(sizes[label] == 1 for label in inner):
-        wide = ((Atom(sizes[x], 0),) if sizes[x] > 1 else () for x in free)  # 1 times the value
-        assert isinstance(value.of, Rows)
-        of = replace(value.of, axes=(*value.of.axes, *wide))
-        return Operand(of, (*value.labels, *free)).ordered(*groups)
+        assert isinstance(value.of, Rows)  # 1 times the value
+        places = value.of.places.reshape(*value.of.extents, *[1] * len(free))
+        wide = np.broadcast_to(places, (*value.of.extents, *(sizes[x] for x in free)))
+        return Operand(replace(value.of, places=wide), (*value.labels, *free)).ordered(*groups)
     order = [constant.labels.index(label) for label in (*blocks, *inner, *free)]
     counts = [math.prod(sizes[label] for label in group) for group in (blocks, inner, free)]
     weights = _diagonal(t, constant.of.transpose(order).reshape(counts))
     rows = layer(t, value.ordered(*((x,) for x in alone), (*blocks, *inner)), weights)
-    last = contiguous([axis_of(sizes[label], 1) for label in (*blocks, *free)])
-    parted = replace(rows, axes=(*rows.axes[:-1], *last))
+    shape = (*rows.extents[:-1], *(sizes[label] for label in (*blocks, *free)))
+    parted = replace(rows, places=rows.places.reshape(shape))
     return Operand(parted, (*alone, *blocks, *free)).ordered(*groups)
 
 
@@ -280,13 +275,14 @@ def _items_apart(
         return value, constant, [(label,) for label in out]
     assert isinstance(value.of, Rows)
     assert isinstance(constant.of, np.ndarray)
-    place, axis = value.of.items_axis, value.of.axes[value.of.items_axis]
-    at = axis.index(ITEMS)
+    place, before = value.of.items, value.of.before
+    sizes = (before, value.of.extents[place] // before)
     ends = (f"{items} before", f"{items} after")
-    view = value.of.with_axis(place, axis[:at], (ITEMS,), axis[at + 1 :])
+    shape = value.of.extents
+    places = value.of.places.reshape(*shape[:place], sizes[0], 1, sizes[1], *shape[place + 1 :])
+    view = Rows(value.of.name, places, place + 1)
     labels = (*value.labels[:place], ends[0], items, ends[1], *value.labels[place + 1 :])
     i, shape = constant.labels.index(items), constant.of.shape
-    sizes = (extent(axis[:at]), extent(axis[at + 1 :]))
     numbers = constant.of.reshape(*shape[:i], *sizes, *shape[i + 1 :])
     names = (*constant.labels[:i], *ends, *constant.labels[i + 1 :])
     own: tuple[str, ...] = (ends[0], items, ends[1])
@@ -335,16 +331,16 @@ def layer(
     else:
         op = Mvm(np.ascontiguousarray(weight), channels)
     made = t.add(op, x.name, name=name)
-    return replace(t.narrowed(x, weight.shape[1]), name=made.name)
+    return replace(x.narrowed(weight.shape[1]), name=made.name)
 
 
 @rule("Conv")
 def convolution(t: Translation) -> Translated:
     """A layer, of a convolution of width 1: the same for each place."""
     view, weight = t.view(), t.weights(1)
-    attributes, behind = t.node.attributes, len(view.axes) - 2
+    attributes, behind = t.node.attributes, view.rank - 2
     if (
-        weight.ndim != len(view.axes)
+        weight.ndim != view.rank
         or set(weight.shape[2:]) != {1}
         or {attributes.get("group", 1), *attributes.get("strides", ())} != {1}
     ):

@@ -111,7 +111,8 @@ def quantize_linear(t: Translation) -> Translated:
         scale, zero, _ = _spread(t, value)
         with np.errstate(over="ignore"):
             steps = quantize(t.weights(0), scale, lo - hi, hi - lo) + zero
-        return np.clip(steps, lo, hi).astype(np.dtype(kind))
+        codes: Array = np.clip(steps, lo, hi).astype(np.dtype(kind))
+        return codes
     return Codes(t.view(), lo, hi, _step(t), _zero(t))
 
 
@@ -143,7 +144,7 @@ def _bits_of_constant(t: Translation, codes: Array) -> int:
         t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
     bits, signed = INTEGERS[codes.dtype.name]
     lo, hi = _limits(bits, signed)
-    clip = next((one for one in t.graph.nodes if t.input(0) in one.outputs), None)
+    clip = t.graph.makers.get(t.input(0))
     if clip is None or clip.kind != "Clip":
         return bits
     lo, hi = _within(replace(t, node=clip), lo, hi)
@@ -422,8 +423,10 @@ DYNAMIC = refused("draws its scale from each row; expected constant scales (stat
 
 RULES |= dict.fromkeys(("MatMulInteger", "QLinearConv", "QLinearMatMul"), OF_INTEGERS)
 RULES["DynamicQuantizeLinear"] = DYNAMIC
-QUANTIZERS = ("DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv")
-QUANTIZERS += ("QLinearMatMul", "QuantizeLinear")
+QUANTIZERS = (
+    *("DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv"),
+    *("QLinearMatMul", "QuantizeLinear"),
+)
 """The operators of ONNX that quantize."""
 
 DOMAINS["com.microsoft"] = {

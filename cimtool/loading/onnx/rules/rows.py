@@ -38,9 +38,9 @@ def layer_normalization(t: Translation) -> Translated:
     """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
     view = t.view()
     first = t.place(int(t.node.attributes.get("axis", -1)), view)
-    if view.items_axis >= first:
+    if view.items >= first:
         t.fail(f"axis is {first} of {view.text}; expected the last one, or one behind the items")
-    x = t.in_rows(view, len(view.axes) - first).name
+    x = t.in_rows(view, view.rank - first).name
     width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
     given = t.weights(1), t.weights(2) if t.input(2) else np.zeros(1)
     whole = (a.reshape(-1) if a.shape == view.extents[first:] else a for a in given)
@@ -67,7 +67,7 @@ def instance_normalization(t: Translation) -> Translated:
 def group_normalization(t: Translation) -> Translated:
     """A layer norm of each group of channels, then a gain and an offset a channel, or a group."""
     view, groups = t.view(), int(t.node.attributes["num_groups"])
-    channels = view.extents[1] if len(view.axes) > 1 else 0
+    channels = view.extents[1] if view.rank > 1 else 0
     if groups < 1 or channels % groups:
         t.fail(f"has {groups} groups of {channels} channels; expected groups of equal size")
     gamma, beta = t.weights(1).reshape(-1), t.weights(2).reshape(-1)
@@ -90,8 +90,8 @@ def _merged(t: Translation, view: Rows, sizes: list[int]) -> Rows:
 
 def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray) -> Rows:
     """Layer norms over all axes of a view behind the second, with constants along that one."""
-    behind = len(view.axes) - 2
-    if behind < 1 or view.items_axis != 0:
+    behind = view.rank - 2
+    if behind < 1 or view.items != 0:
         t.fail(f"is over {view.text}; expected channels of several numbers, behind the items")
     if gamma.shape != beta.shape or gamma.shape not in ((1,), view.extents[1:2]):
         shapes = f"{list(gamma.shape)} and {list(beta.shape)}"
@@ -123,21 +123,20 @@ def softmax(t: Translation) -> Translated:
     """
     view, older = t.view(), t.graph.opset < FREE_SOFTMAX
     axis = t.place(int(t.node.attributes.get("axis", 1 if older else -1)), view)
-    last = len(view.axes) - 1
-    if older and axis != last:
+    if older and axis != view.rank - 1:
         t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
     view, mask = _parted(t, view, axis)
-    if view.extents[axis] == 1 and axis != view.items_axis:
-        return t.builder.same(t.called("one"), np.ones(view.extents), view.axes)
-    order = _to_the_end(view, axis)
+    if view.extents[axis] == 1 and axis != view.items:
+        return t.builder.same(t.called("one"), np.ones(view.extents), view)
+    order = view.last(axis)
     rows = t.in_rows(view.reordered(order))
     op = Softmax()
     if mask is not None:
         held = np.empty(rows.size)
-        held[rows.positions()] = mask.transpose(order).reshape(-1)
+        held[rows.places.reshape(-1)] = mask.transpose(order).reshape(-1)
         table = held.reshape(-1, t.width(rows.name))
         op = Softmax(table[:1] if (table == table[0]).all() else table)
-    return t.add(op, rows.name).reordered([order.index(i) for i in range(last + 1)])
+    return t.add(op, rows.name).back(order)
 
 
 def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | None]:
@@ -147,22 +146,17 @@ def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | N
     """
     if view.name not in t.builder.masks:
         return view, None
-    added = t.builder.masks[view.name].reshape(-1)[view.positions()].reshape(view.extents)
+    added = t.builder.masks[view.name].reshape(-1)[view.places]
     low = added <= NO_WEIGHT
     if low.all(axis=axis).any():
         t.fail(
             "has a row in which a mask leaves no number, which has no softmax; expected one that "
             "counts in each"
         )
-    bias, view = np.where(low, 0.0, added), replace(view, name=t.builder.unmasked(view.name))
+    bias, view = np.where(low, 0.0, added), replace(view, name=t.builder.unmasked[view.name])
     if bias.any():
         view = t.affine(view, np.ones(()), bias)
     return view, np.where(low, np.where(added <= -LARGEST_NUMBER, -np.inf, added), 0.0)
-
-
-def _to_the_end(view: Rows, axis: int) -> list[int]:
-    """The axes with one behind all others."""
-    return [i for i in range(len(view.axes)) if i != axis] + [axis]
 
 
 @rule("TopK")
@@ -172,8 +166,7 @@ def top(t: Translation) -> Translated:
     if places and any(places in one.inputs for one in t.graph.nodes):
         t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
     view = t.view()
-    axis, last = t.place(int(t.node.attributes.get("axis", -1)), view), len(view.axes) - 1
-    order = _to_the_end(view, axis)
+    order = view.last(t.place(int(t.node.attributes.get("axis", -1)), view))
     rows, counts = t.in_rows(view.reordered(order)), t.weights(1)
     count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
     if not 1 <= count <= width:
@@ -185,31 +178,30 @@ def top(t: Translation) -> Translated:
         )
     kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
     made = t.columns_taken(t.add(Sorted(), rows.name), kept)
-    return made.reordered([order.index(i) for i in range(last + 1)])
+    return made.back(order)
 
 
 def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
     """Rows of the program along the axes that the node reduces, which come last, as one."""
     view, given = t.view(), t.axes() if axes is None else axes
-    places = {t.place(axis) for axis in given}
-    if not places or view.items_axis in places:
+    places = sorted({t.place(axis) for axis in given})
+    if not places or view.items in places:
         which = f"axes {list(given)}" if given else "all axes"
         t.fail(f"reduces {which} of {view.text}; expected some of each item's numbers")
-    last = tuple(atom for place in sorted(places) for atom in view.axes[place])
-    kept = [axis for place, axis in enumerate(view.axes) if place not in places]
-    return t.in_rows(replace(view, axes=(*kept, last)))
+    kept = [axis for axis in range(view.rank) if axis not in places]
+    last = view.reordered([*kept, *places])
+    shape = (*last.extents[: len(kept)], -1)
+    return t.in_rows(replace(last, places=last.places.reshape(shape)))
 
 
 def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | None = None) -> Rows:
     """A value with one number for each of the rows, in the axes of what the node reduces."""
     places = sorted({t.place(axis) for axis in (t.axes() if axes is None else axes)})
-    view = replace(t.narrowed(rows, 1), name=name)
-    left = list(view.axes[:-1])
-    if t.node.attributes.get("keepdims", 1):
-        for place in places:
-            left.insert(place, ())
-    t.views[name] = replace(view, axes=tuple(left))
-    return t.views[name]
+    view = replace(rows.narrowed(1), name=name).squeezed(rows.rank - 1)
+    for place in places if t.node.attributes.get("keepdims", 1) else ():
+        view = view.expanded(place)
+    t.views[name] = view
+    return view
 
 
 def _total(t: Translation, name: str) -> str:
@@ -240,11 +232,11 @@ def reduce_max(t: Translation) -> Translated:
         axis = t.place(axes[0])
         view, mask = _parted(t, t.view(), axis)
         assert mask is not None
-        order = _to_the_end(view, axis)
+        order = view.last(axis)
         rows = t.in_order(view.reordered(order))
         counted = mask.transpose(order).reshape(-1, t.width(rows.name)) == 0
         name = arranged(t.builder, rows.name, counted_places(counted))
-        own = replace(rows, name=name).reordered([order.index(i) for i in range(len(order))])
+        own = replace(rows, name=name).back(order)
         t = replace(t, values={**t.values, t.input(0): own})
     rows = _reduced_rows(t)
     return _reduced_view(t, rows, largest(t.builder, t.called("largest"), rows.name))
@@ -261,7 +253,7 @@ def reduce_min(t: Translation) -> Translated:
 
 def pooled(t: Translation, largest_of_all: bool) -> Translated:
     """The mean, or the largest, over all axes behind the channels."""
-    view, behind = t.view(), range(2, len(t.view().axes))
+    view, behind = t.view(), range(2, t.view().rank)
     size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
     if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
         t.fail(
@@ -269,7 +261,7 @@ def pooled(t: Translation, largest_of_all: bool) -> Translated:
             "all places"
         )
     _require_unpadded(t, size)
-    if not size or view.items_axis != 0 or len(t.node.outputs) > 1:
+    if not size or view.items != 0 or len(t.node.outputs) > 1:
         t.fail(f"is over {view.text}; expected items, channels and places")
     if largest_of_all:
         rows = _reduced_rows(t, behind)

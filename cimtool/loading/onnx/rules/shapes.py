@@ -16,15 +16,7 @@ from cimtool.ir.arithmetic import Add, scalar
 from cimtool.loading.layout import arranged
 from cimtool.loading.onnx.constants import Counted, range_of
 from cimtool.loading.onnx.translation import OPEN_ITEMS, Translated, Translation, rule
-from cimtool.loading.onnx.views import (
-    ITEMS,
-    Rows,
-    axis_of,
-    contiguous,
-    extent,
-    taken,
-    widened,
-)
+from cimtool.loading.onnx.views import Rows
 
 
 @rule("Flatten")
@@ -32,11 +24,10 @@ def flatten(t: Translation) -> Translated:
     """The axes before one as one axis, and those from it on as another."""
     view = t.view()
     axis = t.place(t.node.attributes.get("axis", 1))
-    if axis <= view.items_axis:
+    found = t.reshaped(view, [math.prod(view.sizes(t.graph.items)[:axis]), -1])
+    if axis <= view.items or found is None:
         t.fail(f"makes rows of numbers that {view.text} has for an item; expected axis 1")
-    ends = view.axes[:axis], view.axes[axis:]
-    joined = (tuple(atom for one in axes for atom in one) for axes in ends)
-    return replace(view, axes=tuple(joined))
+    return found
 
 
 @rule("Reshape")
@@ -59,9 +50,9 @@ def reshape(t: Translation) -> Translated:
 def unsqueeze(t: Translation) -> Translated:
     """An axis of extent 1 more."""
     view, axes = t.view(), t.axes()
-    rank = len(view.axes) + len(axes)
+    rank = view.rank + len(axes)
     for place in sorted(axis % rank for axis in axes):
-        view = replace(view, axes=(*view.axes[:place], (), *view.axes[place:]))
+        view = view.expanded(place)
     return view
 
 
@@ -69,18 +60,20 @@ def unsqueeze(t: Translation) -> Translated:
 def squeeze(t: Translation) -> Translated:
     """An axis of extent 1 less."""
     view, axes = t.view(), t.axes()
-    ones = [i for i, axis in enumerate(view.axes) if ITEMS not in axis and extent(axis) == 1]
+    ones = [i for i, size in enumerate(view.extents) if i != view.items and size == 1]
     places = {t.place(axis, view) for axis in axes} or set(ones)
     if not places.issubset(ones):
         t.fail(f"takes out axes {sorted(places)} of {view.text}; expected extents of 1")
-    return view.reordered([i for i in range(len(view.axes)) if i not in places])
+    for place in sorted(places, reverse=True):
+        view = view.squeezed(place)
+    return view
 
 
 @rule("Transpose")
 def transpose(t: Translation) -> Translated:
     """Axes in another order."""
     view = t.view()
-    backwards = range(len(view.axes) - 1, -1, -1)
+    backwards = range(view.rank - 1, -1, -1)
     order = [int(axis) for axis in t.node.attributes.get("perm", backwards)]
     if sorted(order) != sorted(backwards):
         t.fail(f"perm is {order} of {view.text}; expected each of its axes once")
@@ -100,7 +93,7 @@ def split(t: Translation) -> tuple[Translated, ...]:
     """Numbers along an axis in groups."""
     view, count = t.view(), len(t.node.outputs)
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
-    width, given = extent(view.axes[axis]), t.constant(1)
+    width, given = view.extents[axis], t.constant(1)
     sizes = t.node.attributes.get("split") if given is None else given.reshape(-1).tolist()
     if sizes is None:
         share = -(-width // count)
@@ -109,9 +102,7 @@ def split(t: Translation) -> tuple[Translated, ...]:
     if len(sizes) != count or ends[-1] != width or min(sizes) < 1:
         t.fail(f"{width} numbers into {[int(size) for size in sizes]}; expected a sum of {width}")
     starts = ends - np.array(sizes, np.int64)
-    return tuple(
-        taken_along(t, view, axis, np.arange(*one)) for one in zip(starts, ends, strict=True)
-    )
+    return tuple(view.taken(axis, np.arange(*one)) for one in zip(starts, ends, strict=True))
 
 
 @rule("Slice")
@@ -126,16 +117,16 @@ def sliced(t: Translation) -> Translated:
     for i, axis in enumerate(axes or range(len(starts))):
         step, place = steps[i] if steps else 1, t.place(axis)
         every = starts[i] == 0 and ends[i] >= np.iinfo(np.int32).max and step == 1
-        if place == view.items_axis and every:
+        if place == view.items and every:
             continue
         place = _axis_of_numbers(t, axis)
         if step == 0:
             t.fail("its step is 0; expected another whole number")
-        size = extent(view.axes[place])
+        size = view.extents[place]
         kept = np.arange(size)[range_of(starts[i], ends[i], step, size)]
         if not len(kept):
             t.fail("leaves no channel")
-        view = taken_along(t, view, place, kept)
+        view = view.taken(place, kept)
     return view
 
 
@@ -144,14 +135,15 @@ def gather(t: Translation) -> Translated:
     """Numbers along an axis by their places, or one, without the axis."""
     view = t.view()
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
-    given, width = t.weights(1), extent(view.axes[axis])
+    given, width = t.weights(1), view.extents[axis]
     places = given.reshape(-1).astype(np.int64)
     if given.ndim > 1:
         t.fail(f"takes places of shape {list(given.shape)}; expected one, or a list of them")
     if not len(places) or places.min() < -width or places.max() >= width:
         t.fail(f"takes channels beyond the {width} that there are")
-    found = taken_along(t, view, axis, places % width)
-    return found if given.ndim else found.with_axis(axis)
+    t.require_numbers(view.size // width * len(places))
+    found = view.taken(axis, places % width)
+    return found if given.ndim else found.squeezed(axis)
 
 
 def _numbers(values: object) -> list[int]:
@@ -161,21 +153,9 @@ def _numbers(values: object) -> list[int]:
 def _axis_of_numbers(t: Translation, axis: int) -> int:
     """The place of an axis that items are not in."""
     view, place = t.view(), t.place(axis)
-    if place == view.items_axis:
+    if place == view.items:
         t.fail(f"is along axis {axis} of {view.text}; expected the channels")
     return place
-
-
-def taken_along(t: Translation, view: Rows, axis: int, places: IntArray) -> Rows:
-    """Numbers along an axis: a view where they are evenly apart, else moved to where they are."""
-    t.require_bounded(view)
-    found = taken(view, axis, places)
-    if found is not None:
-        return found
-    last = [i for i in range(len(view.axes)) if i != axis] + [axis]
-    rows = t.in_rows(view.reordered(last))
-    moved = t.columns_taken(rows, places)
-    return moved.reordered([last.index(i) for i in range(len(last))])
 
 
 @rule("Expand")
@@ -189,17 +169,17 @@ def expand(t: Translation) -> Translated:
 
 def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
     """A value with axes of extent 1 repeated."""
-    if len(sizes) > len(view.axes):
-        axes = ((),) * (len(sizes) - len(view.axes))
-        view = replace(view, axes=(*axes, *view.axes))
+    while len(sizes) > view.rank:
+        view = view.expanded(0)
     own = view.sizes(t.graph.items)
     wanted = [*own[: len(own) - len(sizes)], *sizes]
     if any(new not in (1, old) and old != 1 for new, old in zip(wanted, own, strict=True)):
         t.fail(f"spreads {view.text} to {_said(t, sizes)}; expected extents of 1 alone to grow")
-    if wanted[view.items_axis] not in (1, own[view.items_axis]):
+    if wanted[view.items] not in (1, own[view.items]):
         t.fail(f"spreads the items of {view.text} to {_said(t, sizes)}")
     grown = [max(new, old) if old == 1 else 1 for new, old in zip(wanted, own, strict=True)]
-    t.require_bounded(wide := widened(view, grown))
+    grown[view.items] = 1
+    t.require_bounded(wide := view.widened(grown))
     return wide
 
 
@@ -244,15 +224,15 @@ def constant_of_shape(t: Translation) -> Translated:
 def tile(t: Translation) -> Translated:
     """Numbers along axes several times, and a constant once for each item."""
     repeats = t.sizes(1)
-    rank = len(t.view().axes) if t.is_rows(0) else t.weights(0).ndim
+    rank = t.view().rank if t.is_rows(0) else t.weights(0).ndim
     if len(repeats) != rank or min(repeats, default=1) < 1:
         t.fail(f"repeats {repeats} times; expected a number of at least 1 for each of {rank} axes")
     if t.is_rows(0):
         view = t.view()
-        for axis, count in enumerate(repeats):
-            if count != 1:
-                view = _tiled(t, view, axis, count)
-        return view
+        if repeats[view.items] != 1:
+            t.fail(f"repeats the items of {view.text}; expected another axis")
+        t.require_numbers(view.size * math.prod(repeats))
+        return replace(view, places=np.tile(view.places, repeats))
     array = t.mask_numbers(0)
     once = t.items_axis(repeats)
     if once is None:
@@ -260,16 +240,6 @@ def tile(t: Translation) -> Translated:
     within = [n // t.graph.items if i == once else n for i, n in enumerate(repeats)]
     t.require_numbers(math.prod([array.size, *within]))
     return t.builder.repeated(t.called("constant"), np.tile(array, within), once)
-
-
-def _tiled(t: Translation, view: Rows, axis: int, count: int) -> Rows:
-    if axis == view.items_axis:
-        t.fail(f"repeats the items of {view.text}; expected another axis")
-    own = extent(view.axes[axis])
-    t.require_numbers(view.size * count)
-    if own == 1:
-        return widened(view, [count if i == axis else 1 for i in range(len(view.axes))])
-    return taken_along(t, view, axis, np.tile(np.arange(own), count))
 
 
 @rule("Concat")
@@ -283,11 +253,14 @@ def concat(t: Translation) -> Translated:
     first = next((part for part in parts if isinstance(part, Rows)), None)
     if first is None:
         t.fail("joins constants alone; expected a value among them")
-    axis, rank = _axis(t, first), len(first.axes)
+    axis, rank = int(t.node.attributes["axis"]), first.rank
+    if not -rank <= axis < rank or axis % rank == first.items:
+        t.fail(f"joins {first.text} along axis {axis}; expected one of each item's numbers")
+    axis %= rank
     parts = [p if isinstance(p, Rows) else t.of_items(p, first) for p in parts]
     shapes = [part.extents if isinstance(part, Rows) else part.shape for part in parts]
     rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
-    places = {part.items_place for part in parts if isinstance(part, Rows)}
+    places = {(part.items, part.before) for part in parts if isinstance(part, Rows)}
     if {len(shape) for shape in shapes} != {rank} or len(rest) > 1 or len(places) > 1:
         said = ", ".join(p.text if isinstance(p, Rows) else str(list(p.shape)) for p in parts)
         t.fail(f"joins {said} along axis {axis}; expected the same other axes{OPEN_ITEMS}")
@@ -301,21 +274,13 @@ def concat(t: Translation) -> Translated:
         numbers = t.builder.numbers(part) if isinstance(part, Rows) else part
         if isinstance(part, Rows) and numbers is None:
             taken = sources.setdefault(part.name, np.full(extents, -1, np.int64))
-            taken[where] = part.positions().reshape(shape)
+            taken[where] = part.places
         else:
             offset[where] = numbers
-    axes = first.with_axis(axis, axis_of(extents[axis], 1)).axes
     if not sources:
-        return t.builder.same(t.called("constant"), offset, axes)
-    return Rows(_joined(t, sources, offset.reshape(-1)), contiguous(axes))
-
-
-def _axis(t: Translation, view: Rows) -> int:
-    """The place of the axis along which values are joined."""
-    axis, rank = int(t.node.attributes["axis"]), len(view.axes)
-    if not -rank <= axis < rank or axis % rank == view.items_axis:
-        t.fail(f"joins {view.text} along axis {axis}; expected one of each item's numbers")
-    return axis % rank
+        return t.builder.same(t.called("constant"), offset, first)
+    name = _joined(t, sources, offset.reshape(-1))
+    return Rows.in_order(name, extents, first.items, first.before)
 
 
 def _joined(t: Translation, sources: dict[str, IntArray], offset: FloatArray) -> str:

@@ -37,6 +37,8 @@ CONSTANTS = {
     "heads": np.stack([HIDDEN, BIASES])[None], "pad": np.array([0, 0, 0, -np.inf]),
     "padded": np.array([[False, False, False, True]]), "last": np.array([-1]), "low": -2.0,
     "every": np.full((TOKENS, TOKENS), -np.inf), "one": np.array([1]), "ones": np.array([1, 1]),
+    "nought": np.array([0]),
+    "four": np.array([4]), "three": np.array([3]),
     "places": np.array([3, 2, 1, 0]), "largest": np.array([3]), "odd": np.array(np.nan),
 }  # fmt: skip
 
@@ -58,6 +60,12 @@ FORMS: dict[str, list[NodeProto]] = {
     ],
     "one of two values": [
         node("Relu", ["t"], ["r"]), node("Where", ["causal", "t", "r"], ["m"]),
+    ],
+    "an attention sink beside masked scores": [
+        node("Add", ["t", "hidden"], ["a"]), node("Slice", ["t", "nought", "one", "three"], ["k"]),
+        node("Tanh", ["k"], ["sink"]), node("Concat", ["a", "sink"], ["c"], axis=3),
+        node("Softmax", ["c"], ["s"], axis=3),
+        node("Slice", ["s", "nought", "four", "three"], ["m"]),
     ],
     "two masks": [node("Add", ["t", "hidden"], ["a"]), node("Add", ["a", "pad"], ["m"])],
     "a mask, then a choice": [
@@ -191,3 +199,15 @@ def test_a_mask_is_no_output(write_onnx: WriteOnnx) -> None:
     file = write_onnx(nodes, masks_of_file(), shape=("n", WIDTH))
     with pytest.raises(CimError, match=r"mu has a mask of attention; expected a softmax of masked"):
         program(file)
+
+
+def test_masks_that_are_added_again_and_again_take_one_step_each(write_onnx: WriteOnnx) -> None:
+    doubled = [node("Add", [f"a{i}", f"a{i}"], [f"a{i + 1}"]) for i in range(1500)]
+    lower = [node("Add", [f"a{i}", "far"], [f"a{i + 1}"]) for i in range(1500)]
+    halves = [node("Mul", ["a60", "half"], ["m"])]
+    first = node("Add", ["t", "hidden"], ["a0"])
+    (mask,) = masks(program(written(write_onnx, [first, *doubled[:60], *halves])))
+    np.testing.assert_array_equal(mask, np.tile(HIDDEN, (2, 1)))
+    many = [first, *lower, node("Identity", ["a1500"], ["m"])]
+    (mask,) = masks(program(written(write_onnx, many)))
+    np.testing.assert_array_equal(mask, np.tile(HIDDEN, (2, 1)))

@@ -719,7 +719,7 @@ def test_whole_numbers_of_any_size_become_weights(write_onnx: WriteOnnx, kind: s
 
 def test_every_operator_is_in_a_chain() -> None:
     tried = {one.op_type for chain in CHAINS.values() for one in chain}
-    assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # test_onnx_quantized.py has those
+    assert tried | NEWEST | set(QUANTIZERS) >= set(RULES)  # rules/test_quantized.py has those
 
 
 def test_a_softmax_over_one_number_leaves_no_queries(write_onnx: WriteOnnx) -> None:
@@ -972,6 +972,19 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         ],
         r"n\d \(Tanh\): up to here an item has [0-9,]{10} numbers in all values and 0 multiply-"
         "adds; expected at most 16,777,216 and 4,294,967,296",
+    ),
+    "numbers in many other places": (
+        [
+            node("Gemm", ["x", "many"], ["m"]),
+            node("Unsqueeze", ["m", "last"], ["k0"]),
+            node("Expand", ["k0", "by_thousand"], ["h0"]),
+            *(
+                node("Transpose", [f"h{i}"], [f"h{i + 1}"], f"n{i}", perm=[0, 2, 1])
+                for i in range(60)
+            ),
+            node("ReduceMean", ["h60"], ["h"], axes=[1], keepdims=0),
+        ],
+        r"n\d+ \(Transpose\): up to here an item has [0-9,]{11} numbers in all values of the file",
     ),
     "constants of other groups": (
         [*TOKENS, node("InstanceNormalization", ["t", "six", "six"], ["h"], "i")],
@@ -1362,6 +1375,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
     weights |= {"g0": np.ones(1, np.float32)}
     weights |= {"many": np.ones((WIDTH, 3000), np.float32), "row_places": np.array([[0, 1]])}
+    weights["by_thousand"] = np.array([1, 3000, 1000])
     weights["spread"] = np.array([1, WIDTH, 3_000_000 // WIDTH])
     weights |= {"vast": np.array([10**12]), "far": np.float32(1), "frozen": np.array([2, -1, 3])}
     weights |= {"tall": np.ones((20_000, 1), np.float32)}
