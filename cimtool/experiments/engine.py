@@ -1,24 +1,26 @@
 """The engine of experiments: points in a folder that goes on, workers, and results as files.
 
-A kind of experiment is one module of this folder. One with a grid (`sweep.py`, `training_grid.py`)
-has five parts:
+A new kind of experiment is one module here, and its command in `commands/`. With a grid of points, as
+`sweep.py` and `training_grid.py` have one, the module says:
 
-1. keys: a `KeyReader` that checks each key and value, and a function that makes points of them;
-2. a runner: its `outcome(point)` measures a point. An error that ends a point is an outcome with an
-   `error`, so that the others go on;
-3. an `ExperimentKind`: the names of its folder, and the reader of an outcome that was kept;
-4. a `GridResult`: what is known of all points, as plain values;
-5. columns and remarks: the `document` of its result, and the name of its `page`.
+1. its keys: a `KeyReader` checks each key and value, and a function makes points of them;
+2. how a point is run: a runner with `outcome(point)`. An error that ends a point is an outcome with
+   an `error`, so that the others go on;
+3. its folder: an `ExperimentKind` has the words for it, and reads an outcome that was kept;
+4. its result: a `GridResult`, as plain values;
+5. its columns and remarks: the `document` of its result, in the module that the result names as
+   `shown_by`, and the name of its `page`.
 
-Its function checks everything first and then opens the folder:
+Its function checks everything first, and then opens the folder:
 
-    with KIND.opened(place, identity) as folder, workers(jobs, dask, place) as compute:
-        done = {digest: known for digest in points if (known := folder.known(digest))}
+    with workers(jobs, dask, place) as compute, KIND.opened(place, identity) as folder:
+        done = {one: known for one in points if (known := folder.known(one)) is not None}
+        left = {one: point for one, point in points.items() if one not in done}
         done |= computed(compute, runner, left, folder, say)
         return write_results(Result(...), place)
 
-A search (`tune.py`) and a table (`evaluate.py`) take the parts that they need: the compiled point
-of `compiled.py`, the limits of `budgets.py`.
+A search (`tune.py`) and a table of subjects (`evaluate.py`) have no folder. They take the parts
+that they need: compiled points from `compiled.py`, limits from `budgets.py`.
 """
 
 from __future__ import annotations

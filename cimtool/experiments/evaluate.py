@@ -113,8 +113,8 @@ class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
     judged: bool
     resamples: int
     seed: int
-    scores: tuple[Score, ...]
     notes: tuple[str, ...]
+    scores: tuple[Score, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

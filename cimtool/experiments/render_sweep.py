@@ -240,9 +240,17 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
     chosen = found.outcomes[choice.index]
+    price = cost_text(chosen.cost, choice.cost)
+    if choice.cost == ENERGY:
+        price, known_of = (
+            _quantity(chosen.cost, ENERGY).full_text(ENERGIES),
+            chosen.cost["energy_coverage"],
+        )
+        if known_of is not None and known_of < WELL_COVERED:
+            price += f", {coverage_text(known_of)}"
     lines = [
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
-        f"{SCORE_COSTS[choice.cost]}: {headline(chosen.cost, choice.cost)}"
+        f"{SCORE_COSTS[choice.cost]}: {price}"
     ]
     for name, most in choice.budget.limits.items():
         ends = chosen.intervals.get(name)
@@ -269,7 +277,8 @@ class PointLine:
     style: str = ""
 
 
-PointColumn = tuple[Column, Callable[[PointLine], Content]]
+PointContent = Callable[[PointLine], Content]
+PointColumn = tuple[Column, PointContent]
 """A column, and what it holds of a row."""
 
 
@@ -311,129 +320,120 @@ def points_table(found: Sweep) -> Table:
 def _columns(found: Sweep) -> Iterator[PointColumn]:
     against, share = found.reference, "{:.2%}".format
     done = [one for one in found.outcomes if one.error is None]
-    leads = [one for one in led(found.by_class) if one.name in ("r1", "map")][: 1 + found.by_class]
-    yield (
-        Column(
-            "point",
-            whole,
-            "the number of the point in results.json, or a score that no hardware touched",
-        ),
-        lambda line: line.label,
-    )
+    lead, *others = [one for one in led(found.by_class) if one.name in ("r1", "map")]
+    leads = [lead, *others[: found.by_class]]
+    failed = Cell("failed", math.nan, style="bad")
+
+    def value(name: str) -> PointContent:
+        def content(line: PointLine) -> Content:
+            own = line.named.get(name)
+            return value_text(own) if isinstance(own, str | bool) else own
+
+        return content
+
+    def metric(name: str) -> PointContent:
+        return lambda line: line.metrics.get(name)
+
+    def measured(name: str) -> PointContent:
+        def content(line: PointLine) -> Content:
+            if name not in line.metrics or name not in line.intervals:
+                return line.metrics.get(name)
+            return interval_cell(Change(line.metrics[name], *line.intervals[name]), percent)
+
+        return content
+
+    def of_dies(time: str, name: str, form: NumberFormat) -> PointContent:
+        def content(line: PointLine) -> Content:
+            for one in () if line.outcome is None else line.outcome.dies:
+                if when_read(one) == time and name in one:
+                    ends = sorted((one[name]["best"], one[name]["worst"]))
+                    return interval_cell(Change(one[name]["median"], *ends), form)
+            return None
+
+        return content
+
+    def kept(time: str) -> PointContent:
+        return lambda line: (
+            interval_cell(line.yields[time].share, percent) if time in line.yields else None
+        )
+
+    def doubt(time: str) -> PointContent:
+        return lambda line: line.yields[time].in_doubt if time in line.yields else None
+
+    def cost(name: str) -> PointContent:
+        def content(line: PointLine) -> Content:
+            if line.outcome is None:
+                return None
+            amount: float | None = line.outcome.cost[name]
+            if name == "gallery_bytes" and amount is not None:
+                return Cell(scaled(amount, SIZES), amount)
+            if name not in AMOUNTS:
+                return amount
+            cell = _quantity(line.outcome.cost, name).cell(AMOUNTS[name][0])
+            return replace(cell, text=f"({cell.text})") if name == ENERGY and line.apart else cell
+
+        return content
+
+    help_ = "the number of the point in results.json, or a score that no hardware touched"
+    yield Column("point", whole, help_), lambda line: line.label
     # In sight where the table is wider than the screen.
-    front = "the costs for which no other point beats it, or the first of points that are the same"
-    yield Column("front", help=front), lambda line: line.front
+    help_ = "the costs for which no other point beats it, or the first of points that are the same"
+    yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
-        words = any(isinstance(value, str | bool) for value in key.values)
-        yield Column(key.name, None if words else str), partial(_value, key.name)
+        words = any(isinstance(one, str | bool) for one in key.values)
+        yield Column(key.name, None if words else str), value(key.name)
     help_ = f"of the logit from {against}, without each query's mean difference, which changes no "
     help_ += "rank; the worse of both directions"
-    failed = Cell("failed", math.nan, style="bad")
+    drift = metric(DRIFT)
     yield (
         Column("centred RMSE", four_digits, help_),
-        lambda line: failed if line.failed else line.metrics.get(DRIFT),
+        lambda line: failed if line.failed else drift(line),
     )
     help_ = f"root mean square difference of the logit from {against}"
-    yield Column("RMSE", four_digits, help_), partial(_metric, "logit_rmse")
+    yield Column("RMSE", four_digits, help_), metric("logit_rmse")
     help_ = "queries whose best item is another one, the worse of both directions"
-    yield Column("top-1 loss", share, help_), partial(_metric, "top1_agreement_loss")
-    ways = way_names(found.data["modalities"])
-    for way, key_ in leads[0].keys.items():
-        heading = f"{leads[0].label}, %\n{ways[way]}"
-        help_ = f"{leads[0].help}; 95% interval"
-        yield Column(heading, percent, help_), partial(_with_interval, key_)
+    yield Column("top-1 loss", share, help_), metric("top1_agreement_loss")
+    for way, said in way_names(found.data["modalities"]).items():
+        heading = f"{lead.label}, %\n{said}"
+        yield Column(heading, percent, f"{lead.help}; 95% interval"), measured(lead.keys[way])
     for one in leads:
         help_ = f"what is lost of {one.label} against {against}, the worse direction"
-        yield Column(f"{one.label} loss", share, help_), partial(_metric, one.loss)
+        yield Column(f"{one.label} loss", share, help_), metric(one.loss)
     labels = {one.loss: f"{one.label} loss" for one in RANKINGS}
     labels |= {"centred_rmse": "centred RMSE", "logit_rmse": "RMSE"}
     shares = {one.loss for one in RANKINGS if one.share} | {"top1_agreement_loss"}
     help_ = "the same of dies that are read after that time; 5th and 95th percentile of them"
     for time in dict.fromkeys(when_read(die) for one in done for die in one.dies):
-        for name in dict.fromkeys([leads[0].loss, *found.limits]):
+        for name in dict.fromkeys([lead.loss, *found.limits]):
             form: NumberFormat = share if name in shares else four_digits
             heading = f"{labels.get(name, 'top-1 loss')},\nmedian die, {time}"
-            yield Column(heading, form, help_), partial(_of_dies, time, name, form)
+            yield Column(heading, form, help_), of_dies(time, name, form)
     for time in found.yield_times:
         help_ = "dies within the budget; 95% interval"
-        yield Column(f"yield, %,\n{time}", percent, help_), partial(_yield, time)
+        yield Column(f"yield, %,\n{time}", percent, help_), kept(time)
         help_ = "dies whose interval over queries holds a limit"
-        yield Column("dies\nin doubt", whole, help_), partial(_doubt, time)
-    yield (
-        Column("arrays", whole, "arrays of the target that hold the projectors"),
-        partial(_cost, "arrays"),
-    )
-    yield (
-        Column("conversions", whole, "conversions of one query, encoded and scored"),
-        partial(_cost, "conversions"),
-    )
+        yield Column("dies\nin doubt", whole, help_), doubt(time)
+    help_ = "arrays of the target that hold the projectors"
+    yield Column("arrays", whole, help_), cost("arrays")
+    help_ = "conversions of one query, encoded and scored"
+    yield Column("conversions", whole, help_), cost("conversions")
     help_ = "of one query; > is a lower bound: parts have no price; in brackets what cannot be "
     help_ += "compared with the others, for more of its parts have none"
-    yield Column("energy", whole, help_), _energy
+    yield Column("energy", whole, help_), cost(ENERGY)
     if len({one.cost["energy_coverage"] for one in done} - {None}) > 1:
         help_ = "operations of a query whose energy is known"
-        yield Column("of it known", coverage, help_), partial(_cost, "energy_coverage")
-    yield Column("latency", whole, "of one query; > is a lower bound"), partial(_cost, "latency_ns")
-    if WORK in found.costs:
-        help_ = "of the score of one query, in arrays and digital"
-        yield Column("multiplications", whole, help_), partial(_cost, WORK)
-        if found.sampled:
-            help_ = "of the score of one query"
-            yield Column("sigmoids", whole, help_), partial(_cost, "sigmoids")
-            help_ = "random numbers that one query draws"
-            yield Column("normals", whole, help_), partial(_cost, "random_normals")
-        help_ = "memory of the items' features or samples"
-        yield Column("gallery", whole, help_), partial(_cost, "gallery_bytes")
-
-
-def _value(name: str, line: PointLine) -> Content:
-    value = line.named.get(name)
-    return value_text(value) if isinstance(value, str | bool) else value
-
-
-def _metric(name: str, line: PointLine) -> Content:
-    return line.metrics.get(name)
-
-
-def _with_interval(name: str, line: PointLine) -> Content:
-    known = name in line.metrics and name in line.intervals
-    change = Change(line.metrics[name], *line.intervals[name]) if known else None
-    return line.metrics.get(name) if change is None else interval_cell(change, percent)
-
-
-def _of_dies(time: str, name: str, form: NumberFormat, line: PointLine) -> Content:
-    """The median of dies with the percentiles on both sides of it."""
-    dies = () if line.outcome is None else line.outcome.dies
-    spread = next((one[name] for one in dies if when_read(one) == time and name in one), None)
-    if spread is None:
-        return None
-    ends = sorted((spread["best"], spread["worst"]))
-    return interval_cell(Change(spread["median"], *ends), form)
-
-
-def _yield(time: str, line: PointLine) -> Content:
-    kept = line.yields.get(time)
-    return None if kept is None else interval_cell(kept.share, percent)
-
-
-def _doubt(time: str, line: PointLine) -> Content:
-    kept = line.yields.get(time)
-    return None if kept is None else kept.in_doubt
-
-
-def _cost(name: str, line: PointLine) -> Content:
-    if line.outcome is None:
-        return None
-    cost = line.outcome.cost
-    if name in AMOUNTS:
-        return _quantity(cost, name).cell(AMOUNTS[name][0])
-    size = cost[name]
-    return Cell(scaled(size, SIZES), size) if name == "gallery_bytes" else size
-
-
-def _energy(line: PointLine) -> Content:
-    cell = _cost(ENERGY, line)
-    return replace(cell, text=f"({cell.text})") if line.apart and isinstance(cell, Cell) else cell
+        yield Column("of it known", coverage, help_), cost("energy_coverage")
+    yield Column("latency", whole, "of one query; > is a lower bound"), cost("latency_ns")
+    if WORK not in found.costs:
+        return
+    help_ = "of the score of one query, in arrays and digital"
+    yield Column("multiplications", whole, help_), cost(WORK)
+    if found.sampled:
+        yield Column("sigmoids", whole, "of the score of one query"), cost("sigmoids")
+        help_ = "random numbers that one query draws"
+        yield Column("normals", whole, help_), cost("random_normals")
+    help_ = "memory of the items' features or samples"
+    yield Column("gallery", whole, help_), cost("gallery_bytes")
 
 
 AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
@@ -445,15 +445,6 @@ def _quantity(cost: Mapping[str, Any], name: str) -> Quantity:
     ends = (cost.get(name.replace("_pj", f"_{end}_pj")) for end in ("low", "high"))
     low, high = ends if name == ENERGY else (None, None)
     return Quantity(cost[name], (missing,) if missing else (), low, high)
-
-
-def headline(cost: Mapping[str, Any], name: str) -> str:
-    """A cost of a point with its interval, and what an energy rests on where that is too little."""
-    if name != ENERGY:
-        return cost_text(cost, name)
-    said, share = _quantity(cost, name).full_text(ENERGIES), cost["energy_coverage"]
-    few = share is not None and share < WELL_COVERED
-    return f"{said}, {coverage_text(share)}" if few else said
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:

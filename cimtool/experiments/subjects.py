@@ -138,32 +138,23 @@ def subjects_of(
             ",".join(map(str, samples)),
         )
     if not sources:
-        pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
+        pairs: list[Modalities | None] = [None]
+        if modalities is not None:
+            if len(modalities) < 2:
+                check_modalities(modalities, Argument("modalities"))  # raises
+            of = combinations(modalities, 2)
+            pairs = [check_modalities(one, Argument("modalities")) for one in of]
         return tuple(raw_subject(rows(one), asked.head or raw_heads()[0]) for one in pairs)
     for one in dict.fromkeys(subject.data.modalities for subject in found):
-        beside = _raw_beside(rows(one))
-        if isinstance(beside, Subject):
-            found.append(beside)
-        else:
-            found[0] = replace(found[0], warnings=(*found[0].warnings, beside))
+        said = without_cosine(rows(one))
+        if not said:
+            try:
+                found.append(raw_subject(rows(one), raw_heads()[0]))
+            except CimError as error:  # a row that has no cosine
+                said = f"raw embeddings are no subject: {error}"
+        if said:
+            found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return tuple(found)
-
-
-def _raw_beside(data: Embeddings) -> Subject | str:
-    """Raw embeddings beside models, or the sentence that says why they are left out."""
-    if said := without_cosine(data):
-        return said
-    try:
-        return raw_subject(data, raw_heads()[0])
-    except CimError as error:  # a row that has no cosine
-        return f"raw embeddings are no subject: {error}"
-
-
-def _pairs(modalities: Sequence[str]) -> list[Modalities | None]:
-    """Each pair of some modalities; CimError where they are not two or more different ones."""
-    if len(modalities) < 2:
-        check_modalities(modalities, Argument("modalities"))
-    return [check_modalities(one, Argument("modalities")) for one in combinations(modalities, 2)]
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -194,31 +194,35 @@ def tune(
         )
     evaluator = PointEvaluator.of({COMPILED: model}, rows, evaluated, known, None)
     say("the highest bits")
-    sources = [Measurement.of(evaluator, build, halves(evaluated)) for _, build in builds]
-    for one in sources:
+    parts = halves(evaluated)
+    starts = [TuningStart.of(values, build, evaluator, parts) for values, build in builds]
+    for one in starts:
         check_cost(one.costs, cost)
-    bases = dict.fromkeys(one.costs.energy_basis for one in sources)
+    bases = dict.fromkeys(one.costs.energy_basis for one in starts)
     if cost == "energy" and len(bases) > 1:
         raise ArgumentError(
             "{cost} energy: those of the {grid} are on different bases, which are not compared "
             "({}); expected values of one basis, or {cost} conversions",
             " / ".join(bases),
         )
-    kept = _starts_within(budget, sources, evaluated)
-    tuned = {place: _tuned_from(sources[place], limits, cost, say) for place in kept}
-
-    def price(place: int) -> list[float]:
-        paid = sources[place].costs.cost(tuned[place].bits)
-        return [paid[name] for name in ORDER[cost]]
-
-    best = min(tuned, key=price)
-    values, chosen = builds[best][0], tuned[best]
-    costs, start, bits = sources[best].costs, sources[best].costs.bits, chosen.bits
-    found, whole = sources[best].measured(bits), sources[best].resampled(bits)
+    refusals = [one.refusal(budget, evaluated.file) for one in starts]
+    if refusals[0] is not None and None not in refusals:
+        raise refusals[0]
+    kept = [one for one, error in zip(starts, refusals, strict=True) if error is None]
+    for one in kept:
+        one.tune(limits, cost, say)
+    best = min(kept, key=lambda one: [one.cost[name] for name in ORDER[cost]])
+    found = best.measured(best.bits)
+    whole = evaluator.evaluate(best.costs.configured(best.bits))  # with intervals
     baselines, intervals = known.baseline_metrics({model.head.surrogate: model.head})
-    layers = by_layer(bits)
-    texts = {file.name: toml_text(with_layers(given | values, layers))}
+    layers = by_layer(best.bits)
+    texts = {file.name: toml_text(with_layers({**given, **best.values}, layers))}
     (written,) = replace_texts(file.parent, texts, file.name)
+    calibrating = files_of(calibration)
+    from_files = source.files and calibrating and isinstance(target, str)
+    command = None
+    if from_files and (source.poly is None or isinstance(source.poly, Path)):
+        command = shlex.join(compile_words(source, calibrating, str(target), written))
     return Tuned(
         model=model.name,
         target=on,
@@ -227,20 +231,20 @@ def tune(
         cost=cost,
         starts=[
             TunedStart(
-                own,
+                one.values,
                 one.measured(one.costs.bits).chosen_on.metrics,
-                one.costs.cost(tuned[place].bits) if place in tuned else {},
-                place == best,
+                one.cost if one in kept else {},
+                one is best,
             )
-            for place, ((own, _), one) in enumerate(zip(builds, sources, strict=True))
+            for one in starts
         ],
-        start=sources[best].measured(start).chosen_on.metrics,
-        start_cost=costs.cost(start),
-        steps=chosen.steps,
-        taken_back=chosen.taken_back,
+        start=best.measured(best.costs.bits).chosen_on.metrics,
+        start_cost=best.costs.cost(best.costs.bits),
+        steps=best.steps,
+        taken_back=best.taken_back,
         bits=layers,
         chosen=found.chosen_on.metrics,
-        chosen_cost=costs.cost(bits),
+        chosen_cost=best.cost,
         held_out=found.held_out.metrics,
         on_all=found.on_all.metrics,
         intervals=whole.intervals,
@@ -251,18 +255,8 @@ def tune(
         modalities=evaluated.called,
         remarks=remarks,
         written=written,
-        command=_command(source, calibration, target, written),
+        command=command,
     )
-
-
-def _command(
-    source: ModelSource, calibration: EmbeddingsLike, target: str | Target, settings: Path
-) -> str | None:
-    """The command line that compiles what was tuned; None where something of it is no file."""
-    rows, poly = files_of(calibration), source.poly is None or isinstance(source.poly, Path)
-    if not (source.files and rows and isinstance(target, str) and poly):
-        return None
-    return shlex.join(compile_words(source, rows, target, settings))
 
 
 def _builds(
@@ -276,103 +270,53 @@ def _builds(
     return [(own, Configuration.of(target, settings, {**by_name, **own})) for own in combinations]
 
 
-PLACES = {"chosen_on": "a half of", "held_out": "a half of", "on_all": "all of"}
-
-
-def _starts_within(
-    budget: Mapping[str, float], sources: Sequence[Measurement], data: Embeddings
-) -> list[int]:
-    """The places of the starts whose highest bits keep the budget; CimError where none does."""
-
-    def refusal(one: Measurement) -> CimError | None:
-        first = one.measured(one.costs.bits)
-        for name, most in budget.items():
-            for half, place in PLACES.items():
-                found: Outcome = getattr(first, half)
-                if found.error is not None:
-                    return CimError(found.error)
-                if not within(found.metrics[name], most):
-                    return ArgumentError(
-                        "{budget} {}={:g}: the highest bits give {:.4g} on {} {}; expected a "
-                        "larger budget, or more bits to start from ({settings})",
-                        name, most, found.metrics[name], place, data.file,
-                    )  # fmt: skip
-        return None
-
-    refusals = [refusal(one) for one in sources]
-    kept = [place for place, error in enumerate(refusals) if error is None]
-    if not kept and refusals[0] is not None:
-        raise refusals[0]
-    return kept
-
-
-@dataclass(frozen=True)
-class TunedBits:
-    """The steps from one start, how many that were kept are taken back, and the bits left."""
-
-    steps: Sequence[Attempt]
-    taken_back: int
-    bits: BitAssignment
-
-
-def _tuned_from(source: Measurement, budget: DriftBudget, cost: CostName, say: Say) -> TunedBits:
-    """Take bits off one start, as long as the budget holds."""
-    costs, start = source.costs, source.costs.bits
-
-    def chosen_on(bits: BitAssignment) -> Outcome:
-        return source.measured(bits).chosen_on
-
-    tuned = {width: bits for width, bits in start.items() if costs.below(width, bits)}
-    search = Search(costs, ORDER[cost], probe(tuned, chosen_on, say), start)
-    steps = search.run(chosen_on, budget.kept_by, say)
-    kept = [*(step.bits for step in reversed(steps) if step.kept), start]
-    back = next(k for k, bits in enumerate(kept) if source.measured(bits).keep(budget))
-    return TunedBits(steps, back, kept[back])
-
-
-@dataclass(frozen=True)
-class HalvesMeasured:
+class HalvesMeasured(NamedTuple):
     """The outcomes of one choice of bits: on the half it is chosen on, the other, and on all."""
 
     chosen_on: Outcome
     held_out: Outcome
     on_all: Outcome
 
-    def keep(self, budget: DriftBudget) -> bool:
-        """Hold all three to the budget."""
-        return all(budget.kept_by(one) for one in vars(self).values())
 
+@dataclass(eq=False)
+class TuningStart:
+    """Values of a grid, from whose highest bits some are taken off; each choice is compiled once.
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Costs of the layers of one build, and measurements of its bits: each choice compiled once.
-
-    Once more for the intervals of all queries.
+    `steps` were tried, and the last `taken_back` of those that were kept are undone: `bits` are
+    left.
     """
 
+    values: Mapping[str, Value]
     evaluator: PointEvaluator
-    costs: LayerCosts
     selections: tuple[Selection, Selection]
+    costs: LayerCosts
+    bits: BitAssignment
+    steps: Sequence[Attempt] = ()
+    taken_back: int = 0
     _measured: dict[tuple[tuple[Width, int], ...], HalvesMeasured] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        evaluator: PointEvaluator,
+        values: Mapping[str, Value],
         highest: Configuration,
+        evaluator: PointEvaluator,
         selections: tuple[Selection, Selection],
-    ) -> Measurement:
+    ) -> TuningStart:
         """Compile the highest bits."""
         highest = evaluator.with_trained_bits(highest)
         program = evaluator.compiled(highest.settings, silent)
         if highest.settings.score_mapping == "in-memory":
             program = evaluator.with_gallery(program, highest.settings)
-        kept = {
-            Width(layer, key)
-            for layer, bits in trained_bits(evaluator.trained, highest.settings).items()
-            for key in bits
-        }
-        return cls(evaluator, LayerCosts.of(program, highest, kept), selections)
+        trained = trained_bits(evaluator.trained, highest.settings).items()
+        kept = {Width(layer, key) for layer, bits in trained for key in bits}
+        costs = LayerCosts.of(program, highest, kept)
+        return cls(values, evaluator, selections, costs, costs.bits)
+
+    @property
+    def cost(self) -> dict[CostName, float]:
+        """The cost of the bits that are left."""
+        return self.costs.cost(self.bits)
 
     def measured(self, bits: BitAssignment) -> HalvesMeasured:
         """The outcomes of bits on the halves and on all."""
@@ -383,9 +327,35 @@ class Measurement:
             self._measured[key] = HalvesMeasured(*self.evaluator.evaluate_on(build, selections))
         return self._measured[key]
 
-    def resampled(self, bits: BitAssignment) -> Outcome:
-        """The outcome of bits on all queries, with intervals."""
-        return self.evaluator.evaluate(self.costs.configured(bits))
+    def refusal(self, budget: Mapping[str, float], file: str) -> CimError | None:
+        """The error if the highest bits miss the budget on a half of a file's rows, or on all."""
+        places = ("a half of", "a half of", "all of")
+        for name, most in budget.items():
+            for found, place in zip(self.measured(self.costs.bits), places, strict=True):
+                if found.error is not None:
+                    return CimError(found.error)
+                if not within(found.metrics[name], most):
+                    return ArgumentError(
+                        "{budget} {}={:g}: the highest bits give {:.4g} on {} {}; expected a "
+                        "larger budget, or more bits to start from ({settings})",
+                        name, most, found.metrics[name], place, file,
+                    )  # fmt: skip
+        return None
+
+    def tune(self, budget: DriftBudget, cost: CostName, say: Say) -> None:
+        """Take bits off, as long as the budget holds."""
+        costs, start = self.costs, self.costs.bits
+
+        def chosen_on(bits: BitAssignment) -> Outcome:
+            return self.measured(bits).chosen_on
+
+        tuned = {width: bits for width, bits in start.items() if costs.below(width, bits)}
+        search = Search(costs, ORDER[cost], probe(tuned, chosen_on, say), start)
+        self.steps = search.run(chosen_on, budget.kept_by, say)
+        kept = [*(step.bits for step in reversed(self.steps) if step.kept), start]
+        back = (k for k, bits in enumerate(kept) if all(map(budget.kept_by, self.measured(bits))))
+        self.taken_back = next(back)
+        self.bits = kept[self.taken_back]
 
 
 def halves(data: Embeddings) -> tuple[Selection, Selection]:

@@ -8,12 +8,11 @@ measured on the compiled model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, PartDone, Say
@@ -85,10 +84,10 @@ def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
 
 
 class LayerCost(NamedTuple):
-    """The products of a layer that an item takes; energy in pJ, None where a part has no price."""
+    """The products of a layer that an item takes; energy in pJ, NaN where a part has no price."""
 
     conversions: int
-    energy: float | None
+    energy: float
     basis: str
 
 
@@ -155,12 +154,11 @@ class LayerCosts:
         has no price, or where layers are priced on different bases.
         """
         places, costs = self._costs(bits)
-        whole = len({one.basis for one in costs}) == 1
-        energies = [one.energy if whole else None for one in costs]
+        whole = len({one.basis for one in costs}) <= 1
         return {
             "arrays": sum(place.arrays for place in places if place.shares is None),
             "conversions": sum(one.conversions for one in costs),
-            "energy": float(sum(np.nan if value is None else value for value in energies)),
+            "energy": float(sum(one.energy for one in costs)) if whole else math.nan,
         }
 
     @property
@@ -190,16 +188,14 @@ class LayerCosts:
         key = chosen(place.layer, bits), place.shares, plan.passes(place)
         if key not in self._priced:
             settings = self.configured(bits).settings
-            cost = layer_cost(place, self._rates, settings, plan)
-            cost = cost.times(self._products(place.layer))
-            energy = None if cost.energy_pj.lower_bound else cost.energy_pj.value
+            _, _, x = self.layers[place.layer]
+            products = rows_of_item(x.shape[0])[0]  # of an item, one for each of its rows
+            cost = layer_cost(place, self._rates, settings, plan).times(products)
+            energy = cost.energy_pj.value
+            if energy is None or cost.energy_pj.lower_bound:
+                energy = math.nan
             self._priced[key] = LayerCost(cost.conversions, energy, cost.basis)
         return self._priced[key]
-
-    def _products(self, layer: str) -> int:
-        """Products of a layer that an item takes, one for each of its rows."""
-        _, _, x = self.layers[layer]
-        return rows_of_item(x.shape[0])[0]
 
     def _place(self, layer: str, bits: BitAssignment) -> Placement:
         """The placement of a layer, which its own bits decide: each choice is placed once."""
@@ -223,7 +219,7 @@ def check_cost(costs: LayerCosts, name: CostName) -> None:
             "real numbers"
         )
     value = costs.cost(costs.bits)[name]
-    if np.isnan(value) or not value:
+    if math.isnan(value) or not value:
         raise ArgumentError(
             "{cost} {}: target {} {}; expected {cost} arrays",
             name,

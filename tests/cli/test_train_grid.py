@@ -106,10 +106,12 @@ def test_a_point_that_was_stopped_goes_on(
 
 
 def test_a_point_that_contradicts_the_data_fails_and_others_go_on(
-    data: Path, tmp_path: Path, capsys: Printed
+    data: Path, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "grid"
+    folder, make, made = tmp_path / "grid", training_grid.make_job, []
+    monkeypatch.setattr(training_grid, "make_job", lambda *job: made.append(job) or make(*job))
     assert train(data, folder, "--grid", "batch=16,400") == 1
+    assert len(made) == 2, "each job is made once"
     printed = capsys.readouterr()
     assert "points failed" in printed.err
     assert "point 1 (batch=400) failed: " in printed.out
