@@ -1,7 +1,7 @@
 """The engine of experiments: points in a folder that goes on, workers, and results as files.
 
-A new kind of experiment is one module here, and its command in `commands/`. With a grid of points, as
-`sweep.py` and `training_grid.py` have one, the module says:
+A new kind of experiment is one module here, and its command in `commands/`. With a grid of points,
+as `sweep.py` and `training_grid.py` have one, the module says:
 
 1. its keys: a `KeyReader` checks each key and value, and a function makes points of them;
 2. how a point is run: a runner with `outcome(point)`. An error that ends a point is an outcome with
