@@ -41,7 +41,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
             case Table():
                 said = wrapped([block.title], whole) if block.title else ""
                 notes = [wrapped([note], whole) for note in block.footnotes]
-                text = "\n".join(filter(None, [said, table_text(block, width), *notes]))
+                text = "\n".join(filter(None, [said, table_text(block, width, fold=wrap), *notes]))
             case Section(title=title, blocks=inner):
                 lines = list(_lines(inner, width, verbose, wrap))
                 seen = [one for one in inner if verbose or one.level != "detail"]
@@ -64,11 +64,11 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         apart, first = alone, False
 
 
-def table_text(made: Table, width: int | None = None) -> str:
+def table_text(made: Table, width: int | None = None, fold: bool = True) -> str:
     """Write a table; its title and its footnotes are left out.
 
     Where it does not fit into `width`, only the essential columns stay, then notes stand below
-    their figures, and at last cells are folded.
+    their figures, and at last cells are folded; without `fold` the columns stay as wide as they are.
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
@@ -81,7 +81,7 @@ def table_text(made: Table, width: int | None = None) -> str:
         text = _drawn(columns, rows, 1, notes_below)
         if _widest(text) <= width:
             return text
-    return _drawn(columns, rows, 1, True, width)
+    return _drawn(columns, rows, 1, True, width) if fold else _drawn(columns, rows, 2)
 
 
 def _drawn(
