@@ -68,7 +68,7 @@ def table_text(made: Table, width: int | None = None, fold: bool = True) -> str:
     """Write a table; its title and its footnotes are left out.
 
     Where it does not fit into `width`, only the essential columns stay, then notes stand below
-    their figures, and at last cells are folded; without `fold` the columns stay as wide as they are.
+    their figures, and at last cells are folded; without `fold` they stay as wide as they are.
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
