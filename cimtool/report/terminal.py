@@ -9,7 +9,7 @@ from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
-from cimtool.report.document import Block, Document, Facts, Line, Note, Section, Sentence
+from cimtool.report.document import Block, Document, FactList, Note, Section, Sentence, Verbatim
 from cimtool.report.table import Column, Row, Table
 
 UNLIMITED = 10_000
@@ -50,11 +50,11 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
                     one_line = f"{title} {lines[0]}"
                     alone = "\n" in one_line or len(one_line) > whole
                     text = text if alone else one_line
-            case Line(text=text):
+            case Verbatim(text=text):
                 pass
             case Sentence(text=text):
                 text = wrapped([f"{'* ' * isinstance(block, Note)}{text}"], whole)
-            case Facts(pairs=pairs):
+            case FactList(pairs=pairs):
                 text = wrapped([f"{name}: {value}" for name, value in pairs], whole)
             case _:
                 continue  # pictures
@@ -64,7 +64,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         apart, first = alone, False
 
 
-def table_text(made: Table, width: int | None = None, fold: bool = True) -> str:
+def table_text(made: Table, width: int = UNLIMITED, fold: bool = True) -> str:
     """Write a table; its title and its footnotes are left out.
 
     Where it does not fit into `width`, only the essential columns stay, then notes stand below
@@ -72,7 +72,7 @@ def table_text(made: Table, width: int | None = None, fold: bool = True) -> str:
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
-        if width is None or _widest(text) <= width:
+        if _widest(text) <= width:
             return text
     kept = [index for index, column in enumerate(made.columns) if column.essential]
     columns = [made.columns[index] for index in kept]

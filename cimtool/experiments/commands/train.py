@@ -27,7 +27,7 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
-from cimtool.report.document import Document, Line, Sentence
+from cimtool.report.document import Document, Sentence, Verbatim
 
 if TYPE_CHECKING:
     from cimtool.experiments.training_grid.results import TrainingGrid
@@ -227,7 +227,7 @@ def _grid_shown(found: TrainingGrid) -> Document:
 
     counts = {"resumed": found.resumed, "failed": found.failed}
     values = {**found.to_json(), **counts, "written": list(found.written)}
-    return Document("", (Line(grid_summary(found)),), lambda: values)
+    return Document("", (Verbatim(grid_summary(found)),), lambda: values)
 
 
 def _fine_tune(

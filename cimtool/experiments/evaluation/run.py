@@ -31,14 +31,15 @@ from cimtool.reference.queries import (
     Queries,
     Uncertainty,
     metrics,
+    rounded,
     uncertainties,
 )
+from cimtool.reference.retrieval import of_means, retrieved
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, retrieved
+from cimtool.reference.truth import Truth
 from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.notes import few_queries, judged_by, unused_labels
 from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
@@ -352,11 +353,8 @@ def _scores(
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
-    """Rank queries by `scores` [n, m], with cosine gaps of means `text` [n, d], `video` [m, d]."""
-    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
-    if gaps is not None:
-        found.text["cosine_gap"] = gaps
-    return found
+    """Rank queries by `scores` [n, m], and measure means `text` [n, d], `video` [m, d]."""
+    return retrieved(scores, truth).merged(of_means(truth, text, video))
 
 
 def _moved_back(
@@ -370,9 +368,7 @@ def _moved_back(
 def _score(
     name: str, subject: Subject, counts: Mapping[str, int], found: Uncertainty, first: bool
 ) -> Score:
-    metrics = dict(found.metrics)
-    if "cosine_gap" in metrics:
-        metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
+    metrics = rounded(found.metrics)
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
     pair = subject.data.called

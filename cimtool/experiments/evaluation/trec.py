@@ -16,8 +16,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.queries import WAYS
-from cimtool.reference.truth import Truth, columns, questions
+from cimtool.reference.measures import WAYS
+from cimtool.reference.retrieval import columns, questions
+from cimtool.reference.truth import Truth
 
 SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}
 """Modalities of queries and of items, by way."""

@@ -18,7 +18,7 @@ from cimtool.hardware.noise.times import read_after, read_at
 from cimtool.reference.binomial import counted_share
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import LIMITS, within
-from cimtool.reference.queries import WAYS
+from cimtool.reference.measures import WAYS
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
 """The percentile over dies of each metric that is the worst twentieth."""

@@ -18,7 +18,7 @@ from cimtool.experiments.sweeps.render import (
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.yield_page import yield_pictures
 from cimtool.report.charts import ParetoPoint, pareto
-from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
 from cimtool.report.formats import ENERGIES, unit_of
 from cimtool.report.html import html
 
@@ -53,14 +53,14 @@ def document(sweep: Sweep) -> Document:
             *([Section("Yield", tuple(yields))] if yields else []),
             Section("Drift and what it costs", tuple(drawn)),
             Section("Points", (points_table(sweep).named("points"),)),
-            Section("What was swept", (Facts(tuple(_swept(sweep))),)),
+            Section("What was swept", (FactList(tuple(_swept(sweep))),)),
         ),
         sweep.to_json,
     )
 
 
 def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:
-    """What a picture shows, and which points are not in it."""
+    """The caption of a picture, with the number of points that are not in it."""
     done = len(sweep.points) - sweep.failed
     said = f"Noise-free centred logit RMSE against {sweep.costs[cost]}; both are better when lower."
     if groups > 1:

@@ -27,8 +27,9 @@ from cimtool.experiments.sweeps.evaluator import Outcome
 from cimtool.experiments.sweeps.results import Sweep
 from cimtool.experiments.sweeps.yield_differences import difference_sentences
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.measures import RANKINGS, RankingMetric
 from cimtool.reference.modality_names import sizes_text, way_names
-from cimtool.reference.queries import RANKINGS, RankingMetric, led
+from cimtool.reference.queries import led
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from cimtool.base.grids import value_text
 from cimtool.experiments.training_grid.render import failures, row_name, rows_table, verdict
 from cimtool.experiments.training_grid.results import LEAD, TrainingGrid, TrainingRow
+from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import way_names
-from cimtool.reference.queries import WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
-from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
 from cimtool.report.html import html
 from cimtool.report.svg import percent_tick
 
@@ -43,7 +43,7 @@ def document(found: TrainingGrid) -> Document:
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
             Section(f"{found.lead} of every row", tuple(drawn)),
             Section("Rows", (rows_table(found).named("rows"),)),
-            Section("What was trained", (Facts(trained),)),
+            Section("What was trained", (FactList(trained),)),
         ),
         found.to_json,
     )

@@ -17,9 +17,11 @@ from cimtool.base.progress import Say
 from cimtool.base.typed_fields import fits, made_of
 from cimtool.experiments.training_grid.question import Question, asked
 from cimtool.loading.checkpoint import load_torch
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import settle
-from cimtool.reference.queries import Queries
-from cimtool.reference.truth import Truth, retrieved
+from cimtool.reference.queries import Queries, led
+from cimtool.reference.retrieval import of_means, retrieved
+from cimtool.reference.truth import Truth
 from cimtool.training.history import RetrievalEpoch, truth_in
 from cimtool.training.job import TrainingJob
 from cimtool.training.pairs import Pairs
@@ -27,7 +29,10 @@ from cimtool.training.projectors import ProjectorTraining
 from cimtool.training.towers import TwoTower, all_cosines
 from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
 
-KEPT = ("rank", "precision", "cosine_gap")
+KEPT = (
+    *(led(by_class)[0].of for by_class in (False, True)),
+    *(one.of for one in RANKINGS if one.of_means is not None),
+)
 """The measurements of each query that are kept."""
 
 
@@ -126,15 +131,10 @@ class Unseen:
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:
-    """The ranks and cosine gaps of all queries, by scores [n, m] and means."""
+    """The measurements of all queries that are kept, by scores [n, m] and means."""
     scores = scores.copy()
     settle(scores)
-    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
-    if gaps is not None:
-        found.text["cosine_gap"] = gaps
-    return Queries(
-        *({k: one for k, one in side.items() if k in KEPT} for side in (found.text, found.video))
-    )
+    return retrieved(scores, truth).merged(of_means(truth, text, video)).only(KEPT)
 
 
 def train_point(job: TrainingJob, folder: Path, say: Say) -> tuple[TrainedPoint, float | None]:

@@ -10,9 +10,10 @@ from cimtool.experiments.training_grid.keys import SEED
 from cimtool.experiments.training_grid.question import Question
 from cimtool.experiments.training_grid.results import LEAD, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES, Change
+from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import sizes_text, way_names
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS
+from cimtool.reference.queries import RANKINGS_BY_KEY
 from cimtool.report.formats import counted, four_digits, number, percent, whole
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -199,12 +200,16 @@ def rows_table(found: TrainingGrid, times: bool = False) -> Table:
     return make_table(counted(len(found.rows), "row"), columns, rows, styles, notes(found))
 
 
+OF_MEANS = tuple(one for one in RANKINGS if one.of_means is not None)
+"""Metrics of the means, not of rankings."""
+
+
 def _measures(found: TrainingGrid) -> list[str]:
     """The names of the metrics that the table has, those that lead first."""
     names = ["map", "r1"] if found.by_class else ["r1"]
     ways = [f"{name}_{way}" for name in names for way in WAYS]
     known = found.rows[0].metrics if found.rows else {}
-    return [*ways, *(["cosine_gap"] if "cosine_gap" in known else [])]
+    return [*ways, *(one.name for one in OF_MEANS if one.name in known)]
 
 
 def _columns(found: TrainingGrid) -> list[Column]:
@@ -213,8 +218,7 @@ def _columns(found: TrainingGrid) -> list[Column]:
         for name, title in MEASURES.items()
         for way, said in way_names(found.modalities).items()
     }
-    gap = RANKINGS_BY_KEY["cosine_gap"]
-    others = {"cosine_gap": Column(gap.label, number, gap.help, essential=False)}
+    others = {one.name: Column(one.label, number, one.help, essential=False) for one in OF_MEANS}
     keys = [key for key in found.grid if key.name != SEED]
     behind = f"{found.lead} of the best row less its own, mean of both ways; * leaves 0 out"
     return [
@@ -234,7 +238,7 @@ def _has_word(values: Sequence[object]) -> bool:
 def _figures(found: TrainingGrid, row: TrainingRow, measures: Sequence[str]) -> list[Content]:
     cells: list[Content] = []
     for name in measures:
-        form = number if name == "cosine_gap" else percent
+        form = percent if RANKINGS_BY_KEY[name].share else number
         cells.append(_cell(row.metrics.get(name), form))
     star = " *" if row.behind is not None and row.behind.is_real else ""
     return [*cells, _cell(row.behind, percent, star)]

@@ -18,8 +18,9 @@ from cimtool.experiments.training_grid.folder import FORMAT_VERSION, PointFolder
 from cimtool.experiments.training_grid.keys import TrainingPoint
 from cimtool.experiments.training_grid.point import TrainedPoint, Unseen
 from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
+from cimtool.reference.measures import WAYS
 from cimtool.reference.modality_names import Modalities
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, Queries, metrics
+from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics
 from cimtool.reference.students import students
 from cimtool.report.result import Result
 from cimtool.training.history import MEASURES
