@@ -31,7 +31,8 @@ from cimtool.ir.program import Program
 from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.modality_names import TEXT_VIDEO
 from cimtool.reference.queries import Queries, Selection, compared
-from cimtool.reference.truth import retrieved, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.kept import KEPT, KeptQueries, KeptRun
 from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs

@@ -27,7 +27,8 @@ from cimtool.emit.runtime import Session
 from cimtool.loading.checkpoint import read_torch
 from cimtool.loading.embeddings import Embeddings, read_embeddings
 from cimtool.loading.source import ModelSource
-from cimtool.reference.truth import retrieval, truth_of
+from cimtool.reference.retrieval import retrieval
+from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.models.cross_attention import CrossAttentionModel
 from cimtool.training.towers import all_cosines, cosine_gap

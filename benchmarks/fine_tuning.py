@@ -27,8 +27,10 @@ from cimtool.base.arrays import Array
 from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.hardware.noise.spec import load_noise
-from cimtool.reference.queries import WAYS, metrics, uncertainties
-from cimtool.reference.truth import retrieval, retrieved, truth_of
+from cimtool.reference.measures import WAYS
+from cimtool.reference.queries import metrics, uncertainties
+from cimtool.reference.retrieval import retrieval, retrieved
+from cimtool.reference.truth import truth_of
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.fine_tune import OPTIMISATION

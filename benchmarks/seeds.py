@@ -33,7 +33,8 @@ from cimtool.experiments.evaluate import Score
 from cimtool.reference.bootstrap import interval as resampled
 from cimtool.reference.bootstrap import resamples
 from cimtool.reference.metrics import cosines, on_grid
-from cimtool.reference.truth import retrieved, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_of
 
 RATE = 1e-4
 SAMPLES = 10

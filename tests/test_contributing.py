@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -54,6 +57,7 @@ def test_the_table_says_what_each_kind_of_plug_in_is_within_cimtool() -> None:
     kinds = (
         *("WeightCode", "InputCode", "Converter", "mechanism of noise", "head", "layout"),
         *("operation", "exporter", "target", "backend", "key", "command", "pass", "figure"),
+        *("metric", "section of the report"),
     )
     assert [kind for kind in kinds if not re.search(rf"\ban? `?{kind}\b", touched)] == []
 
@@ -149,9 +153,10 @@ def test_a_command_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file = tmp_path / "added" / "commands" / "addition.py"
     file.parent.mkdir(parents=True)
     file.write_text(
-        '"""Add one."""\n\nimport click\nfrom cimtool.cli.group import Command\n\n'
+        '"""Add one."""\n\nimport click\nfrom cimtool.cli.group import Command\n'
+        "from cimtool.report.document import Document\n\n"
         "@click.command(cls=Command)\n@click.pass_obj\n"
-        "def command(out):\n    out.result({}, 'it is added')\n"
+        "def command(out):\n    out.result(Document('it is added'))\n"
     )
     monkeypatch.setattr(group, "PACKAGE", tmp_path)
     (added,) = group.command_files(()).items()
@@ -161,6 +166,87 @@ def test_a_command_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "Add one." in CliRunner().invoke(cli, ["--help"]).output
     assert CliRunner().invoke(cli, ["addition"]).output == "it is added\n"
     del sys.modules[f"{tmp_path.name}.added.commands.addition"]
+
+
+METRIC = '''"""A metric that the test adds."""
+
+from cimtool.reference.measures.metric import RankingMetric
+
+ADDED = RankingMetric(
+    "added", "added metric", "added", "what it says", share=True, of_hits=lambda hits: 0.25
+)
+'''
+SECTION = '''"""A section that the test adds."""
+
+from cimtool.report.document import Section, Sentence
+from cimtool.verification.sections import ComparedFigure, ReportSection
+
+
+class Added(ReportSection, name="added"):
+    figures = (ComparedFigure("texts counted", "", ("texts",)),)
+
+    @classmethod
+    def measure(cls, measured):
+        return len(measured.data.text)
+
+    @classmethod
+    def values(cls, found):
+        return {"texts": found}
+
+    @classmethod
+    def blocks(cls, found, bundle):
+        return (Section("How many texts?", (Sentence(f"{found} of {bundle}"),), "added", 2),)
+'''
+
+
+def test_a_metric_and_a_section_of_the_report_are_two_files_each_and_costs_may_be_missing(
+    tmp_path: Path,
+) -> None:
+    """In a copy of the package without costs, and without galleries, which are priced by them."""
+    package = Path(shutil.copytree(ROOT / "cimtool", tmp_path / "cimtool"))
+    shutil.copytree(ROOT / "targets", tmp_path / "targets")
+    for room in ("costs", "galleries"):
+        shutil.rmtree(package / room)
+    measures = package / "reference" / "measures"
+    (measures / "added.py").write_text(METRIC)
+    known = (measures / "__init__.py").read_text()
+    listed = known.replace("*RANKS,", "*RANKS, ADDED,")
+    assert listed != known
+    imported = "from cimtool.reference.measures.added import ADDED\n"
+    listed = listed.replace("from cimtool", f"{imported}from cimtool", 1)
+    (measures / "__init__.py").write_text(listed)
+    (package / "added").mkdir()
+    (package / "added" / "__init__.py").touch()
+    (package / "added" / "section.py").write_text(SECTION)
+    (package / "added" / "plugin.py").write_text("from cimtool.added.section import Added\n")
+    rows = np.random.default_rng(0).normal(size=(20, 16)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", text=rows, video=rows)
+    bundle, written = ROOT / "exports" / "reference-small@isaac-rram-128", tmp_path / "report"
+
+    def cimtool(*words: object) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "cimtool", *map(str, words)],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, timeout=300,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
+        return done.stdout
+
+    words = ("verify", bundle, "--data", "rows.npz", "--samples", 2, "--report", written)
+    assert "How many texts? 20 of reference-small" in cimtool(*words, "--max-drift", "added_loss=1")
+    found = json.loads((written / "report.json").read_text())
+    assert found["sections"] == {"added": {"texts": 20}}
+    assert found["rows"][-1]["figures"]["added_text_to_video"] == 0.25
+    assert found["rows"][-1]["intervals"]["added_text_to_video"] == {"low": 0.25, "high": 0.25}
+    assert [one["metric"] for one in found["limits"]] == ["added_loss"]
+    for file, said in (("report.md", "| t>v added metric |"), ("report.html", "what it says")):
+        text = (written / file).read_text()
+        assert said in text
+        assert "How many texts?" in text
+    baseline = Path(shutil.copy(written / "report.json", tmp_path / "earlier.json"))
+    told = cimtool(*words, "--baseline", baseline, "--tolerance", "added_loss=0")
+    assert all(said in told for said in ("added metric text to video", "texts counted"))
+    assert "mean_rank, added, map" in " ".join(cimtool("verify", "--help").split())
 
 
 def test_a_target_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from house import (
 # What may import by a name that is not written out: the lazy doors, and folders of classes.
 LAZY = {
     *("cimtool/__init__.py", "cimtool/api.py", "cimtool/cli/group.py"),
-    *("cimtool/base/named.py", "cimtool/base/plugins.py"),
+    *("cimtool/base/named.py", "cimtool/base/plugins.py", "cimtool/report/result.py"),
 }
 
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
@@ -223,6 +223,7 @@ READERS = {
     "cimtool/base/csv_files.py": "lines and fields of a file of numbers",
     "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
+    "cimtool/bundle/compilation.py": "warnings among notes",
     "cimtool/base/toml_files.py": "a target given as a path or as a name",
     "cimtool/cli/*": "what a user typed, and messages of click",
     "cimtool/*/commands/*": "what a user typed",

@@ -28,9 +28,9 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, read_rows
+from cimtool.reference.measures import WAYS
 from cimtool.reference.modality_names import Modalities, item_names
-from cimtool.reference.queries import WAYS
-from cimtool.reference.truth import retrieval
+from cimtool.reference.retrieval import retrieval
 from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 

@@ -108,12 +108,17 @@ class Refusal(Exception):
         self.exit_status = error.exit_status
 
 
+LIMITS = "{limits}"
+"""The place of the names of metrics in a command's help."""
+
+
 class Command(click.Command):
     """A command with `--verbose`, `--json`, `--debug`, `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
-    refused. `groups` are titles of its help, each with the names of its options. The function
-    imports late what needs an extra, so that its help can be read without.
+    refused. `groups` are titles of its help, each with the names of its options; `{limits}` in it
+    are the metrics that a limit can be put on. The function imports late what needs an extra, so
+    that its help can be read without.
     """
 
     def __init__(
@@ -121,6 +126,10 @@ class Command(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.groups = groups or {}
+        if LIMITS in (self.help or ""):
+            from cimtool.reference.limits import limits_text
+
+            self.help = str(self.help).replace(LIMITS, limits_text())
         self.context_settings["show_default"] = True
         self.params += [
             click.Option(["-v", "--verbose"], is_flag=True, help="Print all details."),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,9 +18,9 @@ from cimtool.base.escapes import printable
 from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, Sparse, silent
 from cimtool.loading.data_notes import DataNotes
-from cimtool.report.document import Document, Line, Section, Sentence
-from cimtool.report.table import Table
-from cimtool.report.terminal import terminal
+
+if TYPE_CHECKING:
+    from cimtool.report.document import Document
 
 LONG_WORD = re.compile(r"[^\s/─]{256,}|[^\s─]{1024,}")
 """A name or value, or a path, of which the ends alone are printed; rules of tables are neither."""
@@ -77,12 +77,17 @@ class Output:
         if self.as_json:
             click.echo(json_text({**values, "notes": [*own, *left]} if left else values))
             return
+        from cimtool.report.terminal import terminal  # not for the help, which shows no result
+
         wrap = sys.stdout.isatty()
         text = terminal(self._with_hint(found), self.width, self.verbose, wrap)
         click.echo(printable(shown("\n".join([text, *([""] if left else []), *left]))))
 
     def _with_hint(self, found: Document) -> Document:
         """The document with a line on its details, before the lines that say what comes next."""
+        from cimtool.report.document import Section, Sentence, Verbatim
+        from cimtool.report.table import Table
+
         hidden = [one for one in found.blocks if one.level == "detail"]
         if self.verbose or not hidden:
             return found
@@ -90,7 +95,7 @@ class Output:
         others = len(hidden) - len(titles)
         titles += [f"{others} more notes"] * (others > 0)
         last = next(
-            (i for i, one in enumerate(reversed(found.blocks)) if not isinstance(one, Line)), 0
+            (i for i, one in enumerate(reversed(found.blocks)) if not isinstance(one, Verbatim)), 0
         )
         at = len(found.blocks) - last
         hint = Sentence(f"--verbose also shows: {'; '.join(titles)}")

@@ -26,11 +26,11 @@ from cimtool.report.formats import (
     whole,
 )
 from cimtool.report.table import (
+    BlockLevel,
     Cell,
     Column,
     Content,
     ItemColumns,
-    Level,
     Table,
     item_table,
     make_table,
@@ -297,7 +297,7 @@ def bound_table(estimate: Estimate) -> Table | None:
     return make_table("What bounds a query", columns, rows, sortable=False)
 
 
-def query_pictures(estimate: Estimate, level: Level = "shown") -> list[Picture]:
+def query_pictures(estimate: Estimate, level: BlockLevel = "shown") -> list[Picture]:
     """The pictures of a query by the size of its gallery."""
     points = roofline(estimate)
     if len(points) < 2:

@@ -9,9 +9,9 @@ from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence
 from cimtool.costs import render
 from cimtool.costs.estimate import Estimate, estimate_bundle
-from cimtool.report.document import Block, Facts, Picture, Section, Sentence, notes
+from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import NOT_GIVEN, TIMES, counted, coverage, whole
-from cimtool.verification.sections import ComparedFigure, Measured, ReportSection
+from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs
 
 
 class CostSection(ReportSection, name="cost"):
@@ -29,7 +29,7 @@ class CostSection(ReportSection, name="cost"):
     )
 
     @classmethod
-    def measure(cls, measured: Measured) -> Estimate:
+    def measure(cls, measured: SectionInputs) -> Estimate:
         """Estimate a query, with the samples of the Monte Carlo score beside it."""
         samples, videos = measured.references.samples, len(measured.data.video)
         return estimate_bundle(measured.bundle, samples, videos)
@@ -44,9 +44,9 @@ class CostSection(ReportSection, name="cost"):
         """Return two cards, and a section with all tables."""
         fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
         picture = placement_svg(found.placements, found.floorplan, name)
-        facts = Facts(tuple(render.use_facts(found)), "detail")
+        facts = FactList(tuple(render.use_facts(found)), "detail")
         bounds, sampling = render.bound_table(found), render.montecarlo_table(found)
-        tables = (
+        tables: tuple[Block, ...] = (
             Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
             render.layer_cost_table(found).named("cost_layers", "detail"),
             render.total_table(found).named("cost", "detail"),
@@ -89,5 +89,5 @@ def _query(found: Estimate) -> Iterator[Block]:
         ("conversions", whole(query.conversions)),
         ("operating point", NOT_GIVEN if point is None else point.name),
     )
-    yield Facts(facts, "detail")
+    yield FactList(facts, "detail")
     yield from (Sentence(one, "detail", "soft") for one in render.missing_sentences(query))

@@ -19,7 +19,7 @@ from cimtool.hardware.noise.times import parse_time, read_after, read_at
 from cimtool.reference.binomial import chance_of_split, counted_share
 from cimtool.reference.bootstrap import LEVEL, Change
 from cimtool.reference.limits import LIMITS, within
-from cimtool.reference.queries import WAYS
+from cimtool.reference.measures import WAYS
 from cimtool.report.formats import counted
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}

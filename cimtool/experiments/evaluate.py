@@ -33,23 +33,17 @@ from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.exact import OutOfReach, exact
+from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import check_samples, monte_carlo
-from cimtool.reference.queries import (
-    RANKINGS_BY_KEY,
-    WAYS,
-    Queries,
-    both_sides,
-    metrics,
-    uncertainties,
-)
+from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, both_sides, metrics, uncertainties
+from cimtool.reference.retrieval import columns, questions, rank_queries
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, columns, questions, rank_queries
+from cimtool.reference.truth import Truth
 from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.notes import few_queries, judged_by, unused_labels
 from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
@@ -231,9 +225,7 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
     counts, scores = found[0].counts, []
     samples = uncertainties(rows, rows[0], *drawn)
     for name, subject, one in zip(names, subjects, samples, strict=True):
-        values = dict(one.metrics)
-        if "cosine_gap" in values:
-            values["cosine_gap"] = round(values["cosine_gap"], GAP_DECIMALS) + 0.0
+        values = rounded(one.metrics)
         losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
         less = {  # losses count what is worse, of ranks the higher
             key: loss

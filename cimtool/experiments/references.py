@@ -25,12 +25,12 @@ from cimtool.loading.model import Model
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.row_norms import median_norm, other_scale
 from cimtool.reference.limits import limit_changes, limit_metrics
+from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW, ReferenceScores, common_mean, on_grid
 from cimtool.reference.modality_names import name_of
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
-    WAYS,
     Queries,
     Selection,
     Uncertainty,
@@ -40,8 +40,9 @@ from cimtool.reference.queries import (
     once,
     uncertainties,
 )
+from cimtool.reference.retrieval import RETRIEVED, of_means, retrieved
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import RETRIEVED, Truth, retrieved
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.baselines import BaselineLoss, baseline_loss
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, float_faults
@@ -51,12 +52,16 @@ from cimtool.verification.stages import real_means, run_float
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
-KEPT = ("scores", "sampled", "gaps", "mean")
+KEPT = ("scores", "sampled", "mean")
 DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
 """Metrics of differences that a point has beside those of limits."""
 
 OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
 """Differences from the exact score that a score which is no logit has none of."""
+
+
+OF_MEANS = tuple(one.of for one in RANKINGS if one.of_means is not None)
+"""Measurements of means."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +70,8 @@ class SweepReferences:
 
     `scores` are the reference's, `name` says which it is; `floats` the float scores by the digest
     of their heads, and `faults` the sentences on each, as `verify` has them; `sampled` those of
-    Monte Carlo where the teacher is known. `gaps` [n] are the cosine gaps of the trained means
-    where any pair is wrong, and `mean` [d] is what these means share. `raw` is the retrieval of the
+    Monte Carlo where the teacher is known. `of_means` are measurements of the trained means, and
+    `mean` [d] is what these means share. `raw` is the retrieval of the
     embeddings as they are, None where widths differ or nothing is ranked.
     """
 
@@ -76,7 +81,7 @@ class SweepReferences:
     floats: Mapping[str, FloatArray]
     mean: FloatArray
     sampled: FloatArray | None = None
-    gaps: FloatArray | None = None
+    of_means: Queries = field(default_factory=Queries)
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     raw: Queries | None = None
 
@@ -88,7 +93,7 @@ class SweepReferences:
     @cached_property
     def own(self) -> Queries:
         """The reference's own retrieval, query by query."""
-        return self._with_gaps(retrieved(self.scores, self.truth), self.gaps)
+        return retrieved(self.scores, self.truth).merged(self.of_means)
 
     def measured(self, scores: Array, text_mu: Array, video_mu: Array, head: Head) -> Queries:
         """Retrieval of scores [n, m] by a head and means, and the differences from the reference.
@@ -96,14 +101,14 @@ class SweepReferences:
         A score that is no logit has none from the exact one, but for the order of items.
         """
         offset = self.mean - common_mean(text_mu, video_mu)
-        gaps = self.truth.cosine_gaps(text_mu + offset, video_mu + offset)
-        return self._measured(on_grid(scores), gaps, head)
+        told = of_means(self.truth, text_mu + offset, video_mu + offset)
+        return self._measured(on_grid(scores), told, head)
 
     def sampled_queries(self, scores: FloatArray) -> Queries:
         """The same of scores that samples of the trained means and variances give."""
-        return self._measured(on_grid(scores), self.gaps, None)
+        return self._measured(on_grid(scores), self.of_means, None)
 
-    def _measured(self, scores: Array, gaps: FloatArray | None, head: Head | None) -> Queries:
+    def _measured(self, scores: Array, told: Queries, head: Head | None) -> Queries:
         found = retrieved(scores, self.truth).merged(compared(scores, self.against))
         if head is not None:
             trained = ReferenceScores(self.floats[head_digest(head)])
@@ -113,11 +118,7 @@ class SweepReferences:
             if self.name == EXACT and not head.is_sampled:
                 for name in OF_LOGITS:
                     del found.text[name]
-        return self._with_gaps(found, gaps)
-
-    @staticmethod
-    def _with_gaps(found: Queries, gaps: FloatArray | None) -> Queries:
-        return found if gaps is None else found.merged(Queries({"cosine_gap": gaps}))
+        return found.merged(told)
 
     def metrics(self, queries: Queries, chosen: Selection | None = None) -> dict[str, float]:
         """Drift of measured queries, or of the chosen ones, from the reference, by name.
@@ -141,7 +142,7 @@ class SweepReferences:
     def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
         """The same of the float scores of named heads, of Monte Carlo, and of raw embeddings."""
         found = {
-            name: self._measured(self.floats[head_digest(head)], self.gaps, head)
+            name: self._measured(self.floats[head_digest(head)], self.of_means, head)
             for name, head in heads.items()
         }
         if self.sampled is not None:
@@ -173,6 +174,7 @@ class SweepReferences:
     def to_bytes(self) -> bytes:
         """The content of the file that keeps them, the name left out."""
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
+        arrays |= {f"means_{name}": one for name, one in self.of_means.text.items()}
         arrays["floats"] = np.stack(list(self.floats.values()))
         arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
         arrays["faults"] = np.frombuffer(json.dumps(dict(self.faults)).encode(), np.uint8)
@@ -203,7 +205,10 @@ class SweepReferences:
                 for w in WAYS
             ]
             raw = Queries(*own) if any(own) else None
-            return cls(name, truth, floats=floats, faults=faults, raw=raw, **arrays)
+            told = Queries(
+                {n: arrays.pop(f"means_{n}") for n in OF_MEANS if f"means_{n}" in arrays}
+            )
+            return cls(name, truth, floats=floats, of_means=told, faults=faults, raw=raw, **arrays)
         except (CimError, TypeError, KeyError, ValueError):
             return None
 
@@ -263,11 +268,11 @@ def references(
         if found is not None:
             continue
         means = real_means(model.program, run.features)
-        mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
+        mean, told = common_mean(*means), of_means(data.truth, *means)
         against, sampled = scores, None
         if run.known is not None and run.known.exact is not None and reference == EXACT:
             against, sampled = run.known.exact, run.known.monte_carlo
-        kept = (floats, mean, sampled, gaps, faults, run.table.queries_of(RAW))
+        kept = (floats, mean, sampled, told, faults, run.table.queries_of(RAW))
         found = SweepReferences(reference, data.truth, against, *kept)
     assert found is not None
     return found

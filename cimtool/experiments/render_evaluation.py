@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from cimtool.experiments.evaluate import Evaluation, Score
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.measures import WAYS
 from cimtool.reference.modality_names import sizes_text, way_names
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, led
+from cimtool.reference.queries import RANKINGS_BY_KEY, led
 from cimtool.report.charts import Whisker, whiskers
 from cimtool.report.document import Document, Note, Picture, Sentence
 from cimtool.report.formats import number
@@ -59,7 +60,9 @@ def _columns(found: Evaluation) -> Table:
         columns.append(Column(_heading(found, one), str))
         columns += [Column("less the first", str)] * bool(one.differences)
     labels = {
-        key: metric.label if metric.of_means else f"{said}: {metric.label}{', %' * metric.share}"
+        key: metric.label
+        if metric.of_means is not None
+        else f"{said}: {metric.label}{', %' * metric.share}"
         for way, said in _ways(found)
         for metric in led(found.by_class)
         if (key := metric.keys.get(way)) is not None
@@ -115,7 +118,7 @@ def _number(value: float, name: str, sign: str) -> str:
     if name in ERRORS:
         return number(value)
     metric = RANKINGS_BY_KEY[name]
-    digits, scale = 4 if metric.of_means else 1, 100 if metric.share else 1
+    digits, scale = 4 if metric.of_means is not None else 1, 100 if metric.share else 1
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
@@ -161,7 +164,7 @@ def sentences(found: Evaluation) -> list[str]:
 
 
 def document(found: Evaluation) -> Document:
-    """What must be known first, the table, and what its metrics are of."""
+    """The warnings, the table, and the sentences on its queries."""
     table = replace(evaluation_table(found), footnotes=())
     return Document(
         f"retrieval on {found.data}",

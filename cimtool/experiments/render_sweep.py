@@ -30,10 +30,11 @@ from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.times import read_after
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.modality_names import sizes_text, way_names
-from cimtool.reference.queries import RANKINGS, led
+from cimtool.reference.queries import led
 from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
-from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,
@@ -97,7 +98,7 @@ def document(sweep: Sweep) -> Document:
             *([Section("Yield", tuple(yields))] if yields else []),
             Section("Drift and what it costs", tuple(drawn)),
             Section("Points", (points_table(sweep).named("points"),)),
-            Section("What was swept", (Facts(tuple(_swept(sweep))),)),
+            Section("What was swept", (FactList(tuple(_swept(sweep))),)),
         ),
         sweep.to_json,
     )

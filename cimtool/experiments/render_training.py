@@ -10,11 +10,11 @@ from cimtool.base.grids import Value, value_text
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES, Change
+from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW
 from cimtool.reference.modality_names import sizes_text, way_names
-from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
-from cimtool.report.document import Document, Facts, Note, Picture, Section, Sentence
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole
 from cimtool.report.page import render_text
 from cimtool.report.svg import percent_tick
@@ -64,7 +64,7 @@ def document(found: TrainingGrid) -> Document:
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
             Section(f"{found.lead} of every row", tuple(drawn)),
             Section("Rows", (rows_table(found).named("rows"),)),
-            Section("What was trained", (Facts(trained),)),
+            Section("What was trained", (FactList(trained),)),
         ),
         found.to_json,
     )
@@ -228,10 +228,10 @@ def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
         for way, said in way_names(found.modalities).items():
             heading = f"{MEASURES[name]}\n{said}"
             yield Column(heading, percent, unit="%"), partial(_metric, f"{name}_{way}", percent)
-    if found.rows and "cosine_gap" in found.rows[0].metrics:
-        gap = RANKINGS_BY_KEY["cosine_gap"]
-        column = Column(gap.label, number, gap.help, essential=False)
-        yield column, partial(_metric, "cosine_gap", number)
+    for metric in RANKINGS:
+        if metric.of_means is not None and found.rows and metric.name in found.rows[0].metrics:
+            column = Column(metric.label, number, metric.help, essential=False)
+            yield column, partial(_metric, metric.name, number)
     help_ = f"{found.lead} of the best row less its own, mean of both ways; * leaves 0 out"
     yield (
         Column("behind", percent, help_, unit="points"),

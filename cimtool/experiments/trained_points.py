@@ -19,9 +19,11 @@ from cimtool.base.folders import read_object
 from cimtool.base.progress import Say
 from cimtool.base.typed_fields import fits, made_of
 from cimtool.loading.checkpoint import load_torch
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import settle
-from cimtool.reference.queries import Queries
-from cimtool.reference.truth import Truth, rank_queries
+from cimtool.reference.queries import Queries, led
+from cimtool.reference.retrieval import rank_queries
+from cimtool.reference.truth import Truth
 from cimtool.training.history import RetrievalEpoch, truth_in
 from cimtool.training.job import TrainingJob
 from cimtool.training.pairs import Pairs
@@ -30,7 +32,10 @@ from cimtool.training.question import Question, asked
 from cimtool.training.towers import all_cosines
 from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
 
-KEPT = ("rank", "precision", "cosine_gap")
+KEPT = (
+    *(led(by_class)[0].of for by_class in (False, True)),
+    *(one.of for one in RANKINGS if one.of_means is not None),
+)
 """The measurements of each query that are kept."""
 
 SECONDS = "seconds.json"
@@ -141,7 +146,7 @@ class Unseen:
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:
-    """The ranks and cosine gaps of all queries, by scores [n, m] and means."""
+    """The measurements of all queries that are kept, by scores [n, m] and means."""
     scores = scores.copy()
     settle(scores)
     return rank_queries(scores, text, video, truth).only(KEPT)

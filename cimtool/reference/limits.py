@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.named import unknown
 from cimtool.reference.bootstrap import Change, Interval
-from cimtool.reference.queries import RANKINGS, worse_losses
+from cimtool.reference.measures import DIFFERENCES, RANKINGS
+from cimtool.reference.queries import worse_losses
 from cimtool.reference.truth import Truth
 
-ERRORS = ("logit_rmse", "centred_rmse")
-UNRANKED_LIMITS = (*ERRORS, "top1_agreement_loss")
+LIMITED = tuple(one for one in DIFFERENCES if one.limit)
 """Metrics of differences from the reference, which need nothing that is right."""
 
+UNRANKED_LIMITS = tuple(one.limit for one in LIMITED)
 LIMITS = (*UNRANKED_LIMITS, *(metric.loss for metric in RANKINGS))
 
 
@@ -26,9 +27,7 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
     better. Those of rankings are missing where nothing is ranked, that of logits for scores that
     are none, and that of agreement for scores that were not compared.
     """
-    found = {name: own[name] for name in ERRORS if name in own}
-    if "top1_agreement" in own:
-        found["top1_agreement_loss"] = 1 - own["top1_agreement"]
+    found = {one.limit: one.lost(own[one.name]) for one in LIMITED if one.name in own}
     return found | worse_losses(own, reference)
 
 
@@ -38,16 +37,26 @@ def limit_changes(
     losses: Mapping[str, Change],
 ) -> dict[str, Change]:
     """The same of one row with its uncertainty: each metric with its interval."""
-    found = {
-        name: Change(metrics[name], intervals[name].low, intervals[name].high)
-        for name in ERRORS
-        if name in metrics
-    }
-    if "top1_agreement" in metrics:
-        agreement = intervals["top1_agreement"]
-        low, high = 1 - agreement.high, 1 - agreement.low
-        found["top1_agreement_loss"] = Change(1 - metrics["top1_agreement"], low, high)
+    found = {}
+    for one in LIMITED:
+        if one.name in metrics:
+            ends = intervals[one.name]
+            low, high = sorted((one.lost(ends.low), one.lost(ends.high)))
+            found[one.limit] = Change(one.lost(metrics[one.name]), low, high)
     return found | {one.loss: losses[one.loss] for one in RANKINGS if one.loss in losses}
+
+
+def limits_text() -> str:
+    """The names of LIMITS, and what they are of."""
+    errors = ", ".join(
+        f"{one.limit} (the error that can change a rank)" if one is LIMITED[0] else one.limit
+        for one in LIMITED
+    )
+    first, *others = RANKINGS
+    return (
+        f"{errors}, and the losses of retrieval in the worse direction, shares as fractions: "
+        f"{first.loss}, and so for {', '.join(one.name for one in others)}"
+    )
 
 
 ROUNDING = 1e-12

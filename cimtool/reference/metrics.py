@@ -14,8 +14,7 @@ from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import CimError
 from cimtool.base.threads import map_rows
-from cimtool.reference.classes import Classes, alike, alike_counts, alike_sums
-from cimtool.reference.statistics import blocks
+from cimtool.reference.classes import Classes, alike
 
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""
@@ -143,57 +142,6 @@ def mean_average_precision(
     return float(np.nanmean(found))
 
 
-def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArray:
-    """Return of each text [n] the cosine with its right video less the mean of those with others.
-
-    `text` is [n, d], `video` [m, d], and `text_to_video` [n] names each text's video. A row of
-    zeros has cosine 0 with all. Raises CimError where no pair is wrong.
-    """
-    if len(video) < 2:
-        raise CimError(f"the cosine gap needs wrong pairs; there is {len(video)} video, not 2")
-    t, v = _unit_rows(text), _unit_rows(video)
-    right = (t * v[text_to_video]).sum(axis=1)
-    gaps: FloatArray = right - (t @ v.sum(axis=0) - right) / (len(v) - 1)
-    return gaps
-
-
-def class_cosine_gaps(text: Array, video: Array, labels: Classes) -> FloatArray:
-    """Return of each item [n] its mean cosine with others of its class less that with the rest.
-
-    `text` and `video` [n, d] are the same items as queries and as found; none meets itself. NaN for
-    an item that is alone in its class, or whose class is all there is.
-    """
-    t, v = _unit_rows(text), _unit_rows(video)
-    near = np.einsum("nd,nd->n", t, alike_sums(labels, v))
-    others = alike_counts(labels)
-    rest = len(labels) - 1 - others
-    right = (near - (t * v).sum(axis=1)) / np.where(others > 0, others, np.nan)
-    gaps: FloatArray = right - (t @ v.sum(axis=0) - near) / np.where(rest > 0, rest, np.nan)
-    return gaps
-
-
-def judged_cosine_gaps(
-    text: Array, video: Array, pairs: tuple[IntArray, IntArray], alone: bool
-) -> FloatArray:
-    """Return of each text [n] its mean cosine with its right videos less that with all others.
-
-    `pairs` are the rows of text and video of each right pair. With `alone` row i of both is one
-    item, which does not meet itself. NaN for a text that has nothing right, or nothing wrong.
-    """
-    t, v = _unit_rows(text), _unit_rows(video)
-    near = np.zeros(len(t))
-    for part in blocks(len(pairs[0]), RANKED // t.shape[1]):
-        texts, videos = (one[part] for one in pairs)
-        np.add.at(near, texts, np.einsum("pd,pd->p", t[texts], v[videos]))
-    right = np.bincount(pairs[0], minlength=len(t))
-    itself = np.einsum("nd,nd->n", t, v) if alone else 0.0
-    wrong = len(v) - alone - right
-    rest = t @ v.sum(axis=0) - itself - near
-    of_right = near / np.where(right > 0, right, np.nan)
-    gaps: FloatArray = of_right - rest / np.where(wrong > 0, wrong, np.nan)
-    return gaps
-
-
 def common_mean(text: Array, video: Array) -> FloatArray:
     """Return the vector [d] that both modalities' means [n, d] and [m, d] share."""
     mean: FloatArray = (text.mean(axis=0) + video.mean(axis=0)) / 2
@@ -209,11 +157,12 @@ def cosines(text: Array, video: Array) -> FloatArray:
 
     A row of zeros has cosine 0 with all.
     """
-    found: FloatArray = _unit_rows(text) @ _unit_rows(video).T
+    found: FloatArray = unit_rows(text) @ unit_rows(video).T
     return found
 
 
-def _unit_rows(rows: Array) -> FloatArray:
+def unit_rows(rows: Array) -> FloatArray:
+    """Rows [n, d] of norm 1; zeros stay zeros."""
     rows = rows.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: FloatArray = rows / np.where(norms > 0, norms, 1.0)

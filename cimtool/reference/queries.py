@@ -23,11 +23,9 @@ from cimtool.reference.bootstrap import (
     interval,
     resamples,
 )
+from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric
 from cimtool.reference.metrics import ReferenceScores
-from cimtool.reference.modality_names import way_names
 
-WAYS = tuple(way_names())
-RECALLS = (1, 5, 10)
 Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""
 
@@ -101,96 +99,6 @@ def both_sides(found: Mapping[str, tuple[FloatArray, FloatArray]]) -> Queries:
     return Queries(text, video)
 
 
-MEANS = ("bias", "spread", "spearman", "own_spread")
-"""Metrics that are the mean of an array of their name over the texts."""
-
-VIDEO_MEANS = {"video_spread": "spread", "own_video_spread": "own_spread"}
-"""Metrics that are the mean of an array over the videos."""
-
-RMSES = {
-    "logit_rmse": "logit_squares",
-    "float_rmse": "float_squares",
-    "monte_carlo_rmse": "monte_carlo_squares",
-    "step_rmse": "step_squares",
-}
-"""Metrics that are the root of the mean of an array over the texts."""
-
-CENTRED_RMSES = {
-    "centred_rmse": "centred_squares",
-    "float_centred_rmse": "float_centred_squares",
-    "step_centred_rmse": "step_centred_squares",
-}
-"""Metrics that are the root of the mean of an array over the texts or the videos: the larger."""
-
-WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
-"""Metrics that are the lower of the means over texts and over videos."""
-
-
-def _within(k: int) -> Callable[[QueryCounts, FloatArray], FloatArray]:
-    """The share of queries whose rank is at most k."""
-    return lambda draws, rank: draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
-
-
-@dataclass(frozen=True)
-class RankingMetric:
-    """A metric of rankings: the name, label, array of each query it is of, and how it is made.
-
-    Ties count against the right item. With `by_class` right are the items of the query's class
-    where classes are known. `share` metrics are read in percent. One `of_means` is of the texts'
-    means alone, no ranking.
-    """
-
-    name: str
-    label: str
-    of: str
-    help: str
-    value: Callable[[QueryCounts, FloatArray], FloatArray] = QueryCounts.mean
-    by_class: bool = False
-    lower_is_better: bool = False
-    share: bool = True
-    of_means: bool = False
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """The names of its values by way."""
-        if self.of_means:
-            return {WAYS[0]: self.name}
-        return {way: f"{self.name}_{way}" for way in WAYS}
-
-    @property
-    def loss(self) -> str:
-        """The name of its loss in the worse way."""
-        return f"{self.name}_loss"
-
-
-OF_BEST = "of the best right item"
-
-RANKINGS = (
-    *(
-        RankingMetric(
-            f"r{k}", f"R@{k}", "rank", f"a right item is among the {k} best, ties against it",
-            _within(k),
-        )
-        for k in RECALLS
-    ),
-    RankingMetric(
-        "median_rank", "median rank", "rank", OF_BEST, QueryCounts.median,
-        lower_is_better=True, share=False,
-    ),
-    RankingMetric("mean_rank", "mean rank", "rank", OF_BEST, lower_is_better=True, share=False),
-    RankingMetric("map", "mAP", "precision", "over the whole ranking", by_class=True),
-    RankingMetric(
-        "map_r", "mAP@R", "precision_r", "over the best R of R right items", by_class=True
-    ),
-    RankingMetric("map50", "mAP@50", "precision50", "over the 50 best", by_class=True),
-    RankingMetric("ndcg10", "nDCG@10", "ndcg10", "over the 10 best", by_class=True),
-    RankingMetric(
-        "cosine_gap", "cosine gap", "cosine_gap", "of right pairs less that of wrong ones",
-        share=False, of_means=True,
-    ),
-)  # fmt: skip
-"""The metrics of rankings that every table, limit and budget has, those of pairs first."""
-
 RANKINGS_BY_KEY = {key: metric for metric in RANKINGS for key in metric.keys.values()}
 """The metric of each value's name."""
 
@@ -202,7 +110,7 @@ def led(by_class: bool) -> tuple[RankingMetric, ...]:
 
 HIGHER_IS_BETTER = {
     *(key for key, metric in RANKINGS_BY_KEY.items() if not metric.lower_is_better),
-    *(*WORSE_WAYS, *VIDEO_MEANS, "spread", "spearman", "own_spread"),
+    *(one.name for one in DIFFERENCES if not one.lower_is_better),
 }
 """Metrics of which the worst are the lowest."""
 
@@ -210,27 +118,27 @@ HIGHER_IS_BETTER = {
 def metrics(queries: Queries, samples: Samples) -> Metrics:
     """Every metric that the queries allow, in each resample; the names are those of a report.
 
-    Those of RANKINGS by their keys (`r1_text_to_video`, ...), `max_abs` (the largest difference),
-    those of MEANS, VIDEO_MEANS and WORSE_WAYS, and RMSEs.
+    Those of RANKINGS by their keys (`r1_text_to_video`, ...), those of DIFFERENCES by their names.
     """
     found: Metrics = {}
     for way, values, draws in _ways(queries, samples):
         for metric in RANKINGS:
             if metric.of in values and way in metric.keys:
                 found[metric.keys[way]] = metric.value(draws, values[metric.of])
-    own, text, others, video = queries.text, samples.text, queries.video, samples.video
-    found |= {name: text.mean(own[name]) for name in MEANS if name in own}
-    found |= {name: np.sqrt(text.mean(own[of])) for name, of in RMSES.items() if of in own}
-    found |= {name: video.mean(others[of]) for name, of in VIDEO_MEANS.items() if of in others}
-    for name, of in CENTRED_RMSES.items():
-        if of in own:
-            found[name] = np.sqrt(np.maximum(text.mean(own[of]), video.mean(others[of])))
-    for name, of in WORSE_WAYS.items():
-        if of in own:
-            found[name] = np.minimum(text.mean(own[of]), video.mean(others[of]))
-    if "largest" in own:
-        found["max_abs"] = text.largest(own["largest"])
+    own, others = queries.text, queries.video
+    for one in DIFFERENCES:
+        if one.value is not None and one.of in own:
+            both = samples.text, own[one.of], samples.video, others.get(one.of)
+            found[one.name] = one.value(*both)
     return found
+
+
+def rounded(values: Mapping[str, float]) -> dict[str, float]:
+    """Metrics without digits that are rounding, where a metric says so."""
+    return {
+        name: RANKINGS_BY_KEY[name].rounded(value) if name in RANKINGS_BY_KEY else value
+        for name, value in values.items()
+    }
 
 
 def _ways(

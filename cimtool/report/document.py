@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cimtool.base.files import check_output, replace_files, text_bytes
 from cimtool.report.page import picture_url, render_fragment
 from cimtool.report.svg import as_file
-from cimtool.report.table import Level, Table
+from cimtool.report.table import BlockLevel, Table
 
 Tone = Literal["", "good", "bad", "soft"]
 """A class of the page's style."""
@@ -25,7 +25,7 @@ class Sentence:
     """A sentence, or a paragraph of them."""
 
     text: str
-    level: Level = "shown"
+    level: BlockLevel = "shown"
     tone: Tone = ""
 
 
@@ -35,16 +35,16 @@ class Note(Sentence):
 
 
 @dataclass(frozen=True)
-class Line(Sentence):
+class Verbatim(Sentence):
     """A path or a command to copy, which no medium breaks into lines."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and values, one below another; `many` short ones stand side by side on a page."""
 
     pairs: tuple[tuple[str, str], ...]
-    level: Level = "shown"
+    level: BlockLevel = "shown"
     many: bool = False
 
 
@@ -55,7 +55,7 @@ class Picture:
     name: str
     svg: str
     caption: str = ""
-    level: Level = "shown"
+    level: BlockLevel = "shown"
 
     def __repr__(self) -> str:
         """The name and the size, not the text."""
@@ -86,12 +86,12 @@ class Section:
     span: int = 0
 
     @property
-    def level(self) -> Level:
+    def level(self) -> BlockLevel:
         """A detail if all in it is."""
         return "detail" if all(one.level == "detail" for one in self.blocks) else "shown"
 
 
-Block = Sentence | Facts | Table | Picture | Section
+Block = Sentence | FactList | Table | Picture | Section
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class Document:
     def wrote(self, files: Iterable[Path], *next_: str) -> Document:
         """The document with the files that were written, and the commands that are `next_`."""
         written = list(files)
-        line = Line(f"wrote {', '.join(map(str, written))}")
-        return self.plus(line, *(Line(f"next: {one}") for one in next_), written=written)
+        line = Verbatim(f"wrote {', '.join(map(str, written))}")
+        return self.plus(line, *(Verbatim(f"next: {one}") for one in next_), written=written)
 
 
 def walk(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -143,15 +143,19 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def sentences(blocks: Iterable[Block]) -> list[str]:
     """The texts of all sentences, those of the verdict first."""
-    said = [one for one in walk(blocks) if isinstance(one, Sentence) and not isinstance(one, Line)]
+    said = [
+        one for one in walk(blocks) if isinstance(one, Sentence) and not isinstance(one, Verbatim)
+    ]
     return [one.text for one in sorted(said, key=lambda one: one.level != "verdict")]
 
 
-def notes(texts: Iterable[str | None], level: Level = "shown") -> tuple[Note, ...]:
+def notes(texts: Iterable[str | None], level: BlockLevel = "shown") -> tuple[Note, ...]:
     """A list of sentences, without those that there are not."""
     return tuple(Note(text, level) for text in texts if text)
 
 
-def wrote_arrays(file: Path, shapes: Mapping[str, Sequence[int]]) -> Line:
+def wrote_arrays(file: Path, shapes: Mapping[str, Sequence[int]]) -> Verbatim:
     """The line on a file of arrays that was written."""
-    return Line(f"wrote {file}: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}")
+    return Verbatim(
+        f"wrote {file}: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}"
+    )

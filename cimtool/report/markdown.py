@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cimtool.base.escapes import markdown_text, visible
-from cimtool.report.document import Block, Document, Facts, Note, Section, Sentence
+from cimtool.report.document import Block, Document, FactList, Note, Section, Sentence
 from cimtool.report.table import Table
 
 
@@ -58,7 +58,7 @@ def _listed(blocks: Iterable[Block], mark: str, fold: bool) -> Iterator[str]:
             case Sentence(text=text):
                 strong = "**" * (block.level == "verdict" or block.tone == "bad")
                 yield f"{'* ' * isinstance(block, Note)}{strong}{markdown_text(text)}{strong}"
-            case Facts(pairs=pairs):
+            case FactList(pairs=pairs):
                 for name, value in pairs:
                     yield f"* {markdown_text(name)}: {markdown_text(value)}"
         before = block
@@ -77,4 +77,4 @@ def _table(table: Table, help_: bool) -> Iterator[str]:
     yield from (line for note in table.footnotes for line in ("", markdown_text(note)))
     meant = [(one.title, one.help) for one in table.columns if one.help] if help_ else []
     if meant:
-        yield from _fold("What the columns mean", _listed([Facts(tuple(meant))], "", False))
+        yield from _fold("What the columns mean", _listed([FactList(tuple(meant))], "", False))

@@ -87,5 +87,5 @@ def _chosen(of: Mapping[str, Made], kind: str, name: str | None) -> Made:
 
 def _offers(own: Document) -> list[str]:
     """The names of tables and pictures, and how they are asked for."""
-    offers = {"to_dataframe": own.tables, "plot": own.pictures}
+    offers = {"to_dataframe": list(own.tables), "plot": list(own.pictures)}
     return [f"{call}: {', '.join(names)}" for call, names in offers.items() if names]

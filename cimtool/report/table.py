@@ -104,7 +104,7 @@ class Row:
     style: str = ""
 
 
-Level = Literal["verdict", "shown", "detail"]
+BlockLevel = Literal["verdict", "shown", "detail"]
 """The place of a block of a document: first, always there, or for those who ask for more."""
 
 
@@ -122,9 +122,9 @@ class Table:
     footnotes: tuple[str, ...] = ()
     sortable: bool = True
     name: str = ""
-    level: Level = "shown"
+    level: BlockLevel = "shown"
 
-    def named(self, name: str, level: Level = "shown") -> Table:
+    def named(self, name: str, level: BlockLevel = "shown") -> Table:
         """The table by a name, at a level."""
         return replace(self, name=name, level=level)
 

@@ -9,7 +9,7 @@ from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
-from cimtool.report.document import Block, Document, Facts, Line, Note, Section, Sentence
+from cimtool.report.document import Block, Document, FactList, Note, Section, Sentence, Verbatim
 from cimtool.report.table import Column, Row, Table
 
 UNLIMITED = 10_000
@@ -41,7 +41,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
             case Table():
                 said = wrapped([block.title], whole) if block.title else ""
                 notes = [wrapped([note], whole) for note in block.footnotes]
-                text = "\n".join(filter(None, [said, table_text(block, width), *notes]))
+                text = "\n".join(filter(None, [said, table_text(block, width, fold=wrap), *notes]))
             case Section(title=title, blocks=inner):
                 lines = list(_lines(inner, width, verbose, wrap))
                 seen = [one for one in inner if verbose or one.level != "detail"]
@@ -50,11 +50,11 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
                     one_line = f"{title} {lines[0]}"
                     alone = "\n" in one_line or len(one_line) > whole
                     text = text if alone else one_line
-            case Line(text=text):
+            case Verbatim(text=text):
                 pass
             case Sentence(text=text):
                 text = wrapped([f"{'* ' * isinstance(block, Note)}{text}"], whole)
-            case Facts(pairs=pairs):
+            case FactList(pairs=pairs):
                 text = wrapped([f"{name}: {value}" for name, value in pairs], whole)
             case _:
                 continue  # pictures
@@ -64,15 +64,15 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         apart, first = alone, False
 
 
-def table_text(made: Table, width: int | None = None) -> str:
+def table_text(made: Table, width: int = UNLIMITED, fold: bool = True) -> str:
     """Write a table; its title and its footnotes are left out.
 
     Where it does not fit into `width`, only the essential columns stay, then notes stand below
-    their figures, and at last cells are folded.
+    their figures, and at last cells are folded; without `fold` they stay as wide as they are.
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
-        if width is None or _widest(text) <= width:
+        if _widest(text) <= width:
             return text
     kept = [index for index, column in enumerate(made.columns) if column.essential]
     columns = [made.columns[index] for index in kept]
@@ -81,7 +81,7 @@ def table_text(made: Table, width: int | None = None) -> str:
         text = _drawn(columns, rows, 1, notes_below)
         if _widest(text) <= width:
             return text
-    return _drawn(columns, rows, 1, True, width)
+    return _drawn(columns, rows, 1, True, width) if fold else _drawn(columns, rows, 2)
 
 
 def _drawn(

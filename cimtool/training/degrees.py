@@ -11,13 +11,14 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.progress import Say
 from cimtool.hardware.target import Target
 from cimtool.reference.bootstrap import Change, interval, resamples
+from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.reference.queries import WAYS
+from cimtool.reference.retrieval import queries_among_others, retrieved
 from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
-from cimtool.reference.truth import queries_among_others, retrieved, truth_of
+from cimtool.reference.truth import truth_of
 from cimtool.training.items import Items
 from cimtool.training.score_cost import (
     QueryCost,

@@ -27,7 +27,7 @@ from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
 from cimtool.report.document import (
     Document,
-    Facts,
+    FactList,
     Picture,
     Section,
     Sentence,
@@ -218,7 +218,7 @@ def document(fit: Fit) -> Document:
                 "Which degree?",
                 (advised, degree_table(known, fit.form).named("degrees")),
             ),
-            Section("How it was fitted", (Facts(tuple(facts(fit))),)),
+            Section("How it was fitted", (FactList(tuple(facts(fit))),)),
             Section("Coefficients", (_coefficients(fit).named("coefficients", "detail"),)),
         ),
         lambda: fit_values(fit),

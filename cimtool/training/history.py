@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
+from cimtool.reference.measures import WAYS
+from cimtool.reference.measures.ranks import RECALLS
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import RECALLS, WAYS
-from cimtool.reference.truth import Truth, retrieval, truth_among_others, truth_judged, truth_of
+from cimtool.reference.retrieval import retrieval
+from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 from cimtool.training.pairs import Pairs
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}

@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.report.charts import Points, curves
-from cimtool.report.document import Document, Facts, Picture, Section, Sentence
+from cimtool.report.document import Block, Document, FactList, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, whole
 from cimtool.report.html import html
 from cimtool.report.svg import percent_tick, tick_text
@@ -158,7 +158,7 @@ def run_page(
     if losses:
         loss = epoch_curves(lines, "mean loss of the epoch", tick_text)
         drawn = [Picture("loss", loss, "Mean over the batches of each epoch.")]
-    measured_on = (
+    measured_on: tuple[Block, ...] = (
         Sentence(words["headline"], "verdict"),
         *([Sentence(stopped)] if stopped else []),
         Picture("measured", words["curve"], words["caption"]),
@@ -167,7 +167,7 @@ def run_page(
     sections = (
         Section(f"On {words['held']} that were held out", measured_on),
         *([Section("The loss", tuple(drawn))] if drawn else []),
-        Section(f"How it was {words['done']}", (Facts(facts),)),
+        Section(f"How it was {words['done']}", (FactList(facts),)),
     )
     return html(Document(words["title"], sections))
 

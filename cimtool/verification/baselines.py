@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import WAYS, Uncertainty
+from cimtool.reference.measures import WAYS
+from cimtool.reference.queries import Uncertainty
 from cimtool.verification.drift import DriftTable
 
 DISTANCE = "-ed"

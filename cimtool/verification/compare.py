@@ -48,7 +48,7 @@ class BundleComparison(Result):
         return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
     def document(self) -> Document:
-        """What must be known first, a column a bundle, and their notes."""
+        """The warnings, a table with a column a bundle, and all other notes."""
         return Document(
             " and ".join(self.names),
             (
@@ -165,7 +165,7 @@ def _metrics(report: Report) -> dict[str, Content]:
     ways = way_names(report.drift.modalities)
     for metric in shares:
         for way, key in metric.keys.items():
-            label = metric.label if metric.of_means else f"{metric.label} {ways[way]}"
+            label = metric.labelled(ways[way])
             form = percent if metric.share else four_digits
             found[label] = interval_cell(row.with_interval(key), form)
             if raw is not None and metric is shares[0]:

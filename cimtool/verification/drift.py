@@ -20,12 +20,11 @@ from cimtool.reference.queries import (
     compared,
     metrics,
     relative_errors,
+    rounded,
     uncertainties,
 )
-from cimtool.reference.truth import Truth, retrieved
-
-GAP_DECIMALS = 12
-"""Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
+from cimtool.reference.retrieval import of_means, retrieved
+from cimtool.reference.truth import Truth
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,7 @@ class StageRow:
 
 def row_of(stage: str, queries: Queries, found: Uncertainty) -> StageRow:
     """The row of a stage from its metrics and the queries that they are of."""
-    metrics = {**found.metrics, **relative_errors(found.metrics)}
-    if "cosine_gap" in metrics:
-        # Less than these decimals is rounding; adding 0.0 makes a -0.0 a 0.0.
-        metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
+    metrics = rounded({**found.metrics, **relative_errors(found.metrics)})
     return StageRow(stage, metrics, queries.counts, found.intervals, found.losses)
 
 
@@ -108,11 +104,11 @@ class DriftTable:
     def add_reference(self, stage: str, text_mu: Array, video_mu: Array) -> None:
         """Append the reference's own row; one that cannot be computed has no metrics.
 
-        It is the score of the trained means, and has their cosine gap.
+        It is the score of the trained means, and has what these tell.
         """
         if self._reference is not None:
             queries = retrieved(self.scores, self.truth)
-            self.against = self._with_gaps(queries, text_mu, video_mu)
+            self.against = self._with_means(queries, text_mu, video_mu)
         self._append(stage, self.against)
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
@@ -172,7 +168,7 @@ class DriftTable:
             found.text["step_squares"] = before.squares(scores)
             step = both_sides({"step_centred_squares": before.centred_squares(scores)})
             found = found.merged(step)
-        return self._with_gaps(found, text_mu, video_mu)
+        return self._with_means(found, text_mu, video_mu)
 
     def _compared(self, scores: FloatArray) -> Queries:
         """Retrieval of scores of `on_grid`, and their differences from the references."""
@@ -191,8 +187,8 @@ class DriftTable:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         return found
 
-    def _with_gaps(self, found: Queries, text: Array, video: Array) -> Queries:
-        """Add the cosine gaps of the means, moved back to where training left their common mean.
+    def _with_means(self, found: Queries, text: Array, video: Array) -> Queries:
+        """Add what the means tell, moved back to where training left their common mean.
 
         `fold` takes one common vector from both modalities: distances stay, cosines would not.
         """
@@ -200,10 +196,7 @@ class DriftTable:
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
-        gaps = self.truth.cosine_gaps(text + offset, video + offset)
-        if gaps is not None:
-            found.text["cosine_gap"] = gaps
-        return found
+        return found.merged(of_means(self.truth, text + offset, video + offset))
 
     def queries_of(self, stage: str) -> Queries | None:
         """The queries of a row; None where there is none of this name."""

@@ -17,6 +17,7 @@ from cimtool.base.json_files import read_json
 from cimtool.base.typed_fields import fits
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.limits import check_measurable, check_metrics
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 from cimtool.verification.headline import DriftFindings
@@ -136,14 +137,14 @@ def _queries(values: Mapping[str, Any], key: str) -> Queries:
 
 def _side(values: Mapping[str, Any], where: str) -> dict[str, FloatArray]:
     return {
-        name: _measured(values[name], f"{where}.{name}", -MOST_VALUE if name == SIGNED else 0.0)
+        name: _measured(values[name], f"{where}.{name}", -MOST_VALUE if name in SIGNED else 0.0)
         for name in KEPT
         if name in values
     }
 
 
-SIGNED = "cosine_gap"
-"""The one measurement that may be below 0."""
+SIGNED = {one.of for one in RANKINGS if one.signed}
+"""Measurements that may be below 0."""
 
 
 def _measured(values: Any, where: str, least: float) -> FloatArray:

@@ -9,7 +9,9 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.json_files import significant
-from cimtool.reference.queries import RANKINGS, Queries, Selection, led
+from cimtool.reference.limits import LIMITED
+from cimtool.reference.measures import RANKINGS
+from cimtool.reference.queries import Queries, Selection, led
 from cimtool.reference.truth import Truth
 from cimtool.verification.drift import DriftTable
 
@@ -17,7 +19,7 @@ MOST_QUERIES = 1 << 14
 """Texts, and videos, that are kept; of more a draw that their number alone decides."""
 
 RANKED = tuple(dict.fromkeys(metric.of for metric in RANKINGS))
-COMPARED = ("centred_squares", "logit_squares", "same_best")
+COMPARED = tuple(one.of for one in LIMITED)
 """Measurements against the reference, which its own row lacks."""
 
 KEPT = (*RANKED, *COMPARED)

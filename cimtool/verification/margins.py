@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.queries import RECALLS, WAYS, Queries
+from cimtool.reference.measures import WAYS
+from cimtool.reference.measures.ranks import RECALLS
+from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 
 SIGMAS = 3.0

@@ -18,8 +18,9 @@ from cimtool.bundle.simulate import Percentiles, ShortlistOn, best_scores, short
 from cimtool.hardware.noise.times import read_after, time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
+from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Metrics, Queries, metrics
+from cimtool.reference.queries import HIGHER_IS_BETTER, Metrics, Queries, metrics
 from cimtool.report.formats import counted
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions, DieProgram

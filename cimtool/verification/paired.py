@@ -11,19 +11,10 @@ import numpy as np
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.json_files import significant
 from cimtool.reference.bootstrap import Change, Samples
-from cimtool.reference.limits import ERRORS
+from cimtool.reference.limits import LIMITED
+from cimtool.reference.measures import RANKINGS, RankingMetric
 from cimtool.reference.modality_names import Modalities, way_names
-from cimtool.reference.queries import (
-    RANKINGS,
-    Metrics,
-    Queries,
-    RankingMetric,
-    led,
-    losses,
-    metrics,
-    once,
-    uncertainties,
-)
+from cimtool.reference.queries import Metrics, Queries, led, losses, metrics, once, uncertainties
 from cimtool.reference.truth import Truth
 from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
 from cimtool.verification.sections import FigureChange, figure_changes
@@ -57,10 +48,8 @@ class FigureKind:
     share: bool
 
 
-OF_REFERENCE = (
-    FigureKind("centred_rmse", "centred logit RMSE", "centred_rmse", True, False),
-    FigureKind("logit_rmse", "logit RMSE", "logit_rmse", True, False),
-    FigureKind("top1_agreement", "top-1 agreement", "top1_agreement_loss", False, True),
+OF_REFERENCE = tuple(
+    FigureKind(one.name, one.label, one.limit, one.lower_is_better, one.share) for one in LIMITED
 )
 """Figures of the difference from the reference, which runs against the same one have in common."""
 
@@ -198,10 +187,13 @@ def compare_runs(
     needed = (*dict.fromkeys(metric.of for metric in told), *COMPARED)
     now, past = now.only(needed), past.only(needed)
     kinds = [*(kind for metric in told for kind in _kinds(metric, run.called)), *OF_REFERENCE]
-    allowed = {lead.loss: 0.0, "top1_agreement_loss": AGREEMENT_TOLERANCE}
-    if alike:
-        errors = once(past)
-        allowed |= {name: significant(RMSE_TOLERANCE * errors[name]) for name in ERRORS}
+    allowed = {lead.loss: 0.0}
+    errors = once(past) if alike else {}
+    for kind in OF_REFERENCE:
+        if not kind.lower_is_better:
+            allowed[kind.limit] = AGREEMENT_TOLERANCE
+        elif alike:
+            allowed[kind.limit] = significant(RMSE_TOLERANCE * errors[kind.name])
     figures = _paired(now, past, kinds, allowed | dict(tolerances), run.truth, seed)
     if not figures:
         raise CimError(f"{before.file}: has no figure in common with this run: {'; '.join(notes)}")
@@ -238,7 +230,7 @@ def _kinds(metric: RankingMetric, called: Modalities) -> list[FigureKind]:
     return [
         FigureKind(
             name,
-            metric.label if metric.of_means else f"{metric.label} {ways[way]}",
+            metric.labelled(ways[way]),
             metric.loss,
             metric.lower_is_better,
             metric.share,

@@ -9,11 +9,12 @@ from cimtool.base.files import REPORT_FILES, replace_texts
 from cimtool.report.document import (
     Block,
     Document,
-    Facts,
+    FactList,
     Note,
     Picture,
     Section,
     Sentence,
+    Tone,
     notes,
 )
 from cimtool.report.formats import number
@@ -30,7 +31,7 @@ FIRST = 2
 
 def document(report: Report) -> Document:
     """The report: its verdict and notes, a card for each first question, then every finding."""
-    tone, score = "bad" if report.failures else "good", report.drift.score
+    tone: Tone = "bad" if report.failures else "good"
     found = report.sections.items()
     others = [
         block
@@ -53,7 +54,7 @@ def document(report: Report) -> Document:
             Section("Retrieval", tuple(_retrieval(report)), "retrieval"),
             Section("Scores", tuple(_scores(report)), "pairs"),
             Section("Layers", tuple(_layers(report)), "layers"),
-            Section("Sensitivity", tuple(_sensitivity(report, score)), "sensitivity"),
+            Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
             Section("Checks", tuple(_checks(report)), "checks"),
             *(one for one in others if one not in cards),
@@ -73,7 +74,7 @@ def _cards(report: Report) -> Iterator[Section]:
     if earlier is not None:
         said, *more = answers.earlier_sentences(report)
         compared = tables.earlier_table(earlier).named("earlier")
-        blocks = (Sentence(said, "verdict"), compared, *notes(more))
+        blocks: tuple[Block, ...] = (Sentence(said, "verdict"), compared, *notes(more))
         yield Section("Is it worse than before?", blocks, "earlier", 6)
     step = "No step changes any score" if cause.cause is None else cause.cause
     against = ""
@@ -83,13 +84,13 @@ def _cards(report: Report) -> Iterator[Section]:
     next_ = (Sentence(f"Next: {text}.") for text in report.causes.advice)
     blocks = (Sentence(f"{step}{against}", "verdict"), *next_)
     yield Section("What costs most, what to change?", blocks, "cause", 2)
-    more = [answers.noisiest_sentence(report), answers.clipped_sentence(report)]
-    blocks = (Sentence(answers.clipping_sentence(report)), *notes(more, "detail"))
+    others = (answers.noisiest_sentence(report), answers.clipped_sentence(report))
+    blocks = (Sentence(answers.clipping_sentence(report)), *notes(others, "detail"))
     yield Section("Where do converters clip?", blocks, "clipping", 2)
 
 
 def _target(report: Report) -> Iterator[Section]:
-    """What the target does not model, and how sure its figures are."""
+    """Cards on the target: effects that it does not model, and the standing of its figures."""
     none = (Sentence("The target names nothing."),)
     unmodelled = notes(answers.unmodelled(report))
     yield Section("What is not modelled?", unmodelled or none, "unmodelled", 2)
@@ -99,11 +100,11 @@ def _target(report: Report) -> Iterator[Section]:
         names = ", ".join(dict.fromkeys(own)) or "-"
         by_status.append((f"{len(dict.fromkeys(own))} {status}", names))
     meanings = "; ".join(f"{status}: {said}" for status, said in answers.STATUSES.items())
-    sources = ()
+    blocks: tuple[Block, ...] = (FactList(tuple(by_status), "detail"),)
     if report.target.figures:
         values = tables.target_table(report.target.figures).named("target", "detail")
-        sources = (Section("Values and sources", (values, Sentence(f"{meanings}.", "detail"))),)
-    blocks = (Facts(tuple(by_status), "detail"), *sources)
+        said = Sentence(f"{meanings}.", "detail")
+        blocks = (*blocks, Section("Values and sources", (values, said)))
     yield Section("How sure are the figures?", blocks, "figures", 2)
 
 
@@ -140,7 +141,7 @@ def _retrieval(report: Report) -> Iterator[Block]:
 def _scores(report: Report) -> Iterator[Block]:
     caption = "A sample of pairs; on the dashed line both scores are the same."
     yield Picture("pairs", pictures.pairs_chart(report.drift), caption, "detail")
-    yield Facts(tuple(answers.pair_facts(report)), "detail")
+    yield FactList(tuple(answers.pair_facts(report)), "detail")
 
 
 def _layers(report: Report) -> Iterator[Block]:
@@ -149,12 +150,12 @@ def _layers(report: Report) -> Iterator[Block]:
     yield Section("Every slice in numbers", (slices,))
 
 
-def _sensitivity(report: Report, score: str) -> Iterator[Block]:
+def _sensitivity(report: Report) -> Iterator[Block]:
     caption = (
         "Centred RMSE from the lowered model with only this part in integers, and how much of the "
         "compiled model's goes where only this part is left in real numbers; the costliest first."
     )
-    chart = pictures.sensitivity_chart(report.causes.sensitivity, score)
+    chart = pictures.sensitivity_chart(report.causes.sensitivity, report.drift.score)
     yield Picture("sensitivity", chart, caption, "detail")
     yield tables.sensitivity_table(report.causes).named("sensitivity", "detail")
 
@@ -176,7 +177,7 @@ def _origin(report: Report) -> Iterator[Section]:
     subject = report.subject
     origin = subject.provenance
     settings = [(k, answers.setting_text(v)) for k, v in subject.settings.items() if v != []]
-    yield Section("Settings", (Facts(tuple(settings), "detail", many=True),), "settings")
+    yield Section("Settings", (FactList(tuple(settings), "detail", many=True),), "settings")
     facts = [
         ("model", subject.model),
         ("target", f"{subject.target} ({subject.fidelity})"),
@@ -184,10 +185,10 @@ def _origin(report: Report) -> Iterator[Section]:
         ("verified with", f"cimtool {origin['verified_with']}, seed {subject.seed}"),
         *((one["file"], one["sha256"]) for one in origin["inputs"]),
     ]
-    files = Section("Files of the bundle", (Facts(tuple(origin["files"].items()), "detail"),))
+    files = Section("Files of the bundle", (FactList(tuple(origin["files"].items()), "detail"),))
     said = notes(origin["notes"], "detail")
     compiled = (Section("What the compiler said", said),) if said else ()
-    yield Section("Provenance", (Facts(tuple(facts), "detail"), files, *compiled), "provenance")
+    yield Section("Provenance", (FactList(tuple(facts), "detail"), files, *compiled), "provenance")
 
 
 def write_report(report: Report, folder: Path) -> tuple[Path, ...]:

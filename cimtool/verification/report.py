@@ -183,7 +183,7 @@ class TargetFigure:
 
 @dataclass(frozen=True)
 class TargetCard:
-    """What the target does not model, in its own words, and its figures."""
+    """The figures of a target, and in its own words the effects that it does not model."""
 
     unmodelled: tuple[str, ...]
     figures: tuple[TargetFigure, ...] = field(repr=False)

@@ -48,7 +48,7 @@ from cimtool.verification.report import (
     verified_bundle,
 )
 from cimtool.verification.saturation import Saturation, Stored, stored_values
-from cimtool.verification.sections import Measured, measure_sections, section_values
+from cimtool.verification.sections import SectionInputs, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
 
@@ -121,7 +121,7 @@ def verify_bundle(
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
-    sections = measure_sections(Measured(bundle, data, references, drift))
+    sections = measure_sections(SectionInputs(bundle, data, references, drift))
     beside = None
     if earlier is not None:
         beside = earlier.beside(drift, section_values(sections), data.truth, seed)

@@ -1,6 +1,6 @@
 """Sections of a report that others bring: measured on a bundle and its data, shown, and compared.
 
-A section is a class, registered by the plug-in module of its room.
+A section is a class, which the module `plugin` of its room imports.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from cimtool.verification.references import References
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """What a section is measured on: a bundle, the data, the references, and the drift found."""
+class SectionInputs:
+    """The bundle, the data, the references and the drift that a section is measured on."""
 
     bundle: Bundle
     data: Embeddings
@@ -49,7 +49,7 @@ class ReportSection(Named):
 
     @classmethod
     @abstractmethod
-    def measure(cls, measured: Measured) -> Any | None:
+    def measure(cls, measured: SectionInputs) -> Any | None:
         """Measure what the section says; None if it has nothing to say."""
 
     @classmethod
@@ -68,7 +68,7 @@ class ReportSection(Named):
         return {"type": "object"}
 
 
-def measure_sections(measured: Measured) -> dict[str, Any]:
+def measure_sections(measured: SectionInputs) -> dict[str, Any]:
     """Measure every known section; those that have nothing to say are not there."""
     found = {name: kind.measure(measured) for name, kind in ReportSection.every().items()}
     return {name: one for name, one in found.items() if one is not None}

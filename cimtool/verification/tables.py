@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.measures import DIFFERENCES
 from cimtool.reference.modality_names import way_marks, way_names
 from cimtool.reference.queries import led
 from cimtool.report.formats import (
@@ -80,41 +81,25 @@ def _styles(rows: Sequence[StageRow], drift: DriftFindings) -> list[str]:
 
 def drift_table(drift: DriftFindings) -> Table:
     """The drift of every stage; shares in percent."""
-    against, surrogate = drift.reference, drift.surrogate
-    columns = (
-        Column("stage"),
+    names = {"reference": drift.reference, "surrogate": drift.surrogate}
+    shown = [one for one in DIFFERENCES if one.heading]
+    columns = [
         Column(
-            "centred\nRMSE",
-            number,
-            f"difference from {against} without each query's mean difference, which changes no "
-            "rank: root mean square, the worse way; ± is its own error",
-        ),
-        Column("% of\nspread", percent, "the same as a share of the spread within a query"),
-        Column("step", number, "centred RMSE against the row before; * is the largest"),
-        Column("vs\nfloat", number, f"centred RMSE against the float {surrogate}"),
-        Column("RMSE", number, "with the mean differences of queries"),
-        Column("bias", number, "mean difference", essential=False),
-        Column("max", number, "largest difference", essential=False),
-        Column("RMSE\nvs MC", number, "from Monte Carlo, with its scatter", essential=False),
-        Column("top-1\n%", percent, "queries with the reference's best item, the worse way"),
-        Column("float\ntop-1", percent, f"the same of the float {surrogate}", essential=False),
-        Column("rank\ncorr.", number, "Spearman's, mean over queries", essential=False),
-    )
-    after = (
-        *("float_centred_rmse", "logit_rmse", "bias", "max_abs", "monte_carlo_rmse"),
-        *("top1_agreement", "float_top1", "spearman"),
-    )
-    rows = [
-        (
-            row.stage,
-            _centred(row, drift),
-            row.get("relative_centred_rmse"),
-            _step(row, drift),
-            *map(row.get, after),
+            one.heading,
+            percent if one.share else number,
+            one.help.format(**names),
+            essential=one.essential,
         )
-        for row in drift.shown
+        for one in shown
     ]
-    title = f"Drift from {against}, stage by stage"
+
+    def content(row: StageRow, name: str) -> Content:
+        special = {"centred_rmse": _centred, "step_centred_rmse": _step}
+        return special[name](row, drift) if name in special else row.get(name)
+
+    rows = [(row.stage, *(content(row, one.name) for one in shown)) for row in drift.shown]
+    title = f"Drift from {drift.reference}, stage by stage"
+    columns.insert(0, Column("stage"))
     return make_table(title, columns, rows, _styles(drift.shown, drift))
 
 
@@ -137,10 +122,6 @@ def _centred(row: StageRow, drift: DriftFindings) -> Content:
     return Cell(f"±{number(scatter.centred_error)}", math.nan)
 
 
-ESSENTIAL = ("r1", "r10", "map")
-"""Metrics that a narrow table of retrieval keeps."""
-
-
 def retrieval_table(drift: DriftFindings) -> Table:
     """Retrieval of every stage, with intervals where they are known."""
     columns = {}
@@ -148,10 +129,10 @@ def retrieval_table(drift: DriftFindings) -> Table:
     for way, arrow in marks.items():
         for metric in led(drift.by_class):
             if way in metric.keys:
-                heading = f"{arrow}\n{metric.label}" if not metric.of_means else "cosine\ngap"
+                heading = metric.heading or f"{arrow}\n{metric.label}"
                 form = percent if metric.share else four_digits
                 columns[metric.keys[way]] = Column(
-                    heading, form, metric.help, essential=metric.name in ESSENTIAL
+                    heading, form, metric.help, essential=metric.essential
                 )
     columns = {name: one for name, one in columns.items() if name in drift.final.metrics}
 

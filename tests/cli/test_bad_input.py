@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.cli.commands.compile import first_notes
 from cimtool.demo.data import DemoFiles
 
 Change = Callable[[dict[str, Any]], None]
@@ -173,13 +172,6 @@ def test_bad_calibration_data(
     assert sentence.startswith(f"{files.calibration}: ")
     for part in expected:
         assert part in sentence
-
-
-def test_warnings_and_the_first_notes_are_printed_without_verbose() -> None:
-    notes = [f"note {i}" for i in range(7)]
-    few = [*notes[:3], "warning: w", *notes[3:]]
-    assert first_notes(few) == ["warning: w", *notes[:5], "2 more with --verbose"]
-    assert first_notes(few[:6]) == ["warning: w", *notes[:5]]
 
 
 def test_few_calibration_rows_are_a_warning(

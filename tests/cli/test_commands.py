@@ -325,3 +325,20 @@ def test_a_place_without_a_name_takes_no_bundle(
     ran = cimtool(*compiling(small_trunk, place))
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence.startswith(f"{place}: is no name for a bundle; expected a new folder")
+
+
+def test_details_are_printed_with_verbose_and_named_without(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    words = ("verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path)
+    short, long = cimtool(*words).out, cimtool(*words, "-v").out
+    hint = next(line for line in short.splitlines() if line.startswith("--verbose also shows: "))
+    assert "Retrieval; Scores; Layers; Sensitivity" in hint
+    assert (
+        short.splitlines()[-1]
+        == long.splitlines()[-1]
+        == (f"wrote {tmp_path}/report.json, {tmp_path}/report.md, {tmp_path}/report.html")
+    )
+    assert "--verbose" not in long
+    assert "Every slice in numbers" in long
+    assert "Every slice in numbers" not in short

@@ -22,7 +22,7 @@ FILES = ("cost.json", "placement.svg", "roofline.svg")
 def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     cimtool: Run, small_bundle: Path, tmp_path: Path
 ) -> None:
-    ran = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path / "out")
+    ran = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path / "out", "-v")
     assert (ran.status, ran.err) == (0, "")
     (row,) = [line.split() for line in ran.out.splitlines() if line.startswith(" text.fc1 ")]
     # 24 of 128 rows and all 32 columns of weights, in one array.

@@ -27,6 +27,7 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.cli import output
 from cimtool.cli.group import Command, Group, LazyGroup, OneOf
 from cimtool.demo.data import DemoFiles
+from cimtool.report.document import Document
 from cimtool.simulation.kernels import choice, library
 
 MODULE = [sys.executable, "-m", "cimtool"]
@@ -80,7 +81,7 @@ def three_ways(monkeypatch: pytest.MonkeyPatch, warned: Callable[[], None]) -> t
     @click.pass_obj
     def work(out: output.Output) -> None:
         warned()
-        out.result({"found": 1}, "found 1")
+        out.result(Document("found 1", values=lambda: {"found": 1}))
 
     monkeypatch.setattr(cli, "cli", group)
     with warnings.catch_warnings():
@@ -337,7 +338,8 @@ def test_targets_list_as_text_and_as_json() -> None:
     text = cimtool_run("targets", "list").stdout
     rows = json.loads(cimtool_run("targets", "list", "--json").stdout)["targets"]
     assert set(names) <= {row["name"] for row in rows}
-    assert [line.split()[0] for line in text.splitlines()] == [row["name"] for row in rows]
+    named = [line.split()[0] for line in text.splitlines()]
+    assert named == ["name", named[1], *(row["name"] for row in rows)]
 
 
 def test_targets_show_as_text_and_as_json() -> None:

@@ -37,9 +37,9 @@ def test_simulate_says_what_dies_keep(
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "3 dies:"
-    assert lines[1].startswith("  RMSE from the noise-free scores: median ")
+    assert lines[1].startswith("RMSE from the noise-free scores: median ")
     assert ", 95th percentile " in lines[1]
-    assert lines[2].startswith("  R@1 text to video: median ")
+    assert lines[2].startswith("R@1 text to video: median ")
     assert ", 5th percentile " in lines[2]
     with np.load(place) as found:
         assert found["trial_scores"].shape == (3, *found["scores"].shape)
@@ -52,7 +52,7 @@ def test_one_die_is_no_dies(
         "simulate", analog, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz",
         "--noise", "--trials", 1,
     )  # fmt: skip
-    assert ran.out.startswith("1 die:\n  RMSE from the noise-free scores: ")
+    assert ran.out.startswith("1 die:\nRMSE from the noise-free scores: ")
 
 
 def test_the_inputs_of_dies_are_read_once(

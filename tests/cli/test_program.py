@@ -92,7 +92,7 @@ def test_a_gallery_is_programmed_and_queried(
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "eval.npz: 40 items on hermes-pcm-14nm (in-memory)"
-    assert lines[4].split()[:5] == ["mu.mu,", "mus.mu", "16", "x", "40"]
+    assert lines[5].split()[:5] == ["mu.mu,", "mus.mu", "16", "x", "40"]
     assert "* 4 arrays for the gallery; 64 a chip: 1 chip" in lines
     # 16 rows are one tile: 8 arrays of mu and s hold 2,048 items, those of two slices 1,024.
     assert any(line.startswith("* items a chip: 2,") for line in lines)

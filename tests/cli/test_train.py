@@ -233,7 +233,7 @@ def test_options_of_the_hardware_belong_together(
 
 def test_each_option_of_the_help_has_its_group(capsys: Printed) -> None:
     named = [name for names in GROUPS.values() for name in names]
-    options = {one.name for one in command.params} - {"as_json", "debug", "max_memory"}
+    options = {one.name for one in command.params} - {"verbose", "as_json", "debug", "max_memory"}
     assert len(named) == len(set(named))
     assert set(named) == options
     assert run(["train", "--help"]) == 0

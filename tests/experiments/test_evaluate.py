@@ -21,8 +21,9 @@ from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.source import ModelSource
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.exact import exact
-from cimtool.reference.queries import RANKINGS, metrics
-from cimtool.reference.truth import BY_CLASS, rank_queries
+from cimtool.reference.measures import RANKINGS
+from cimtool.reference.queries import metrics
+from cimtool.reference.retrieval import BY_CLASS, rank_queries
 from cimtool.verification.references import gaussians, trained_features
 from cimtool.verification.report import Report
 

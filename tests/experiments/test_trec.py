@@ -16,7 +16,7 @@ from ir_measures import AP, Success, nDCG
 
 import cimtool
 from cimtool.experiments.evaluate import falling
-from cimtool.reference.queries import WAYS
+from cimtool.reference.measures import WAYS
 
 N = 40
 RNG = np.random.default_rng(0)

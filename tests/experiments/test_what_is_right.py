@@ -15,7 +15,7 @@ from cimtool import api
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.render_tuned import tuned_text
-from cimtool.reference.queries import WAYS
+from cimtool.reference.measures import WAYS
 
 N = 60
 LOW = {"weight_bits": 2, "activation_bits": 2, "target": "ideal"}

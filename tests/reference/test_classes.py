@@ -16,8 +16,9 @@ from cimtool.reference.classes import (
     any_alike,
     memberships,
 )
-from cimtool.reference.metrics import class_cosine_gaps
-from cimtool.reference.truth import retrieved, truth_among_others, truth_of
+from cimtool.reference.measures.cosine_gap import class_cosine_gaps
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_among_others, truth_of
 
 SETS = arrays(bool, st.tuples(st.integers(1, 9), st.integers(2, 5)))
 NUMBERS = st.lists(st.integers(0, 3), min_size=2, max_size=9).map(np.array)

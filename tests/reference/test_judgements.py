@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cimtool.reference.judgements import Judgements
-from cimtool.reference.metrics import judged_cosine_gaps
-from cimtool.reference.truth import retrieved, truth_judged, truth_of
+from cimtool.reference.measures.cosine_gap import gaps_of, judged_cosine_gaps
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_judged, truth_of
 
 GRADES = arrays(int, st.tuples(st.integers(1, 6), st.integers(2, 6)), elements=st.integers(0, 3))
 
@@ -46,7 +47,7 @@ def test_pairs_that_are_judged_1_are_pairs(right: np.ndarray, seed: int) -> None
     for way in ("text", "video"):
         for name, values in getattr(first, way).items():
             np.testing.assert_array_equal(values, getattr(second, way)[name])
-    gaps = [truth.cosine_gaps(text, video) for truth in (pairs, judged)]
+    gaps = [gaps_of(truth, text, video) for truth in (pairs, judged)]
     np.testing.assert_allclose(*gaps, atol=1e-12)
 
 

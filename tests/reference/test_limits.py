@@ -20,7 +20,8 @@ from cimtool.reference.limits import (
 )
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.reference.queries import compared, metrics, once, uncertainties
-from cimtool.reference.truth import retrieved, truth_among_others, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_among_others, truth_of
 
 
 def test_limit_metrics_are_the_worse_of_both_directions() -> None:

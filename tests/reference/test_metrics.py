@@ -13,13 +13,13 @@ from sklearn.metrics import average_precision_score
 
 from cimtool.base.errors import CimError
 from cimtool.reference import metrics
+from cimtool.reference.measures.cosine_gap import cosine_gaps
 from cimtool.reference.metrics import (
     ReferenceScores,
     average_precision,
     best_ranks,
     centred_rmse,
     centred_squares,
-    cosine_gaps,
     hit_positions,
     mean_average_precision,
     on_grid,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 from cimtool.reference.bootstrap import QueryCounts, Samples
 from cimtool.reference.limits import limit_metrics
+from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import ReferenceScores, ranks
 from cimtool.reference.queries import (
-    WAYS,
     Queries,
     Selection,
     compared,
@@ -22,7 +22,8 @@ from cimtool.reference.queries import (
     relative_errors,
     uncertainties,
 )
-from cimtool.reference.truth import retrieval, retrieved, truth_of
+from cimtool.reference.retrieval import retrieval, retrieved
+from cimtool.reference.truth import truth_of
 
 from .test_metrics import tied_scores
 

@@ -6,11 +6,8 @@ import numpy as np
 
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.metrics import top1_agreement
-from cimtool.reference.truth import (
-    retrieved,
-    truth_among_others,
-    truth_of,
-)
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_among_others, truth_of
 
 LABELS = np.array([0, 1, 0, 2, 1, 0])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.report import page, svg
-from cimtool.report.document import Document, Facts, Line, Note, Picture, Section, Sentence
+from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence, Verbatim
 from cimtool.report.html import html
 from cimtool.report.page import one_line, picture_url
 from cimtool.report.table import Cell, Column, make_table
@@ -37,8 +37,8 @@ def text() -> str:
     blocks = (
         Sentence("<b>first</b>", "verdict", "bad"),
         Note("<i>more</i>", "detail"),
-        Section("A <card>", (Facts((("<u>", "x"),)),), "card", 2),
-        Section("All", (TABLE, Picture("p", PICTURE, "a <caption>"), Line("run <it>")), "all"),
+        Section("A <card>", (FactList((("<u>", "x"),)),), "card", 2),
+        Section("All", (TABLE, Picture("p", PICTURE, "a <caption>"), Verbatim("run <it>")), "all"),
     )
     return html(Document("<b>t</b>", blocks))
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.reference.truth import retrieved, truth_among_others, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import truth_among_others, truth_of
 from cimtool.verification.drift import DriftTable
 
 RIGHT = np.arange(3)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cimtool.reference.metrics import ranks
-from cimtool.reference.truth import Truth, retrieved, truth_among_others, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import Truth, truth_among_others, truth_of
 from cimtool.verification.margins import (
     SIGMAS,
     gallery_sizes,

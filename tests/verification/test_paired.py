@@ -12,7 +12,8 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.modality_names import TEXT_VIDEO
 from cimtool.reference.queries import Queries, compared
-from cimtool.reference.truth import Truth, retrieved, truth_of
+from cimtool.reference.retrieval import retrieved
+from cimtool.reference.truth import Truth, truth_of
 from cimtool.verification import kept
 from cimtool.verification.kept import KEPT, KeptQueries, KeptRun, kept_rows
 from cimtool.verification.paired import (

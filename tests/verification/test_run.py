@@ -19,7 +19,7 @@ from cimtool.emit.runtime import Session
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings, unit_rows
 from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
-from cimtool.reference.queries import RANKINGS
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.html import html
 from cimtool.report.terminal import terminal

@@ -19,7 +19,7 @@ from cimtool.report.terminal import terminal
 from cimtool.verification.earlier import Earlier, read_earlier
 from cimtool.verification.report import Report, report_schema
 from cimtool.verification.run import verify_bundle
-from cimtool.verification.sections import ComparedFigure, Measured, ReportSection, number_at
+from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs, number_at
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def counted() -> Iterator[type[ReportSection]]:
         figures = (ComparedFigure("rows", "", ("texts",)),)
 
         @classmethod
-        def measure(cls, measured: Measured) -> int | None:
+        def measure(cls, measured: SectionInputs) -> int | None:
             return len(measured.data.text)
 
         @classmethod

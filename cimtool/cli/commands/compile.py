@@ -13,7 +13,7 @@ from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
-from cimtool.report.document import Line, Sentence
+from cimtool.report.document import Sentence, Verbatim
 
 
 @click.command(cls=Command)
@@ -64,4 +64,4 @@ def command(
     next_ = f"verify {folder} --data NPZ" if stages else f"simulate {folder} --inputs NPZ"
     aside = f"the bundle that stood there is {moved} now, the only earlier one kept"
     lines = [f"wrote {bundle.folder}", *([aside] if moved else []), f"next: cimtool {next_}"]
-    out.result(shown.plus(*map(Line, lines)))
+    out.result(shown.plus(*map(Verbatim, lines)))

@@ -20,7 +20,7 @@ from cimtool.cli.options import (
     take_noise,
 )
 from cimtool.cli.output import Output
-from cimtool.report.document import Document, Line
+from cimtool.report.document import Document, Verbatim
 
 
 @click.command(cls=Command)
@@ -67,4 +67,4 @@ def command(
     if Exporter.named(format_name, "format").counted:
         shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
     values = {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size}
-    out.result(Document("", tuple(map(Line, shown)), lambda: values))
+    out.result(Document("", tuple(map(Verbatim, shown)), lambda: values))

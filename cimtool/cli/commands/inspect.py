@@ -15,7 +15,7 @@ from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.loading.inspect import format_facts, inspect
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
-from cimtool.report.document import Document, Line
+from cimtool.report.document import Document, Verbatim
 
 
 @click.command(cls=Command)
@@ -35,7 +35,7 @@ def command(out: Output, file: Path) -> None:
         held = [name for name in facts["files"] if (file / name).is_file()]
         facts = {**facts, "bytes_by_purpose": sizes(file, held)}
         shown = {**facts, "model": _with_names(facts["model"], bundle.model.called)}
-    out.result(Document("", tuple(map(Line, format_facts(shown))), lambda: facts))
+    out.result(Document("", tuple(map(Verbatim, format_facts(shown))), lambda: facts))
 
 
 def _with_names(model: Mapping[str, Any], called: Modalities) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cimtool.cli.group import INTEGER, AtLeast, Command
 from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 from cimtool.reference.modality_names import item_names, way_names
-from cimtool.report.document import Document, Facts, Section, Sentence, wrote_arrays
+from cimtool.report.document import Document, FactList, Section, Sentence, wrote_arrays
 from cimtool.report.formats import counted
 
 
@@ -58,7 +58,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
 
 
 def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Section]:
-    """What dies keep, of the median one and of the worst in twenty."""
+    """The figures of dies: of the median one and of the worst in twenty."""
     if not summary:
         return
     ways = way_names(found.called)
@@ -74,7 +74,7 @@ def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Sec
         (names[name], f"median {one.median:.4g}, {one.percentile:g}th percentile {one.worst:.4g}")
         for name, one in summary.items()
     ]
-    yield Section(f"{counted(len(dies), 'die')}:", (Facts(tuple(facts)),))
+    yield Section(f"{counted(len(dies), 'die')}:", (FactList(tuple(facts)),))
 
 
 def _gallery(found: Simulation) -> Iterator[Sentence]:

@@ -17,7 +17,7 @@ from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.imported import import_target
 from cimtool.hardware.recomputed import recomputed
 from cimtool.hardware.target import Target, load_target, origin_of, target_origins
-from cimtool.report.document import Document, Line, notes
+from cimtool.report.document import Document, Verbatim, notes
 from cimtool.report.table import Column, make_table
 
 
@@ -51,7 +51,7 @@ def show(out: Output, target: str) -> None:
     else:
         origin, text = origin_of(target), describe(loaded)
     values = loaded.to_json() | {"origin": origin}
-    out.result(Document("", (Line(f"{text}\n\nfrom {origin}"),), lambda: values))
+    out.result(Document("", (Verbatim(f"{text}\n\nfrom {origin}"),), lambda: values))
 
 
 def _loaded(name_or_path: str) -> Target | Cam:
@@ -73,7 +73,7 @@ def import_(out: Output, file: Path, output: Path) -> None:
     values, target = import_target(file, output.stem)
     (written,) = replace_texts(output.parent, {output.name: toml_text(values)}, "the target")
     shown = Document("", notes((*target.unmodelled, *target.unconfirmed)))
-    out.result(shown.plus(Line(f"wrote {written}"), written=written, target=target.to_json()))
+    out.result(shown.plus(Verbatim(f"wrote {written}"), written=written, target=target.to_json()))
 
 
 @command.command(cls=Command)
@@ -99,5 +99,5 @@ def check(out: Output, files: tuple[str, ...]) -> None:
             compared[file] = [vars(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
             lines += [f"  {one.sentence()}" for one in found]
-    shown = Document("", tuple(map(Line, lines)))
+    shown = Document("", tuple(map(Verbatim, lines)))
     out.result(shown.plus(valid=valid, compared=compared))

@@ -59,10 +59,7 @@ def command(
 ) -> None:
     """Measure the drift of each stage, and check the bits of every implementation.
 
-    Ends with status 1 where a bit differs or a metric is over its --max-drift: centred_rmse (the
-    error that can change a rank), logit_rmse, top1_agreement_loss, and the losses of retrieval in
-    the worse direction, shares as fractions: r1_loss, and so for r5, r10, median_rank, mean_rank,
-    map, map_r, map50, ndcg10, cosine_gap.
+    Ends with status 1 where a bit differs or a metric is over its --max-drift: {limits}.
 
     With --baseline also where a metric is worse than in an earlier report on the same data: the
     95% interval of its loss, paired query by query, is above its --tolerance. Without any named

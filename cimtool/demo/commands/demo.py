@@ -13,7 +13,7 @@ from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.group import INTEGER, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
-from cimtool.report.document import Line, Section
+from cimtool.report.document import Section, Verbatim
 
 if TYPE_CHECKING:
     from cimtool.demo.data import DemoFiles
@@ -79,7 +79,7 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
         "stages": found.stages.to_json(),
         "commands": commands,
     }
-    shown = shown.plus(Section("Made", tuple(map(Line, lines))))
+    shown = shown.plus(Section("Made", tuple(map(Verbatim, lines))))
     out.result(replace(shown, values=lambda: values))
 
 

@@ -20,7 +20,7 @@ from cimtool.cli.options import (
     qrels_option,
 )
 from cimtool.cli.output import Output
-from cimtool.report.document import Line
+from cimtool.report.document import Verbatim
 
 ONNX = ".onnx"
 
@@ -62,7 +62,7 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
     shown, folder = found.document(), options["trec"]
     if folder is not None:
-        shown = shown.plus(Line(f"wrote runs and qrels into {folder}"), written=[folder])
+        shown = shown.plus(Verbatim(f"wrote runs and qrels into {folder}"), written=[folder])
     out.result(shown)
 
 

@@ -22,7 +22,7 @@ from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import Sweep
-from cimtool.report.document import Document, Line
+from cimtool.report.document import Document, Verbatim
 
 
 @click.command(cls=Command)
@@ -71,10 +71,8 @@ def command(
     """Compile for every point of a grid, and say what each drifts and costs.
 
     Finished points are kept in DIR (exports/<model>.sweep), so the same command goes on where it
-    was stopped. Ends with status 1 where points failed or none is within the --budget: logit_rmse,
-    centred_rmse, top1_agreement_loss, and the losses of retrieval in the worse direction, shares as
-    fractions: r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10,
-    cosine_gap.
+    was stopped. Ends with status 1 where points failed or none is within the --budget:
+    {limits}.
     """
     if jobs is not None and dask is not None:
         raise click.UsageError("--jobs and --dask are both given; expected one of them")
@@ -94,4 +92,4 @@ def command(
 
 
 def _shown(found: Sweep) -> Document:
-    return Document("", (Line(sweep_text(found)),), found.of_this_run)
+    return Document("", (Verbatim(sweep_text(found)),), found.of_this_run)

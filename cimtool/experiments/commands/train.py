@@ -27,7 +27,7 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_options
 from cimtool.hardware.settings import setting_keys
-from cimtool.report.document import Document, Line, Sentence
+from cimtool.report.document import Document, Sentence, Verbatim
 
 if TYPE_CHECKING:
     from cimtool.experiments.training_grid import TrainingGrid
@@ -225,7 +225,7 @@ def _as_argument(text: str) -> str:
 def _grid_shown(found: TrainingGrid) -> Document:
     from cimtool.experiments.render_training import grid_summary
 
-    return Document("", (Line(grid_summary(found)),), found.of_this_run)
+    return Document("", (Verbatim(grid_summary(found)),), found.of_this_run)
 
 
 def _fine_tune(

@@ -22,7 +22,7 @@ from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.tune import VARIED
 from cimtool.experiments.widths import ORDER
-from cimtool.report.document import Document, Line
+from cimtool.report.document import Document, Verbatim
 
 
 @click.command(cls=Command)
@@ -62,10 +62,8 @@ def command(out: Output, /, budget: tuple[str, ...], grid: tuple[str, ...], **op
     is saved, each choice compiled and checked on half of the queries of --data. Steps that do not
     hold on the other half and on all are taken back. With --grid this is done from each combination
     of its values, and the cheapest is chosen. The file is for compile --settings; verify
-    measures what is said of all queries. Metrics: logit_rmse, centred_rmse,
-    top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
-    r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
+    measures what is said of all queries. Metrics: {limits}.
     """
     values = parse_grid(grid, "adc_bits=5,6,8")
     found = api.tune(budget=parse_limits("budget", budget), grid=values, say=out.say, **options)
-    out.result(Document("", (Line(tuned_text(found)),), found.to_json))
+    out.result(Document("", (Verbatim(tuned_text(found)),), found.to_json))

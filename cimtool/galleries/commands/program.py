@@ -16,7 +16,7 @@ from cimtool.cli.output import Output
 from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.programming import ProgrammedBundle
 from cimtool.galleries.shortlists import Minimised
-from cimtool.report.document import Line
+from cimtool.report.document import Verbatim
 
 CHANGES = ("add", "remove", "replace")
 """Options that change a gallery."""
@@ -95,8 +95,10 @@ def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any)
 
 def _print(out: Output, found: ProgrammedBundle | ProgrammedCam) -> None:
     folder = found.bundle.folder
-    shown = found.document().plus(Line(f"wrote {folder}"))
-    out.result(shown.plus(Line(f"next: cimtool simulate {shlex.quote(str(folder))} --inputs NPZ")))
+    shown = found.document().plus(Verbatim(f"wrote {folder}"))
+    out.result(
+        shown.plus(Verbatim(f"next: cimtool simulate {shlex.quote(str(folder))} --inputs NPZ"))
+    )
 
 
 def _changed(

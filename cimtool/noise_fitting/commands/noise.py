@@ -12,7 +12,7 @@ from cimtool.cli.group import Command, Group
 from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
 from cimtool.noise_fitting.fit import fit_noise
-from cimtool.report.document import Document, Line, Sentence
+from cimtool.report.document import Document, Sentence, Verbatim
 from cimtool.report.formats import four_digits
 from cimtool.report.table import Column, make_table
 
@@ -45,5 +45,5 @@ def fit(out: Output, data: Path, output: Path) -> None:
     told = f"{found.measurements:,} measurements of {targets}"
     values = {**asdict(found), "parameters": parameters, "written": written}
     table = make_table("", columns, rows)
-    blocks = (table, *map(Sentence, found.notes), Line(f"wrote {written}"))
+    blocks = (table, *map(Sentence, found.notes), Verbatim(f"wrote {written}"))
     out.result(Document(told, blocks, lambda: values))

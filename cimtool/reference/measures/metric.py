@@ -1,0 +1,147 @@
+"""A metric: its name, what it is of, its direction, and how tables call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.reference.bootstrap import QueryCounts
+from cimtool.reference.modality_names import way_names
+from cimtool.reference.truth import Truth
+
+WAYS = tuple(way_names())
+
+Hits = tuple[IntArray, IntArray | None]
+"""Positions of the right items of a query, best first, and their grades where they have any."""
+
+Pooled = Callable[[QueryCounts, FloatArray], FloatArray]
+"""One number of a measurement of each query, in each resample."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that is made of one measurement `of` each query.
+
+    `label` names it in sentences and `heading`, which may have lines, in tables; `essential` ones
+    stay in a narrow table. `share` metrics are read in percent.
+    """
+
+    name: str
+    label: str
+    of: str
+    help: str = ""
+    lower_is_better: bool = False
+    share: bool = False
+    heading: str = ""
+    essential: bool = True
+
+    def rounded(self, value: float) -> float:
+        """The value without digits that are rounding."""
+        return value
+
+
+@dataclass(frozen=True)
+class RankingMetric(Metric):
+    """A metric of rankings; ties count against the right item.
+
+    With `by_class` right are the items of the query's class where classes are known. What is
+    measured of a query: the rank of its best right item where nothing else is said, else `of_hits`
+    of all right ones, or `of_means`, of the means of both modalities, [n] of the texts alone.
+    A loss of less than `decimals` tell is rounding. `signed` ones may be below 0.
+    """
+
+    value: Pooled = QueryCounts.mean
+    by_class: bool = False
+    of_hits: Callable[[Hits], float] | None = None
+    of_means: Callable[[Truth, Array, Array], FloatArray | None] | None = None
+    decimals: int | None = None
+    signed: bool = False
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The names of its values by way."""
+        if self.of_means is not None:
+            return {WAYS[0]: self.name}
+        return {way: f"{self.name}_{way}" for way in WAYS}
+
+    @property
+    def loss(self) -> str:
+        """The name of its loss in the worse way."""
+        return f"{self.name}_loss"
+
+    def labelled(self, way: str) -> str:
+        """The label with words for a way, where the metric is of ways."""
+        return self.label if self.of_means is not None else f"{self.label} {way}"
+
+    def rounded(self, value: float) -> float:
+        """The value at its `decimals`; adding 0.0 makes a -0.0 a 0.0."""
+        return value if self.decimals is None else round(value, self.decimals) + 0.0
+
+
+Both = Callable[[QueryCounts, FloatArray, QueryCounts, FloatArray | None], FloatArray]
+"""One number of a measurement over texts and, None if there is none, over videos."""
+
+
+@dataclass(frozen=True)
+class DifferenceMetric(Metric):
+    """A metric of the difference of scores from others, or of their spread; None is derived.
+
+    `limit` is the name of its loss, where a limit can be put on it: an error itself, or what is
+    lacking of a share.
+    """
+
+    value: Both | None = None
+    limit: str = ""
+
+    def lost(self, value: float) -> float:
+        """The value that a limit is held to."""
+        return value if self.lower_is_better else 1 - value
+
+
+def text_mean(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The mean over texts."""
+    return text.mean(own)
+
+
+def video_mean(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The mean over videos."""
+    assert other is not None
+    return video.mean(other)
+
+
+def text_root(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The root of the mean over texts."""
+    found: FloatArray = np.sqrt(text.mean(own))
+    return found
+
+
+def worse_root(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The root of the mean over texts or over videos, the larger."""
+    found: FloatArray = np.sqrt(np.maximum(text.mean(own), video_mean(text, own, video, other)))
+    return found
+
+
+def worse_mean(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The lower of the means over texts and over videos."""
+    found: FloatArray = np.minimum(text.mean(own), video_mean(text, own, video, other))
+    return found
+
+
+def text_largest(
+    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+) -> FloatArray:
+    """The largest of the texts."""
+    return text.largest(own)

@@ -1,0 +1,178 @@
+"""The ranking of every query of a score matrix.
+
+By label or judgement, queries are looked at one by one, so that nothing but the scores grows with
+n x m. Matrices are [n, m], texts down and videos across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.reference.classes import Classes, alike
+from cimtool.reference.measures import RANKINGS, WAYS
+from cimtool.reference.measures.ranks import RANK
+from cimtool.reference.metrics import best_ranks, graded_hits, ranks
+from cimtool.reference.queries import Queries, once
+from cimtool.reference.truth import Truth
+
+BY_CLASS = {one.of: one.of_hits for one in RANKINGS if one.of_hits is not None}
+"""Measures of a query from all of its right items, by name."""
+
+RETRIEVED = (RANK, *BY_CLASS)
+"""Names of all measurements of a query."""
+
+COLUMNS = 128
+"""Videos whose scores are copied at a time, to lie side by side in memory."""
+
+GradedCandidates = tuple[IntArray, Array]
+"""The candidates of a query, and their grades: above 0, or true, for what is right."""
+
+
+def questions(
+    truth: Truth, way: str, by_class: bool
+) -> tuple[IntArray, Iterator[GradedCandidates]]:
+    """Queries of one way, and the candidates of each with their grades.
+
+    With `by_class` by the classes where they are known. By pairs and by class a video without a
+    text is no query, and by class it is no candidate.
+    """
+    of_text, right = way == WAYS[0], truth.text_to_video
+    sizes = (len(right), truth.videos) if of_text else (truth.videos, len(right))
+    queries, every = np.arange(sizes[0]), np.arange(sizes[1])
+    grades: Iterable[Array]
+    if truth.judged is not None:
+        grades = (truth.judged if of_text else truth.judged.turned).of_each(*sizes)
+    elif truth.labels is not None and truth.leave_one_out:
+        own, _ = truth.labels
+        grades = (alike(label, own) for label in own)
+    elif truth.labels is not None and by_class:
+        known = np.unique(right)
+        text, shown = truth.labels[0], truth.labels[1][known]
+        if of_text:
+            every, grades = known, (alike(label, shown) for label in text)
+        else:
+            queries, grades = known, (alike(label, text) for label in shown)
+    elif of_text:
+        grades = (every == one for one in right)
+    else:
+        queries = np.unique(right)
+        grades = (right == one for one in queries)
+    if not truth.leave_one_out:
+        return queries, ((every, one) for one in grades)
+    others = ((np.delete(every, i), np.delete(one, i)) for i, one in enumerate(grades))
+    return queries, others
+
+
+def retrieved(scores: Array, truth: Truth) -> Queries:
+    """Rank every query of `scores` [n, m]; nothing where nothing is right.
+
+    `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
+    BY_CLASS are of all right items: those of the class where classes are known.
+    """
+    if not truth.ranks:
+        return Queries()
+    if truth.leave_one_out or truth.judged is not None:
+        return Queries(*(_asked(scores, truth, way) for way in WAYS))
+    pairs = _ranked_pairs(scores, truth)
+    if truth.labels is None:
+        return pairs
+    text, video = (_asked(scores, truth, way) for way in WAYS)
+    for side in (text, video):
+        del side["rank"]
+    return pairs.merged(Queries(text, video))
+
+
+def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
+    """The measurements of `ranked` of the queries of one way, by class where classes are known."""
+    queries, asked = questions(truth, way, by_class=True)
+    of_text = way == WAYS[0]
+    rows = (scores[i] for i in queries) if of_text else columns(scores, queries)
+    found = ranked((row[shown], grades) for row, (shown, grades) in zip(rows, asked, strict=True))
+    size = scores.shape[0 if of_text else 1]
+    if len(queries) == size:
+        return found
+    whole = {name: np.full(size, np.nan) for name in found}
+    for name, values in found.items():
+        whole[name][queries] = values
+    return whole
+
+
+def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
+    """Rank by `text_to_video`; most queries have one right item, whose rank says it all."""
+    right = truth.text_to_video
+    text = _of_one(ranks(scores, right).astype(np.float64))
+    video = _of_one(best_ranks(scores, right))
+    several = np.flatnonzero(np.bincount(right, minlength=truth.videos) > 1)
+    found = ranked(zip(columns(scores, several), (right == one for one in several), strict=True))
+    for name, values in found.items():
+        video[name][several] = values
+    return Queries(text, video)
+
+
+def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
+    """The same as `ranked` returns, where the ranks [n] are those of the only right items."""
+    known = ~np.isnan(rank)
+    found = {"rank": rank} | {name: np.full(len(rank), np.nan) for name in BY_CLASS}
+    by_rank, at = np.unique(rank[known], return_inverse=True)
+    values = np.array([_at_rank(one) for one in by_rank.tolist()]).reshape(-1, len(BY_CLASS))
+    for column, name in enumerate(BY_CLASS):
+        found[name][known] = values[at.reshape(-1), column]
+    return found
+
+
+@lru_cache(1 << 16)
+def _at_rank(rank: float) -> tuple[float, ...]:
+    """The measures of BY_CLASS of a query whose only right item has a rank; stages share most."""
+    hits = np.array([rank]), None
+    return tuple(measure(hits) for measure in BY_CLASS.values())
+
+
+def queries_among_others(scores: Array, labels: Classes) -> Queries:
+    """Rank items [n] as queries among the others in `scores` [n, n].
+
+    `rank` is that of the best right one, NaN for an item that is alone in its class.
+    """
+    truth = Truth(np.arange(len(labels)), len(labels), (labels, labels), True)
+    return retrieved(scores, truth)
+
+
+def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
+    """Yield the scores [n] of each of `videos`."""
+    for start in range(0, len(videos), COLUMNS):
+        yield from np.ascontiguousarray(scores[:, videos[start : start + COLUMNS]].T)
+
+
+def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
+    """Return `rank` of the best right item, and those of BY_CLASS, of queries.
+
+    Each is given by the scores of its candidates and their grades, or yes and no.
+    """
+    found = []
+    for row, grades in asked:
+        hits = graded_hits(row, grades)
+        best = hits[0][0] if len(hits[0]) else np.nan
+        found.append((best, *(measure(hits) for measure in BY_CLASS.values())))
+    values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
+    return dict(zip(RETRIEVED, values, strict=True))
+
+
+def retrieval(scores: Array, truth: Truth) -> dict[str, float]:
+    """The metrics of `scores` [n, m] by name."""
+    return once(retrieved(scores, truth))
+
+
+def of_means(truth: Truth, text: Array, video: Array) -> Queries:
+    """Measure the means of both modalities, [n, d] and [m, d], over the texts."""
+    found = {
+        one.of: one.of_means(truth, text, video) for one in RANKINGS if one.of_means is not None
+    }
+    return Queries({name: values for name, values in found.items() if values is not None})
+
+
+def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
+    """Rank queries by `scores` [n, m], and measure means `text` [n, d], `video` [m, d]."""
+    return retrieved(scores, truth).merged(of_means(truth, text, video))
