@@ -37,7 +37,14 @@ from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import check_samples, monte_carlo
-from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, both_sides, metrics, uncertainties
+from cimtool.reference.queries import (
+    RANKINGS_BY_KEY,
+    Queries,
+    both_sides,
+    metrics,
+    rounded,
+    uncertainties,
+)
 from cimtool.reference.retrieval import columns, questions, rank_queries
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth

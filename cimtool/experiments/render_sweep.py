@@ -105,7 +105,7 @@ def document(sweep: Sweep) -> Document:
 
 
 def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:
-    """What a picture shows, and which points are not in it."""
+    """The caption of a picture, with the number of points that are not in it."""
     done = len(sweep.points) - sweep.failed
     said = f"Noise-free centred logit RMSE against {sweep.costs[cost]}; both are better when lower."
     if groups > 1:
