@@ -227,7 +227,7 @@ def _described(
     columns: ConvertedColumns,
     references: AdcReferences | None,
 ) -> ColumnSums:
-    crossbar, law = op.crossbar, op.crossbar.law
+    crossbar, law = op.crossbar, columns.law
     lo, hi = int(columns.bounds[0].min()), int(columns.bounds[1].max())
     shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
     fine = np.zeros((hi - lo >> shift) + 1, np.int64)
@@ -243,7 +243,7 @@ def _described(
             first, last = references.unclipped(law)
             clipped += int(np.count_nonzero((part < first) | (part > last)))
             edge = np.array([part.min(), part.max()])
-            codes += references.law(law).codes(edge, references.step).tolist()
+            codes += law.codes(edge, columns.step).tolist()
     seen, ends = (lowest, highest), (lo, hi)
     if law is not None and references is not None:
         step = references.width / (1 << crossbar.places)

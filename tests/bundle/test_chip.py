@@ -69,9 +69,8 @@ def layers(die: DieProgram) -> Iterator[NoisyMvm]:
 def same(one: DieProgram, other: DieProgram) -> None:
     for a, b in zip(layers(one), layers(other), strict=True):
         assert a.cells.fraction_bits == b.cells.fraction_bits
-        assert [one and one.step for one in a.references] == [
-            one and one.step for one in b.references
-        ]
+        found, wanted = ([one and one.step for one in op.layer.references] for op in (a, b))
+        assert found == wanted
         for left, right in zip(a.cells.slices, b.cells.slices, strict=True):
             np.testing.assert_array_equal(left.digits, right.digits)
 

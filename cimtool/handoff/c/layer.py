@@ -78,7 +78,10 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
     crossbar, stored = op.crossbar, op.stored
     name, groups = tables.prefix(layer), stored.groups
     cells = np.stack([one.digits for one in stored.slices])
-    wide = not _narrow(op, cells)
+    # Cells fit 8 bits, and sums of digits and cells 32, whatever the inputs; else both are wide.
+    least, most = int(cells.min()), int(cells.max())
+    reach = max(map(abs, crossbar.digit_limits)) * int(stored.cells.heights.max())
+    wide = not _within(INT8, least, most) or reach * max(most, -least) > INT32.max
     flipped = np.stack([one.flipped for one in stored.slices], axis=1)
     laws: list[Law] = []
     converters = [
@@ -139,15 +142,6 @@ def in_blocks(cells: IntArray) -> IntArray:
     starts = range(BLOCK, cells.shape[2], BLOCK)
     blocks = np.split(cells, list(starts), axis=2)
     return np.hstack([block.reshape(len(cells), -1) for block in blocks])
-
-
-def _narrow(op: CrossbarMvm, cells: IntArray) -> bool:
-    """True where cells fit 8 bits and sums of digits and cells 32, whatever the inputs."""
-    lo, hi = op.crossbar.digit_limits
-    height = int(op.stored.cells.heights.max())
-    least, most = int(cells.min()), int(cells.max())
-    reach = max(hi, -lo) * height * max(most, -least)
-    return _within(INT8, least, most) and reach <= INT32.max
 
 
 def _converter(

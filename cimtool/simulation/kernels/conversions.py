@@ -81,7 +81,7 @@ def reading_of(op: NoisyMvm) -> Reading:
         crossbar.reference_bits, crossbar.reference_cycles,
         np.array([one.step for one in columns]), np.array([one.exponent for one in columns]),
         offset if offset.any() else NOTHING, law.lo, law.hi, *rounding,
-        tables=tables_of([one.law or law for one in columns]),
+        tables=tables_of([one.law for one in columns]),
         spans=np.array(spans),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),

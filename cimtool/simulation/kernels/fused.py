@@ -18,6 +18,7 @@ from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.weight_codes import Slice, plain
+from cimtool.simulation.kernels.staircases import tables_of
 from cimtool.simulation.kernels.tiles import WIDTH
 
 INT32 = np.iinfo(np.int32)
@@ -205,29 +206,24 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
     rise, width = crossbar.reference_bits, len(layer.bias)
     arguments, addends, steps, lowest = [], [], [], []
-    begins, entries, kept = [], [np.zeros(0, np.int64)], dict[int, int]()
-    for one in columns:
-        law, step, fine = one.law, one.step, rise
+    begins, tables = [], tables_of([one.law for one in columns])
+    for i, one in enumerate(columns):
+        law, step, fine, zero = one.law, one.step, rise, one.offset
         half, begin = 0, -1
         if isinstance(law, StaircaseLaw):
             fine += law.places
-            first, table = law.table
-            count, zero = len(table), one.offset
-            least = (zero << law.places) + first * step
-            if id(law) not in kept:
-                kept[id(law)] = sum(map(len, entries))
-                entries.append(table)
-            begin = kept[id(law)]
+            begin, last = tables.spans[i].tolist()
+            count, least = last + 1, (zero << law.places) + int(tables.firsts[i]) * step
         elif law is not None:
             if law.to_even:
                 return None
             half = step >> 1 if law.half else 0
             count = law.hi + 1 - law.lo
-            least = zero = one.offset + law.lo * step
+            least = zero = zero + law.lo * step
         else:
             # A lossless sum is a code of its own: counted from the least, it is never negative.
             step, count = 1 << cells.finer, (2 * reach << rise) + 1
-            least = zero = np.full_like(one.offset, -reach << rise)
+            least = zero = np.full_like(zero, -reach << rise)
         divisor = reciprocal(step, count * step - 1)
         farthest = (reach << fine) + int(np.abs(least).max()) + half
         if divisor is None or max(farthest, count * step) > INT32.max:
@@ -247,7 +243,7 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
         np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
         padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
         levels if max(begins) >= 0 else NOTHING_SET[1],
-        modulo_int32(np.concatenate(entries)),
+        modulo_int32(tables.entries),
         rise,
         unit,
         False,

@@ -25,8 +25,8 @@ class Tables(NamedTuple):
     entries: IntArray
 
 
-def tables_of(laws: Sequence[Law]) -> Tables:
-    """The tables of laws that are all staircases, or none of them; a common one is kept once."""
+def tables_of(laws: Sequence[Law | None]) -> Tables:
+    """The tables of those laws that are staircases; a common one is kept once."""
     kept: dict[int, int] = {}
     parts, spans, firsts, places = [np.zeros(0, np.int64)], [], [], []
     for law in laws:
