@@ -17,8 +17,8 @@ from torch import nn
 
 import cimtool
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.terminal import terminal
 from cimtool.training.models.trunk import TrunkProjector
-from cimtool.verification.compare import comparison_text
 
 WIDTH, HIDDEN, D = 32, 64, 16
 
@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
 
     # Both against the exact score; "step: ..." says which pass the loss comes from.
     found = cimtool.compare([bundle.folder for bundle in bundles], evaluation)
-    print(comparison_text(found))
+    print(terminal(found.document(), width=100))
 
     # The same as values, to decide with.
     eight, four = (report.headline.float_centred_rmse for report in found.reports)

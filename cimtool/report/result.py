@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from cimtool.base.errors import CimError
@@ -19,6 +20,7 @@ from cimtool.report.document import Document, Picture, sentences
 from cimtool.report.frames import data_frame
 from cimtool.report.html import SAID, fragment
 from cimtool.report.markdown import markdown
+from cimtool.report.svg import as_file
 
 Made = TypeVar("Made")
 
@@ -73,7 +75,8 @@ class Result:
 
     def plot(self, picture: str | None = None) -> Picture:
         """A picture (default: the first) that a notebook shows; CimError where there is none."""
-        return _chosen(self.document().pictures, "picture", picture)
+        found = _chosen(self.document().pictures, "picture", picture)
+        return replace(found, svg=as_file(found.svg))
 
 
 def _chosen(of: Mapping[str, Made], kind: str, name: str | None) -> Made:

@@ -44,6 +44,5 @@ def fit(out: Output, data: Path, output: Path) -> None:
     targets = f"{len(found.targets)} targets up to {found.g_max:g} uS"
     told = f"{found.measurements:,} measurements of {targets}"
     values = {**asdict(found), "parameters": parameters, "written": written}
-    table = make_table("", columns, rows)
-    blocks = (table, *map(Sentence, found.notes), Verbatim(f"wrote {written}"))
-    out.result(Document(told, blocks, lambda: values))
+    shown = Document(told, (make_table("", columns, rows),), lambda: values)
+    out.result(shown.plus(*map(Sentence, found.notes), Verbatim(f"wrote {written}")))
