@@ -15,6 +15,7 @@ from cimtool.cli.values import plain_value
 from cimtool.hardware.keys import Key, flag
 from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.ir.heads import Head
+from cimtool.loading.calibration_rows import SeenRows
 
 if TYPE_CHECKING:
     from cimtool.bundle.dies import NoiseOptions
@@ -144,18 +145,17 @@ reference_options = together(
     click.option("--seed", type=AtLeast(0), default=0, help="Seed of all random draws."),
 )
 
-calibration_rows_option = click.option(
-    "--allow-calibration-rows",
-    is_flag=True,
-    help="Also take rows that the bundle was calibrated on.",
-)
 
-seen_rows_options = together(
-    calibration_rows_option,
-    click.option(
-        "--drop-calibration-rows", is_flag=True, help="Leave such rows out, with their pairs."
-    ),
-)
+def seen_rows_option(*names: SeenRows) -> Decorator:
+    """Add the option for the treatment of rows that a bundle was calibrated on."""
+    said = {"allow": "allow (measure them too)", "drop": "drop (leave them out, with their pairs)"}
+    help_ = (
+        f"Rows that the bundle was calibrated on: refuse, {' or '.join(said[n] for n in names)}."
+    )
+    return click.option(
+        "--calibration-rows", type=OneOf(["refuse", *names]), default="refuse", help=help_
+    )
+
 
 OF_DIES = ("trials", "time", "corner", "compensation", "noise_model")
 """Arguments that only go with `noise`."""

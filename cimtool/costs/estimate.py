@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.options import FILE, Integer, Record, Word, option, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
@@ -268,21 +269,33 @@ def estimate_bundle(
     )
 
 
-def cost(
-    bundle: File,
-    *,
-    gallery: int | None = None,
-    samples: int = DEFAULT_SAMPLES,
-    operating_point: str | None = None,
-    digital: File | None = None,
-) -> Estimate:
+class CostOptions(Record):
+    """The options of `cost`."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    gallery: int | None = option(
+        "Items that a query is scored against.", Integer("M", at_least=1), default=None
+    )
+    samples: int = option(
+        "Monte Carlo samples a side.", Integer("K", at_least=1), default=DEFAULT_SAMPLES
+    )
+    operating_point: str | None = option(
+        "Operating point [default: the first].", Word("NAME"), default=None
+    )
+    digital: File | None = option(
+        "TOML file of the digital unit: its process, width, clock, prices.", FILE, default=None
+    )
+
+
+@takes(CostOptions)
+def cost(options: CostOptions) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    With `gallery` also of a query scored against so many items, beside Monte Carlo with `samples` a
-    side (default: 10). Figures are the target's at `operating_point` (default: its
-    first), then reference prices; the tables of a TOML file `digital` replace the target's
-    `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and for a point
-    that the target does not have.
+    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
+    target's at the operating point, then reference prices; the tables of the file `digital` replace
+    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
+    for a point that the target does not have.
     """
-    file = None if digital is None else Path(digital)
-    return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point, file)
+    file = None if options.digital is None else Path(options.digital)
+    bundle = open_bundle(options.bundle)
+    return estimate_bundle(bundle, options.samples, options.gallery, options.operating_point, file)

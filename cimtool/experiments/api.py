@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from cimtool.base.extras import needing
 from cimtool.base.files import check_folder, keeping_inputs, require_kept
@@ -46,7 +46,7 @@ def evaluate(
     trec: File | None = None,
     resamples: int = 1000,
     seed: int = 0,
-    allow_calibration_rows: bool = False,
+    calibration_rows: Literal["refuse", "allow"] = "refuse",
     say: Say = silent,
     **model: Unpack[ModelOptions],
 ) -> Evaluation:
@@ -69,7 +69,7 @@ def evaluate(
         check_folder(folder)
         for name in QRELS:
             require_kept(folder / name)
-    subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
+    subjects = subjects_of(data, sources, head, modalities, samples, calibration_rows, say)
     judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
     choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
     return evaluate_pairs(judged, choices)

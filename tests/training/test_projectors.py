@@ -219,7 +219,7 @@ def test_trained_on_a_polynomial_it_compiles_alone(
         run.folder / "model.pth", calibration=data, target="isaac-rram-128",
         output=tmp_path / "bundle",
     )  # fmt: skip
-    report = cimtool.verify(bundle.folder, data, allow_calibration_rows=True)
+    report = cimtool.verify(bundle.folder, data, calibration_rows="allow")
     assert sum(one.differing for one in report.checks.bits) == 0
     on = cimtool.train(data, tmp_path / "on", **settings | {"start": run.folder / "model.pth"},
                        loss="info-nce-poly")  # fmt: skip

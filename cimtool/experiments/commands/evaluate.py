@@ -13,11 +13,11 @@ from cimtool.cli.options import (
     DIR,
     FILE,
     Files,
-    calibration_rows_option,
     embeddings_option,
     modalities_option,
     model_options,
     qrels_option,
+    seen_rows_option,
 )
 from cimtool.cli.output import Output
 from cimtool.experiments.evaluation.render import evaluation_table, warnings
@@ -51,7 +51,7 @@ ONNX = ".onnx"
 )
 @click.option("--resamples", type=AtLeast(2), default=1000, help="Resamples for the intervals.")
 @click.option("--seed", type=AtLeast(0), default=0, help="Seed of the resamples.")
-@calibration_rows_option
+@seen_rows_option("allow")
 @click.pass_obj
 def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any) -> None:
     """Measure retrieval of embeddings, trained models and bundles.

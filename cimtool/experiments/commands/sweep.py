@@ -15,7 +15,7 @@ from cimtool.cli.options import (
     embeddings_option,
     model_options,
     qrels_option,
-    seen_rows_options,
+    seen_rows_option,
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
@@ -55,7 +55,7 @@ from cimtool.experiments.sweeps.run import PointsFailed
     default="csv",
     help="Format of the table of points.",
 )
-@seen_rows_options
+@seen_rows_option("allow", "drop")
 @click.option("-o", "--output", type=DIR, help="Folder of results and points.")
 @click.pass_obj
 def command(

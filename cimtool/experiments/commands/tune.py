@@ -14,7 +14,7 @@ from cimtool.cli.options import (
     embeddings_option,
     model_options,
     qrels_option,
-    seen_rows_options,
+    seen_rows_option,
     settings_options,
 )
 from cimtool.cli.output import Output
@@ -51,7 +51,7 @@ from cimtool.experiments.tuning.widths import ORDER
 )
 @click.option("--settings", type=FILE, help="Settings to start from (TOML).")
 @settings_options
-@seen_rows_options
+@seen_rows_option("allow", "drop")
 @click.option("-o", "--output", type=TOML, help="File of the settings.")
 @click.pass_obj
 def command(out: Output, /, budget: tuple[str, ...], grid: tuple[str, ...], **options: Any) -> None:

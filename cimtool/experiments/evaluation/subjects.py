@@ -16,7 +16,7 @@ from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.base import raw_heads
 from cimtool.ir.program import Program
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.calibration_rows import SeenRows, require_unseen
 from cimtool.loading.embeddings import (
     Embeddings,
     EmbeddingsLike,
@@ -33,7 +33,7 @@ from cimtool.verification.baselines import without_cosine
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
 
-ALLOW = ArgumentError("or {allow_calibration_rows}")
+ALLOW = ArgumentError("or {calibration_rows} allow")
 """The argument that evaluates on calibration rows, as a clause."""
 
 RAW = "embeddings"
@@ -96,7 +96,7 @@ def subjects_of(
     head: str | None,
     modalities: Sequence[str] | None,
     samples: Sequence[int],
-    seen_rows: bool,
+    seen_rows: SeenRows,
     say: Say,
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
@@ -225,13 +225,13 @@ def _sigmoid(head: Head, a: float | None, b: float | None) -> tuple[float, float
     return None if not head.is_sampled or a is None or b is None else (a, b)
 
 
-def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
-    """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
+def bundle_subject(folder: Path, read: Reader, seen_rows: SeenRows) -> Subject:
+    """A compiled bundle on the bit-accurate simulator; rows that calibrated it only if allowed."""
     bundle = open_bundle(folder)
     card = bundle.model
     rows = read_data(read(card.modalities), card)
     require_rivals(rows)
-    if not seen_rows:
+    if seen_rows == "refuse":
         require_unseen(bundle.calibration, rows, bundle.name, ALLOW)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program

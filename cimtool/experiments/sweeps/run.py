@@ -34,7 +34,7 @@ from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import Noise, load_noise
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import seen_rows
+from cimtool.loading.calibration_rows import SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
@@ -77,8 +77,7 @@ def sweep(
     dask: str | None = None,
     table: TableFormat = "csv",
     qrels: File | None = None,
-    allow_calibration_rows: bool = False,
-    drop_calibration_rows: bool = False,
+    calibration_rows: SeenRows = "refuse",
     output: File | None = None,
     say: Say = silent,
     **options: Unpack[ModelOptions],
@@ -111,8 +110,7 @@ def sweep(
     source = ModelSource(projectors, poly, **options).for_rows(calibration)
     check_scores(keys, source.head, source.poly, teacher)
     known = scored_models(source, made, teacher, say)
-    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
-    rows, evaluated = read_evaluation(known.first, calibration, data, seen, qrels)
+    rows, evaluated = read_evaluation(known.first, calibration, data, calibration_rows, qrels)
     check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
     _check_layers(known.models.values(), keys)
     name = reference_name(known.first, len(known.models))

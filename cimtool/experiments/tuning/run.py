@@ -43,7 +43,7 @@ from cimtool.experiments.tuning.widths import (
 )
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import seen_rows
+from cimtool.loading.calibration_rows import SeenRows
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.trained_bits import trained_bits
@@ -147,8 +147,7 @@ def tune(
     grid: Grid | None = None,
     settings: File | None = None,
     qrels: File | None = None,
-    allow_calibration_rows: bool = False,
-    drop_calibration_rows: bool = False,
+    calibration_rows: SeenRows = "refuse",
     output: File | None = None,
     say: Say = silent,
     **options: Any,
@@ -175,8 +174,7 @@ def tune(
     if settings is not None:
         given = read_toml(Path(settings)) | given
     model = source.for_rows(calibration).load(say)
-    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
-    rows, evaluated = read_evaluation(model, calibration, data, seen, qrels)
+    rows, evaluated = read_evaluation(model, calibration, data, calibration_rows, qrels)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     on = builds[0][1].target.name
     name = f"{model.name}@{on}.settings.toml"
