@@ -163,15 +163,16 @@ class Option:
     """All that is said of a field beside its type and its default.
 
     `help` may name other options as `{data}`. A `positional` one may be given without its name in
-    Python, a `spread` one is all that follow. `name` is the option's name among those of a command
-    ("": the field's), `flag` and `short` that on the command line ("": its name, none). Without a
-    `form` it is no option there, as an `argument` such as BUNDLE it has no name there.
+    Python; of a `spread` one all values that follow are, each of that type. `name` is its name
+    among all options of a command ("": the field's), `flag` and `short` are those on the command
+    line ("": its name, none). Without a `form` it is not there, and an `argument` such as BUNDLE
+    stands there without a name.
     """
 
     help: str
     form: OptionForm | None
     positional: bool = False
-    spread: bool = False
+    spread: str = ""
     argument: str = ""
     name: str = ""
     flag: str = ""
@@ -204,6 +205,10 @@ class Record:
             value = getattr(self, name)
             if isinstance(one.form, OneName) and value is not None and value not in one.form.names:
                 raise unknown(Argument(one.name), value, one.form.names)
+
+    def part(self, record: type[Record]) -> dict[str, Any]:
+        """The fields that a base of this record has, by name."""
+        return {name: getattr(self, name) for name in options_of(record)}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Any:
@@ -308,7 +313,7 @@ def parameters_of(record: type[Record]) -> Iterator[Parameter]:
         named = Parameter.POSITIONAL_OR_KEYWORD if one.positional else Parameter.KEYWORD_ONLY
         kind = Parameter.VAR_POSITIONAL if one.spread else named
         default = Parameter.empty if one.default is ... or one.spread else one.default
-        yield Parameter(name, kind, default=default, annotation=types[name])
+        yield Parameter(name, kind, default=default, annotation=one.spread or types[name])
 
 
 def told(*records: type[Record]) -> Iterator[tuple[str, str]]:

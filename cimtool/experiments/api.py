@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING
 
 from cimtool.base.extras import needing
 from cimtool.base.files import check_folder, keeping_inputs, require_kept
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.experiments.evaluation import render as _evaluation_render  # noqa: F401
 from cimtool.experiments.evaluation.run import (
@@ -19,37 +19,20 @@ from cimtool.experiments.evaluation.run import (
 )
 from cimtool.experiments.evaluation.subjects import sources_of, subjects_of
 from cimtool.experiments.evaluation.trec import QRELS
+from cimtool.experiments.options import EvaluateOptions, TrainGridOptions
 from cimtool.experiments.sweeps.run import sweep as sweep
 from cimtool.experiments.tuning import render as _tuning_render  # noqa: F401
 from cimtool.experiments.tuning.run import tune as tune
 from cimtool.loading.qrels import judged_rows
-from cimtool.loading.source import ModelOptions, ModelSource
-from cimtool.training.api import refuse_strange
+from cimtool.loading.source import ModelOptions
 
 if TYPE_CHECKING:
-    from cimtool.base.grids import Grid
     from cimtool.experiments.training_grid.results import TrainingGrid
-    from cimtool.loading.embeddings import EmbeddingsLike, File
-    from cimtool.loading.source import Projectors
-    from cimtool.training.job import TrainingOptions
 
 
 @keeping_inputs
-def evaluate(
-    data: EmbeddingsLike,
-    *what: Projectors | ModelSource,
-    poly: File | None = None,
-    samples: Sequence[int] = (),
-    modalities: Sequence[str] | None = None,
-    leave_one_out: bool = False,
-    qrels: File | None = None,
-    trec: File | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    calibration_rows: Literal["refuse", "allow"] = "refuse",
-    say: Say = silent,
-    **model: Unpack[ModelOptions],
-) -> Evaluation:
+@takes(EvaluateOptions)
+def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
@@ -62,29 +45,30 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
-    check_sampling(resamples, seed, samples)
-    sources = sources_of(what, {"poly": poly, **model})
-    head, folder = model.get("head"), None if trec is None else Path(trec)
+    check_sampling(options.resamples, options.seed, options.samples)
+    sources = sources_of(options.what, {"poly": options.poly, **options.part(ModelOptions)})
+    folder = None if options.trec is None else Path(options.trec)
     if folder is not None:
         check_folder(folder)
         for name in QRELS:
             require_kept(folder / name)
-    subjects = subjects_of(data, sources, head, modalities, samples, calibration_rows, say)
-    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
-    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
+    subjects = subjects_of(
+        options.data,
+        sources,
+        options.head,
+        options.modalities,
+        options.samples,
+        options.calibration_rows,
+        say,
+    )
+    judged = [replace(one, data=judged_rows(one.data, options.qrels)) for one in subjects]
+    choices = EvaluationChoices(options.leave_one_out, options.resamples, options.seed, folder, say)
     return evaluate_pairs(judged, choices)
 
 
 @keeping_inputs
-def train_grid(
-    data: EmbeddingsLike,
-    output: File,
-    *,
-    grid: Grid,
-    validation: EmbeddingsLike | None = None,
-    say: Say = silent,
-    **chosen: Unpack[TrainingOptions],
-) -> TrainingGrid:
+@takes(TrainGridOptions)
+def train_grid(options: TrainGridOptions, say: Say = silent) -> TrainingGrid:
     """Train a model for every point of a grid, and compare them on unseen pairs.
 
     `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
@@ -99,5 +83,4 @@ def train_grid(
     with needing("training"):
         from cimtool.experiments.training_grid.run import train_points
 
-    refuse_strange("train_grid", chosen)
-    return train_points(data, Path(output), validation, grid, chosen, say)
+    return train_points(options, say)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from cimtool.base.options import FILE, OneName, OneOrTwoFiles, Record, option
+from cimtool.base.options import FILE, OneName, OneOrTwoFiles, Record, Word, option
+from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import SEEN_ROWS, SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.source import ModelArguments
+
+
+class BuildOptions(ModelArguments):
+    """A model, and the build that is made of it."""
+
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", OneOrTwoFiles())
+    target: str | Target = option("The hardware.", Word("NAME|FILE"), default="ideal")
+    settings: File | None = option("Settings, also of single layers (TOML).", FILE, default=None)
 
 
 class BundleData(Record):

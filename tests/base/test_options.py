@@ -48,7 +48,7 @@ class Measure(Seeded):
 class Names(Record):
     """Any number of names."""
 
-    names: tuple[str, ...] = option("Names.", positional=True, spread=True, default=())
+    names: tuple[str, ...] = option("Names.", positional=True, spread="str", default=())
 
 
 @takes(Measure)
@@ -83,6 +83,8 @@ def test_a_function_has_the_fields_of_its_record_as_arguments() -> None:
 def test_several_records_and_arguments_that_follow() -> None:
     assert listed("a", "b", seed=2) == (("a", "b"), 2)
     assert listed() == ((), 0)
+    signature = "(*names: 'str', seed: 'int' = 0) -> 'tuple[tuple[str, ...], int]'"
+    assert str(inspect.signature(listed)) == signature
 
 
 def test_a_strange_argument_is_told_with_the_nearest() -> None:

@@ -22,8 +22,9 @@ from cimtool.base.progress import silent
 from cimtool.demo.data import DemoFiles
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
+from cimtool.training.arguments import TrainingOptions
 from cimtool.training.history import Means, recalls_of
-from cimtool.training.job import TrainingOptions, make_job
+from cimtool.training.job import make_job
 from cimtool.training.loss import Batch, Objective, Task, Terms
 from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.projectors import ProjectorRun, ProjectorTraining

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack, get_args
+from typing import get_args
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed
 from cimtool.base.files import keeping_inputs, replace_files, text_bytes
-from cimtool.base.grids import Grid, GridKey
+from cimtool.base.grids import GridKey
 from cimtool.base.named import nearest
+from cimtool.base.options import takes
 from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.bundle.compilation import layer_names
 from cimtool.bundle.dies import check_trials
+from cimtool.experiments.options import SweepOptions
 from cimtool.experiments.sweeps.choice import Choice, cheapest, limits_text
 from cimtool.experiments.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.experiments.sweeps.dies import check_min_yield
@@ -34,14 +36,12 @@ from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import Noise, load_noise
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import SeenRows
-from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
+from cimtool.loading.embeddings import File, files_of
 from cimtool.loading.model import Model
-from cimtool.loading.source import ModelOptions, ModelSource, Projectors
+from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.modality_names import layer_matches
-from cimtool.reference.surrogate import Polynomial
 
 MOST_JOBS = 1024
 """Processes on one machine; each holds a model."""
@@ -56,32 +56,8 @@ class PointsFailed(CheckFailed):
 
 
 @keeping_inputs
-def sweep(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    grid: Grid,
-    target: str | Target | None = None,
-    settings: File | None = None,
-    teacher: File | None = None,
-    trials: int | None = None,
-    times: Sequence[str] = (),
-    corners: Sequence[str] = (),
-    seed: int = 0,
-    noise_model: File | None = None,
-    budget: Mapping[str, float] | None = None,
-    min_yield: float | None = None,
-    jobs: int = 1,
-    dask: str | None = None,
-    table: TableFormat = "csv",
-    qrels: File | None = None,
-    calibration_rows: SeenRows = "refuse",
-    output: File | None = None,
-    say: Say = silent,
-    **options: Unpack[ModelOptions],
-) -> Sweep:
+@takes(SweepOptions)
+def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
     `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
@@ -97,31 +73,37 @@ def sweep(
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.
     """
-    dies = die_request(trials, times, seed, corners)
-    check_min_yield(min_yield, trials, budget or {})
-    file = None if settings is None else Path(settings)
-    keys = read_grid(grid)
-    made = points(keys, target, file, _noise(noise_model, dies))
+    budget = options.budget or {}
+    dies = die_request(options.trials, options.times, options.seed, options.corners)
+    check_min_yield(options.min_yield, options.trials, budget)
+    file = None if options.settings is None else Path(options.settings)
+    keys = read_grid(options.grid)
+    made = points(keys, options.target, file, _noise(options.noise_model, dies))
     _check_corners(dies, made)
+    if options.jobs is not None and options.dask is not None:
+        raise ArgumentError("{jobs} and {dask} are both given; expected one of them")
+    jobs = 1 if options.jobs is None else options.jobs
     if not 1 <= jobs <= MOST_JOBS:
         raise ArgumentError("{jobs} is {}; expected 1 to {:,} processes", jobs, MOST_JOBS)
-    check_metrics("budget", budget or {})
-    check_format(table)
-    source = ModelSource(projectors, poly, **options).for_rows(calibration)
-    check_scores(keys, source.head, source.poly, teacher)
-    known = scored_models(source, made, teacher, say)
-    rows, evaluated = read_evaluation(known.first, calibration, data, calibration_rows, qrels)
-    check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
+    check_metrics("budget", budget)
+    check_format(options.table)
+    source = ModelSource.of(options).for_rows(options.calibration)
+    check_scores(keys, source.head, source.poly, options.teacher)
+    known = scored_models(source, made, options.teacher, say)
+    rows, evaluated = read_evaluation(
+        known.first, options.calibration, options.data, options.calibration_rows, options.qrels
+    )
+    check_measurable("budget", budget, evaluated.truth, evaluated.file)
     _check_layers(known.models.values(), keys)
     name = reference_name(known.first, len(known.models))
     whose = sweep_identity(known.projectors, rows, evaluated, known.reference)
-    place = Path(output) if output else Path("exports") / f"{known.first.name}.sweep"
+    place = Path(options.output or Path("exports") / f"{known.first.name}.sweep")
     digests = [
         None if p.build is None else point_digest(whose, p.build, known.identity(p.score), dies)
         for p in made
     ]
     builds = {digest: p for digest, p in zip(digests, made, strict=True) if digest is not None}
-    with workers(jobs, dask, place) as compute, opened(place, whose) as folder:
+    with workers(jobs, options.dask, place) as compute, opened(place, whose) as folder:
         done = folder.outcomes(builds)
         resumed = len(done)
         scores = folder.references(name, evaluated.truth)
@@ -154,15 +136,15 @@ def sweep(
             resumed=resumed,
             files=known.files,
         )
-        files = files_of(calibration)
-        named = source.files and files and not isinstance(target, Target)
+        files = files_of(options.calibration)
+        named = source.files and files and not isinstance(options.target, Target)
         sources = {
-            score: Sources(known.source(score, place), files, file, noise_model)
+            score: Sources(known.source(score, place), files, file, options.noise_model)
             for score in known.sources
         }
         fitted = known.fitted_files
         return _written(
-            found, budget or {}, min_yield, table, sources if named else {}, fitted, place
+            found, budget, options.min_yield, options.table, sources if named else {}, fitted, place
         )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value, value_text
 from cimtool.base.named import nearest, unknown
-from cimtool.training.job import Start, TrainingOptions, kinds_of
+from cimtool.training.arguments import TrainingOptions
+from cimtool.training.job import Start, kinds_of
 from cimtool.training.loss import Loss
 from cimtool.training.model import ProjectorModel
 from cimtool.training.options import KINDS, Optimisation, Options, check_seed, kind_of_option
@@ -43,7 +44,7 @@ class TrainingPoint:
     @property
     def seed(self) -> int:
         """The seed."""
-        return self.wanted.get("seed", 0)
+        return self.wanted.seed or 0
 
     @property
     def variant(self) -> tuple[tuple[str, Value], ...]:
@@ -103,12 +104,12 @@ def training_points(
     point, and so is a polynomial; those that are the same then are one. Raises CimError where a key
     is given twice, an option is of no point, or no point can have its value.
     """
-    options = dict(common.get("options") or {})
+    options = dict(common.options or {})
     for key in keys:
         name = key.name
         if len(key.path) > 1 and name in options:
             raise ArgumentError("{grid} {} and {options} {} are both given", name, name)
-        if len(key.path) == 1 and common.get(name) is not None:
+        if len(key.path) == 1 and getattr(common, name) is not None:
             raise ArgumentError("{grid} {} and {} are both given", name, Argument(name))
     names = [key.name for key in keys]
     combined = [
@@ -118,7 +119,7 @@ def training_points(
     kinds = {pairs: _kinds(dict(pairs), common, start) for pairs in combined}
     every = list(dict.fromkeys(kinds.values()))
     _check_options(keys, options, every)
-    poly = common.get("poly")
+    poly = common.poly
     if poly is not None and not any(loss.needs_polynomial for _, loss in every):
         raise ArgumentError("{poly} is given, and no loss of {grid} has a polynomial")
     found: dict[Any, TrainingPoint] = {}
@@ -130,7 +131,7 @@ def training_points(
 
 def _kinds(values: Mapping[str, Value], common: TrainingOptions, start: Start | None) -> Kinds:
     chosen: Any = {name: values[name] for name in FAMILIES if name in values}
-    return kinds_of({**common, **chosen}, start)
+    return kinds_of(replace(common, **chosen), start)
 
 
 def _check_options(keys: Sequence[GridKey], options: Mapping[str, Any], every: list[Kinds]) -> None:
@@ -171,8 +172,8 @@ def _point(
         return name in fields[kind]
 
     values = tuple(pair for pair in pairs if has(pair[0]))
-    options = {k: v for k, v in (common.get("options") or {}).items() if has(k)}
+    options = {k: v for k, v in (common.options or {}).items() if has(k)}
     options |= {key: value for key, value in values if key not in ARGUMENTS}
     plain: Any = {key: value for key, value in values if key in ARGUMENTS}
-    poly = common.get("poly") if kinds[1].needs_polynomial else None
-    return TrainingPoint(values, {**common, **plain, "poly": poly, "options": options})
+    poly = common.poly if kinds[1].needs_polynomial else None
+    return TrainingPoint(values, replace(common, **plain, poly=poly, options=options))

@@ -9,8 +9,8 @@ from typing import Any
 
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.files import replace_files, text_bytes
-from cimtool.base.grids import Grid
 from cimtool.base.progress import Say, prefixed
+from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.training_grid.folder import (
     GRID_OF_TRAININGS,
     PointFolder,
@@ -25,9 +25,9 @@ from cimtool.experiments.training_grid.keys import (
 from cimtool.experiments.training_grid.page import PAGE, grid_page
 from cimtool.experiments.training_grid.point import Unseen, train_point
 from cimtool.experiments.training_grid.results import PointResult, TrainingGrid, compared_rows
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
+from cimtool.loading.embeddings import Embeddings, embeddings_in
+from cimtool.training.arguments import TrainingOptions
 from cimtool.training.job import (
-    TrainingOptions,
     data_digest,
     make_job,
     modalities_for,
@@ -44,21 +44,15 @@ class TrainingsFailed(CheckFailed):
         self.found = found
 
 
-def train_points(
-    data: EmbeddingsLike,
-    folder: Path,
-    validation: EmbeddingsLike | None,
-    grid: Grid,
-    common: TrainingOptions,
-    say: Say,
-) -> TrainingGrid:
+def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     """Train a model for every point of a grid into a folder, and compare them.
 
     Raises CimError where a key or a value is wrong, or no point can be trained, and TrainingsFailed
     at the end where some could not.
     """
-    keys = read_training_grid(grid)
-    file = common.get("start")
+    data, folder, validation = common.data, Path(common.output), common.validation
+    keys = read_training_grid(common.grid)
+    file = common.start
     start = None if file is None else read_start(Path(file))
     points = training_points(keys, common, start)
     modalities = modalities_for(common, start)
@@ -92,7 +86,7 @@ def train_points(
             best=best,
             raw=raw,
             by_class=by_class,
-            set_aside=bool(common.get("test")),
+            set_aside=bool(common.test),
             queries={"texts": first.texts, "videos": first.truth.videos},
             modalities=rows.called,
             resumed=resumed,
@@ -144,7 +138,7 @@ def _trained(
 
 def _plain(common: TrainingOptions, validation: bool) -> dict[str, Any]:
     """The arguments that all points have, as plain values."""
-    given: dict[str, Any] = {**common}
+    given: dict[str, Any] = {**common.part(TrainingOptions)}
     given |= given.pop("options", None) or {}
     given |= {"validation": True} if validation else {}
     return {

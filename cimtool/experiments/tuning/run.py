@@ -23,8 +23,10 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml
+from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.sweeps.choice import keeps_budget, limits_text
 from cimtool.experiments.sweeps.command import compile_words, toml_text, with_layers
 from cimtool.experiments.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
@@ -42,21 +44,17 @@ from cimtool.experiments.tuning.widths import (
     check_cost,
 )
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import SeenRows
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
-from cimtool.loading.source import ModelSource, Projectors
+from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.queries import Selection
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.faults import baseline_sentences
-
-VARIED = ("adc_bits", "references", "rows_active")
-"""Settings of all layers that may be varied: converter bits, range settings, active rows."""
 
 
 @dataclass(frozen=True)
@@ -135,23 +133,8 @@ class Tuned(Result):
 
 
 @keeping_inputs
-def tune(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    target: str | Target,
-    budget: Mapping[str, float],
-    cost: CostName = "arrays",
-    grid: Grid | None = None,
-    settings: File | None = None,
-    qrels: File | None = None,
-    calibration_rows: SeenRows = "refuse",
-    output: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Tuned:
+@takes(TuneOptions)
+def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
     Bits come off those that target, `settings` and `options` say, which are those of `compile`. A
@@ -163,38 +146,42 @@ def tune(
     Raises CimError where the highest bits miss the budget, where the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """
-    if output is not None:
-        check_output(Path(output), ".toml")
-    source, by_name = ModelSource.of(projectors, poly, options)
-    builds = _builds(target, settings, by_name, grid or {})
-    if not budget:
+    if options.output is not None:
+        check_output(Path(options.output), ".toml")
+    source, by_name = ModelSource.of(options), options.part(SettingOptions)
+    builds = _builds(options.target, options.settings, by_name, options.grid or {})
+    if not options.budget:
         raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
-    check_metrics("budget", budget)
+    check_metrics("budget", options.budget)
     given = {name: value for name, value in by_name.items() if value is not None}
-    if settings is not None:
-        given = read_toml(Path(settings)) | given
-    model = source.for_rows(calibration).load(say)
-    rows, evaluated = read_evaluation(model, calibration, data, calibration_rows, qrels)
-    check_measurable("budget", budget, evaluated.truth, evaluated.file)
+    if options.settings is not None:
+        given = read_toml(Path(options.settings)) | given
+    model = source.for_rows(options.calibration).load(say)
+    rows, evaluated = read_evaluation(
+        model, options.calibration, options.data, options.calibration_rows, options.qrels
+    )
+    check_measurable("budget", options.budget, evaluated.truth, evaluated.file)
     on = builds[0][1].target.name
     name = f"{model.name}@{on}.settings.toml"
-    file = Path(output) if output else Path("exports") / name
+    file = Path(options.output) if options.output else Path("exports") / name
     check_output(file, ".toml")
     known = references([model], evaluated, say, reference_name(model))
     remarks = Remarks.of({model.head.surrogate: model}, rows, evaluated, known)
-    _require_reference(budget, remarks)
+    _require_reference(options.budget, remarks)
     evaluator = PointEvaluator.of({COMPILED: model}, rows, evaluated, known, None)
     say("the highest bits")
     sources = [Measurement.of(evaluator, build, halves(evaluated)) for _, build in builds]
     for one in sources:
-        check_cost(one.costs, cost)
-    _require_one_basis(cost, sources)
-    kept = _starts_within(budget, sources, evaluated)
-    tuned = {place: _tuned_from(sources[place], budget, cost, say) for place in kept}
+        check_cost(one.costs, options.cost)
+    _require_one_basis(options.cost, sources)
+    kept = _starts_within(options.budget, sources, evaluated)
+    tuned = {
+        place: _tuned_from(sources[place], options.budget, options.cost, say) for place in kept
+    }
 
     def price(place: int) -> list[float]:
         paid = sources[place].costs.cost(tuned[place].bits)
-        return [paid[name] for name in ORDER[cost]]
+        return [paid[name] for name in ORDER[options.cost]]
 
     best = min(tuned, key=price)
     values, chosen = builds[best][0], tuned[best]
@@ -208,8 +195,8 @@ def tune(
         model=model.name,
         target=on,
         reference=reference_name(model),
-        budget=budget,
-        cost=cost,
+        budget=options.budget,
+        cost=options.cost,
         starts=[
             TunedStart(
                 own,
@@ -236,7 +223,7 @@ def tune(
         modalities=evaluated.called,
         remarks=remarks,
         written=written,
-        command=_command(source, calibration, target, written),
+        command=_command(source, options.calibration, options.target, written),
     )
 
 

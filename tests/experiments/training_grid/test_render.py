@@ -12,6 +12,7 @@ from cimtool.experiments.training_grid.render import grid_summary, verdict
 from cimtool.experiments.training_grid.results import PointResult, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import Queries
+from cimtool.training.arguments import TrainingOptions
 
 FIGURES = ("lead", "r1_text_to_video", "r1_video_to_text")
 
@@ -33,7 +34,9 @@ def grid(*behind: Change, raw: Change) -> TrainingGrid:
         grid=read_training_grid({"model.width": widths}),
         common={},
         points=[
-            PointResult(TrainingPoint((), {}), None, replace(trained, weights=w), None)
+            PointResult(
+                TrainingPoint((), TrainingOptions()), None, replace(trained, weights=w), None
+            )
             for w in widths
         ],
         rows=rows,

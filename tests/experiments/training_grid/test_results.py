@@ -13,6 +13,7 @@ from cimtool.experiments.training_grid.point import TrainedPoint, Unseen
 from cimtool.experiments.training_grid.results import LEAD, PointResult, compared_rows
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
+from cimtool.training.arguments import TrainingOptions
 
 COUNT = 8
 
@@ -26,7 +27,7 @@ def ranked(found: int) -> Queries:
 def result(width: int, seed: int, found: int, weights: int = 10) -> PointResult:
     values = (("model.width", width), ("seed", seed))
     trained = TrainedPoint(1, 1, 20, weights, ranked(found), None)
-    return PointResult(TrainingPoint(values, {"seed": seed}), None, trained, None)
+    return PointResult(TrainingPoint(values, TrainingOptions(seed=seed)), None, trained, None)
 
 
 def unseen(*seeds: int, raw: int | None = None) -> dict[int, Unseen]:
@@ -85,7 +86,9 @@ def test_of_equal_rows_the_cheaper_is_the_best() -> None:
 
 
 def test_a_seed_that_failed_is_left_out() -> None:
-    failed = PointResult(TrainingPoint((("seed", 1),), {"seed": 1}), None, None, "diverged")
+    failed = PointResult(
+        TrainingPoint((("seed", 1),), TrainingOptions(seed=1)), None, None, "diverged"
+    )
     rows, best, _ = compared_rows([result(4, 0, 5), failed], unseen(0, 1), by_class=False)
     assert best == 0
     assert [row.points for row in rows] == [(0,)]
