@@ -19,6 +19,7 @@ from cimtool.bundle.bundle import (
     QUERIES,
     TRAINING,
     Bundle,
+    BundleContent,
     check_inputs_apart,
     features_bytes,
     write_bundle,
@@ -121,17 +122,10 @@ class Compilation(Result):
             files[TRAINING] = save(dict(self.model.provenance.rows))
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
-        return write_bundle(
-            folder,
-            self.model.card,
-            self.target,
-            self.settings,
-            self.stages,
-            self.inputs,
-            self.notes,
-            files,
-            with_stages=stages,
+        content = BundleContent(
+            self.model.card, self.target, self.settings, self.stages, self.inputs, self.notes
         )
+        return write_bundle(folder, content, files, stages)
 
 
 class PrepareOptions(BuildOptions, SettingOptions):
