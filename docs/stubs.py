@@ -93,7 +93,10 @@ def stub() -> str:
                 parts.append(function_stub(name, found, needed))
             else:
                 again.append(f"from cimtool.{room}.api import {name} as {name}")
-    imports = [f"from {module} import {name}" for name, module in needed.items()]
+    public = {name for names in api.NAMES.values() for name in names}
+    imports = [
+        f"from {module} import {name}" for name, module in needed.items() if name not in public
+    ]
     text = "\n".join([HEAD, *imports, *again, "NAMES: dict[str, tuple[str, ...]]", *parts]) + "\n"
     for command in (["check", "--select", "I", "--fix", "-q"], ["format", "-q"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(STUB), "-"]

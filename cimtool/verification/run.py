@@ -34,7 +34,7 @@ from cimtool.verification.bits import (
 )
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.faults import offset_of, surrogate_faults, surrogate_remarks
-from cimtool.verification.headline import find_drift
+from cimtool.verification.headline import DriftRows, find_drift
 from cimtool.verification.junit import write_junit
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
@@ -110,7 +110,7 @@ def verify_bundle(
     )
     said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
     far = bool(said) or offset_of(surrogate, runs.scatter) is not None
-    drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
+    drift = find_drift(head, runs, DriftRows(rows, baselines, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
     estimate = estimate_bundle(bundle, references.samples, len(data.video))

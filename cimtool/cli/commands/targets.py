@@ -8,8 +8,7 @@ import click
 
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
-from cimtool.cli.group import Command, Group
-from cimtool.cli.options import FILE, TOML
+from cimtool.cli.group import Command, FilePath, Group
 from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.describe import describe, describe_cam
@@ -59,8 +58,10 @@ def _loaded(name_or_path: str) -> Target | Cam:
 
 
 @command.command("import", cls=Command)
-@click.argument("file", metavar="JSON", type=FILE)
-@click.option("-o", "--output", type=TOML, required=True, help="File of the target; its name too.")
+@click.argument("file", metavar="JSON", type=FilePath("FILE"))
+@click.option(
+    "-o", "--output", type=FilePath("TOML"), required=True, help="File of the target; its name too."
+)
 @click.pass_obj
 def import_(out: Output, file: Path, output: Path) -> None:
     """Write a target from CrossSim's JSON parameters, or from part of aihwkit's rpu_config.
