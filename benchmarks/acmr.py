@@ -82,7 +82,7 @@ def figures(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, floa
                 projectors, calibration=train, target=target, output=place / target
             )
             # Some images of the set stand in both parts.
-            report = cimtool.verify(bundle.folder, test, allow_calibration_rows=True)
+            report = cimtool.verify(bundle.folder, test, calibration_rows="allow")
             differing = sum(one.differing for one in report.checks.bits)
             if differing:
                 raise SystemExit(f"{target}: {differing} values differ")

@@ -14,7 +14,7 @@ from harness import in_child, peak_bytes, report, seconds, use_threads
 
 import cimtool
 from cimtool.base.arrays import Array
-from cimtool.training.teacher_file import LabelKind
+from cimtool.training.arguments import LabelKind
 
 D, ITEMS, PAIRS = 1024, 1500, 300_000
 SECONDS = {"Monte Carlo K=10": 120}

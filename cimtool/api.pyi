@@ -1,28 +1,1052 @@
-"""Types of the library's functions, which `api` itself loads on first use."""
+"""Types of the library's functions, which `api` itself loads on first use.
 
+Written by docs/stubs.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from cimtool.base.arrays import Array
+from cimtool.base.grids import Grid
+from cimtool.base.progress import Say
 from cimtool.bundle.api import Compilation as Compilation
 from cimtool.bundle.api import Matcher as Matcher
-from cimtool.bundle.api import compile as compile
 from cimtool.bundle.api import load as load
-from cimtool.bundle.api import prepare as prepare
-from cimtool.bundle.api import simulate as simulate
-from cimtool.costs.api import cost as cost
-from cimtool.experiments.api import evaluate as evaluate
-from cimtool.experiments.api import sweep as sweep
-from cimtool.experiments.api import train_grid as train_grid
-from cimtool.experiments.api import tune as tune
-from cimtool.galleries.api import change_gallery as change_gallery
-from cimtool.galleries.api import encode as encode
-from cimtool.galleries.api import program as program
-from cimtool.galleries.api import program_cam as program_cam
-from cimtool.galleries.api import search as search
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.dies import NoiseOptions
+from cimtool.costs.estimate import Estimate
+from cimtool.experiments.evaluation.run import Evaluation
+from cimtool.experiments.sweeps.results import Sweep, TableFormat
+from cimtool.experiments.training_grid.results import TrainingGrid
+from cimtool.experiments.tuning.run import Tuned
+from cimtool.experiments.tuning.widths import CostName
+from cimtool.galleries.cams import ProgrammedCam
+from cimtool.galleries.options import Minimised, Replacement
+from cimtool.galleries.programming import ProgrammedBundle
+from cimtool.galleries.shards import GalleryShards
+from cimtool.hardware.target import Target
 from cimtool.loading.api import ModelSource as ModelSource
 from cimtool.loading.api import read_data as read_data
-from cimtool.training.api import fine_tune as fine_tune
-from cimtool.training.api import fit as fit
-from cimtool.training.api import teacher as teacher
-from cimtool.training.api import train as train
-from cimtool.verification.api import compare as compare
-from cimtool.verification.api import verify as verify
+from cimtool.loading.calibration_rows import SeenRows
+from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.source import Projectors
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.arguments import LabelKind
+from cimtool.training.fit import Fit
+from cimtool.training.hardware.fine_tune import FineTuningRun
+from cimtool.training.polynomial_file import PtKeys
+from cimtool.training.projectors import ProjectorRun
+from cimtool.training.teacher_file import Teacher
+from cimtool.verification.compare import BundleComparison
+from cimtool.verification.references import ReferenceKind
+from cimtool.verification.report import Report
 
 NAMES: dict[str, tuple[str, ...]]
+
+def compile(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    settings: File | None = None,
+    layers: Mapping[str, Mapping[str, Any]] | None = None,
+    weight_bits: int | None = None,
+    input_bits: int | None = None,
+    activation_bits: int | None = None,
+    feature_bits: int | None = None,
+    adc_bits: int | Literal["lossless"] | None = None,
+    cell_bits: int | None = None,
+    dac_bits: int | None = None,
+    array: str | None = None,
+    encoding: str | None = None,
+    input_encoding: str | None = None,
+    rounding: str | None = None,
+    adc_kind: str | None = None,
+    unsigned_encoding: str | None = None,
+    adc_on: str | None = None,
+    references: str | None = None,
+    shift_add: str | None = None,
+    offset_sum: str | None = None,
+    rows_active: int | None = None,
+    on_off_ratio: float | None = None,
+    unused_rows: str | None = None,
+    redundant_columns: int | None = None,
+    accumulator_bits: int | None = None,
+    calibrator: str | None = None,
+    weight_rounding: str | None = None,
+    equalise: bool | None = None,
+    bias_correction: bool | None = None,
+    score_mapping: str | None = None,
+    shortlist: int | None = None,
+    check: File | Mapping[str, Array] | None = None,
+    output: File | None = None,
+    stages: bool = True,
+    say: Say = ...,
+) -> Bundle:
+    """Compile a model for a target and write its bundle; returns the bundle.
+
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. Settings by name
+    (`weight_bits=6`) override the `settings` file, which overrides the target. The bundle goes to
+    `output`, by default `exports/<model>@<target>`. Without `stages` the bundle is less than half
+    as large, and `verify`, `compare` and `evaluate` refuse it. Raises CimError for any mistake.
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `calibration`: Embeddings that decide the ranges.
+    * `target`: The hardware. [default: ideal]
+    * `settings`: Settings, also of single layers (TOML).
+    * `layers`: Settings of the layers that a pattern names, by pattern.
+    * `weight_bits`: Bits of a weight.
+    * `input_bits`: Bits of the embeddings.
+    * `activation_bits`: Bits of hidden activations.
+    * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `adc_bits`: Bits of a converter.
+    * `cell_bits`: Bits of a memory cell.
+    * `dac_bits`: Bits of an input that one cycle drives.
+    * `array`: Cells of an array, such as 128x128.
+    * `encoding`: Code of signed weights in the cells.
+    * `input_encoding`: Code of signed inputs on the rows.
+    * `rounding`: Rounding of a converter.
+    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
+      or transfer.
+    * `unsigned_encoding`: Code of inputs that are never negative.
+    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
+    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
+      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
+      each cycle (no published chip), or thresholds and their values a slice and an offset a
+      column.
+    * `shift_add`: Addition of cycles: digital, or analog before the converter.
+    * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
+    * `rows_active`: Rows of weights that are read at the same time.
+    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `unused_rows`: State of rows without weights: off or driven.
+    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
+      faults hurt.
+    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
+    * `equalise`: Balance the ranges of channels between layers.
+    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
+    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `check`: Rows, and the mu and logvar that the model should give (.npz).
+    * `output`: Folder of the bundle.
+    * `stages`: Keep what verify, compare and evaluate alone read: more than half of the bundle.
+      [default: True]
+    """
+
+def prepare(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    settings: File | None = None,
+    layers: Mapping[str, Mapping[str, Any]] | None = None,
+    weight_bits: int | None = None,
+    input_bits: int | None = None,
+    activation_bits: int | None = None,
+    feature_bits: int | None = None,
+    adc_bits: int | Literal["lossless"] | None = None,
+    cell_bits: int | None = None,
+    dac_bits: int | None = None,
+    array: str | None = None,
+    encoding: str | None = None,
+    input_encoding: str | None = None,
+    rounding: str | None = None,
+    adc_kind: str | None = None,
+    unsigned_encoding: str | None = None,
+    adc_on: str | None = None,
+    references: str | None = None,
+    shift_add: str | None = None,
+    offset_sum: str | None = None,
+    rows_active: int | None = None,
+    on_off_ratio: float | None = None,
+    unused_rows: str | None = None,
+    redundant_columns: int | None = None,
+    accumulator_bits: int | None = None,
+    calibrator: str | None = None,
+    weight_rounding: str | None = None,
+    equalise: bool | None = None,
+    bias_correction: bool | None = None,
+    score_mapping: str | None = None,
+    shortlist: int | None = None,
+    check: File | Mapping[str, Array] | None = None,
+    say: Say = ...,
+) -> Compilation:
+    """Compile as `compile` does, in memory: nothing is written.
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `calibration`: Embeddings that decide the ranges.
+    * `target`: The hardware. [default: ideal]
+    * `settings`: Settings, also of single layers (TOML).
+    * `layers`: Settings of the layers that a pattern names, by pattern.
+    * `weight_bits`: Bits of a weight.
+    * `input_bits`: Bits of the embeddings.
+    * `activation_bits`: Bits of hidden activations.
+    * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `adc_bits`: Bits of a converter.
+    * `cell_bits`: Bits of a memory cell.
+    * `dac_bits`: Bits of an input that one cycle drives.
+    * `array`: Cells of an array, such as 128x128.
+    * `encoding`: Code of signed weights in the cells.
+    * `input_encoding`: Code of signed inputs on the rows.
+    * `rounding`: Rounding of a converter.
+    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
+      or transfer.
+    * `unsigned_encoding`: Code of inputs that are never negative.
+    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
+    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
+      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
+      each cycle (no published chip), or thresholds and their values a slice and an offset a
+      column.
+    * `shift_add`: Addition of cycles: digital, or analog before the converter.
+    * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
+    * `rows_active`: Rows of weights that are read at the same time.
+    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `unused_rows`: State of rows without weights: off or driven.
+    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
+      faults hurt.
+    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
+    * `equalise`: Balance the ranges of channels between layers.
+    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
+    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `check`: Rows, and the mu and logvar that the model should give (.npz).
+    """
+
+def simulate(
+    bundle: File,
+    inputs: EmbeddingsLike,
+    *,
+    output: File | None = None,
+    top: int | None = None,
+    device: str | None = None,
+    noise: NoiseOptions | None = None,
+    chip: File | None = None,
+    say: Say = ...,
+) -> dict[str, Array]:
+    """Score all texts against all videos on the bit-accurate simulator.
+
+    Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
+    text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
+    `device` as in `load`. A bundle that holds a gallery looks at the texts alone: `top_index` are
+    ids of its items, and `items` [m] those of the columns of `scores`. With a hybrid score it
+    returns the best of each shortlist, all of it without `top`. With `noise` the scores of
+    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
+    where the right pairs are known, `trial_r1` [T, 2]; of a hybrid score `trial_index` [T, n, K],
+    the shares of best items on its shortlists `trial_recall` [T], and `trial_r1` [T, 1]. So do
+    those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
+    CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
+
+    * `bundle`: The bundle's folder.
+    * `inputs`: Embeddings to score.
+    * `output`: File of the scores.
+    * `top`: Keep only the K best videos of each text.
+    * `device`: Compute with torch on cpu, cuda or cuda:N.
+    * `noise`: Draw dies with the target's noise.
+    * `chip`: A measured chip in place of drawn dies.
+    """
+
+def verify(
+    bundle: File,
+    data: EmbeddingsLike,
+    *,
+    qrels: File | None = None,
+    reference: ReferenceKind = "exact",
+    samples: int = 10,
+    seed: int = 0,
+    calibration_rows: SeenRows = "refuse",
+    max_drift: Mapping[str, float] | None = None,
+    junit: File | None = None,
+    noise: NoiseOptions | None = None,
+    chip: File | None = None,
+    baseline: File | None = None,
+    tolerance: Mapping[str, float] | None = None,
+    report: File | None = None,
+    say: Say = ...,
+) -> Report:
+    """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
+
+    With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
+    `reference="mc"` against Monte Carlo. With `noise` the report has rows of the median die and of
+    the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
+    measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
+    into a file `junit`, of which an earlier one is removed at once. With `baseline` the runs are
+    paired query by query, and what is surely worse by more than its `tolerance` fails. Raises
+    CheckFailed if a bit differs, or a metric is over its limit in `max_drift` or worse than in the
+    baseline.
+
+    * `bundle`: The bundle's folder.
+    * `data`: Embeddings to measure on.
+    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `reference`: Reference of drift: the exact score, or mc, Monte Carlo. [default: exact]
+    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `seed`: Seed of all random draws. [default: 0]
+    * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
+      too) or drop (leave them out, with their pairs). [default: refuse]
+    * `max_drift`: Fail above this value.
+    * `junit`: Write the checks as JUnit XML (.xml).
+    * `noise`: Draw dies with the target's noise.
+    * `chip`: A measured chip in place of drawn dies.
+    * `baseline`: An earlier report.json; fail where worse than it.
+    * `tolerance`: Fail only where surely worse than the baseline by more than this.
+    * `report`: Folder of the report [default: the bundle].
+    """
+
+def compare(
+    bundles: Sequence[File],
+    data: EmbeddingsLike,
+    *,
+    qrels: File | None = None,
+    reference: ReferenceKind = "exact",
+    samples: int = 10,
+    seed: int = 0,
+    calibration_rows: SeenRows = "refuse",
+    say: Say = ...,
+) -> BundleComparison:
+    """Verify several bundles on the same data, to put them side by side; nothing is written.
+
+    With a file `qrels` right is what it grades above 0. Raises CheckFailed if a bit differs.
+
+    * `bundles`: The folders of the bundles.
+    * `data`: Embeddings to measure on.
+    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `reference`: Reference of drift: the exact score, or mc, Monte Carlo. [default: exact]
+    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `seed`: Seed of all random draws. [default: 0]
+    * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
+      too) or drop (leave them out, with their pairs). [default: refuse]
+    """
+
+def cost(
+    bundle: File,
+    *,
+    gallery: int | None = None,
+    samples: int = 10,
+    operating_point: str | None = None,
+    digital: File | None = None,
+) -> Estimate:
+    """Place a bundle on its target, and estimate operations, latency, energy and area.
+
+    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
+    target's at the operating point, then reference prices; the tables of the file `digital` replace
+    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
+    for a point that the target does not have.
+
+    * `bundle`: The bundle's folder.
+    * `gallery`: Items that a query is scored against.
+    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `operating_point`: Operating point [default: the first].
+    * `digital`: TOML file of the digital unit: its process, width, clock, prices.
+    """
+
+def program(
+    bundle: File,
+    gallery: EmbeddingsLike,
+    *,
+    output: File | None = None,
+    shortlist: int | None = None,
+    shortlist_bits: int | None = None,
+    query_bits: int | None = None,
+    shortlist_dimensions: int | None = None,
+    recall: float | None = None,
+    minimise: Minimised | None = None,
+    chips: int | None = None,
+    say: Say = ...,
+) -> ProgrammedBundle:
+    """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
+
+    Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
+    `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
+    fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
+    driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
+    With `recall` bits and dimensions that are not given, and a length of at most `shortlist`, are
+    the cheapest by `minimise`, else by cells, that hold this share of best items on both halves of
+    the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
+    programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
+    gallery that does not fit the chips, an accumulator or ONNX.
+
+    * `bundle`: The bundle's folder.
+    * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
+    * `output`: Folder of the new bundle.
+    * `shortlist`: Items that a hybrid score rescores.
+    * `shortlist_bits`: Bits an item stores of a value: 1 is its sign.
+    * `query_bits`: Bits of a query of such items.
+    * `shortlist_dimensions`: Principal components of mu that an item stores in place of all.
+    * `recall`: Choose the cheapest bits, dimensions and length that hold this share of best
+      items.
+    * `minimise`: What such a choice makes least, cells where nothing is said.
+    * `chips`: Refuse a gallery that needs more chips.
+    """
+
+def program_cam(
+    bundle: File,
+    gallery: EmbeddingsLike,
+    cam: File,
+    *,
+    output: File | None = None,
+    shortlist: int | None = None,
+    shortlist_bits: int | None = None,
+    say: Say = ...,
+) -> ProgrammedCam:
+    """Program a gallery's videos into a CAM and write the bundle that it proposes items for.
+
+    `cam` is the name of one or the path of its file; its cells hold `shortlist_bits` of a value, by
+    default all that they can. The other arguments, and where the bundle goes, are as for `program`.
+    Raises CimError for a bundle that has no hybrid score or is programmed already, a CAM that is
+    not known, more bits than its cells have, and a gallery that does not fit ONNX.
+
+    * `bundle`: The bundle's folder.
+    * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
+    * `cam`: Content-addressable memory that draws up a hybrid score's shortlist.
+    * `output`: Folder of the new bundle.
+    * `shortlist`: Items that a hybrid score rescores.
+    * `shortlist_bits`: Bits an item stores of a value: 1 is its sign.
+    """
+
+def change_gallery(
+    bundle: File,
+    *,
+    output: File | None = None,
+    shortlist: int | None = None,
+    add: EmbeddingsLike | None = None,
+    remove: Sequence[int] = ...,
+    replace: Replacement | None = None,
+    chips: int | None = None,
+    say: Say = ...,
+) -> ProgrammedBundle | ProgrammedCam:
+    """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
+
+    The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
+    by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
+    `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
+    Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
+    twice, for a change that leaves no item, where a cell would be written more often than it
+    endures, where another process is changing the bundle, and as `program` does.
+
+    * `bundle`: The bundle's folder.
+    * `output`: Folder of the new bundle.
+    * `shortlist`: Items that a hybrid score rescores.
+    * `add`: Embeddings whose video rows come into the gallery.
+    * `remove`: Ids of items that are taken out.
+    * `replace`: Ids of items, and the video rows that take their places.
+    * `chips`: Refuse a gallery that needs more chips.
+    """
+
+def encode(
+    bundle: File,
+    gallery: File,
+    *,
+    output: File,
+    items_per_shard: int = 262144,
+    say: Say = ...,
+) -> GalleryShards:
+    """Encode the video rows of a file into the shards of a gallery that `search` reads.
+
+    A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
+    rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
+    gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
+    that do not fit, and where `output` holds something else.
+
+    * `bundle`: The bundle's folder.
+    * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
+    * `output`: Folder of the shards.
+    * `items_per_shard`: Items of a shard. [default: 262144]
+    """
+
+def search(
+    bundle: File,
+    gallery: File,
+    queries: EmbeddingsLike,
+    *,
+    top: int = 10,
+    output: File | None = None,
+    dask: str | None = None,
+    say: Say = ...,
+) -> Mapping[str, Array]:
+    """The best items of a gallery for each text, best first, of all items' exact scores.
+
+    Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
+    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. With the
+    address of a scheduler in `dask` its workers, who see the gallery under the same path, take a
+    shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
+    fit, a changed shard, and where `top` is not 1 to the number of items.
+
+    * `bundle`: The bundle's folder.
+    * `gallery`: Shards that `cimtool encode` wrote.
+    * `queries`: Embeddings whose text rows are the queries (.npz, .npy or .pt).
+    * `top`: Items that are kept of each query. [default: 10]
+    * `output`: File of the answers.
+    * `dask`: Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster
+      can run code in it and here; tls://: needs keys.
+    """
+
+def teacher(
+    projectors: Projectors | None = None,
+    data: EmbeddingsLike | None = None,
+    *,
+    layer_map: File | None = None,
+    gaussians: File | Mapping[str, Array] | None = None,
+    pairs: int = 300000,
+    matched: float = 0.9,
+    labels: LabelKind = "exact",
+    samples: int | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    seed: int = 0,
+    output: File | None = None,
+    say: Say = ...,
+) -> Teacher:
+    """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
+
+    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
+    [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name or in an
+    `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a` and `b`
+    are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where it is
+    given. Raises CimError for any mistake, and for an a or b that neither says.
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `data`: Embeddings to draw pairs from.
+    * `layer_map`: Names of the layers (TOML).
+    * `gaussians`: Instead of data: text_mu, text_logvar, video_... (or image_...)
+    * `pairs`: Pairs drawn. [default: 300000]
+    * `matched`: Share of right pairs. [default: 0.9]
+    * `labels`: Kind of labels. [default: exact]
+    * `samples`: Monte Carlo samples a side (10).
+    * `a`: a of sigmoid(b - a D) [default: the model's].
+    * `b`: b of sigmoid(b - a D) [default: the model's].
+    * `seed`: Seed of pairs and samples. [default: 0]
+    * `output`: File of the teacher.
+    """
+
+def fit(
+    teacher: File | Teacher,
+    *,
+    degree: int | Sequence[int] = 4,
+    ed_alone: bool = False,
+    tolerance: float | None = None,
+    alpha: float = 0.001,
+    scale_ed: float | None = None,
+    scale_vd: float | None = None,
+    seed: int = 0,
+    projectors: Projectors | None = None,
+    layer_map: File | None = None,
+    data: EmbeddingsLike | None = None,
+    target: File | Target | None = None,
+    output: File | None = None,
+    pt_keys: PtKeys | None = None,
+    report: File | None = None,
+    say: Say = ...,
+) -> Fit:
+    """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
+
+    Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
+    or surely by less than `tolerance` (default: a tenth of what samples scatter by, or of what
+    labels spread by where that is less). With `ed_alone` no polynomial takes vd. ed and vd are
+    divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
+    and `data` the table has R@1 on these, of their raw embeddings too where both are equally
+    wide, and with a `target` the energy of an item in its
+    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
+    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
+    that of a `.pt` has no scales.
+    `pt_keys` are refused without a `.pt`.
+
+    * `teacher`: The teacher, or its file.
+    * `degree`: Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.
+      [default: 4]
+    * `ed_alone`: No term takes vd: one matrix product of six. [default: False]
+    * `tolerance`: Logits that a lower degree may err more [default: a tenth of what samples
+      scatter].
+    * `alpha`: Ridge penalty, on standardised features. [default: 0.001]
+    * `scale_ed`: Divisor of ed [default: the teacher's].
+    * `scale_vd`: Divisor of vd [default: the teacher's].
+    * `seed`: Seed of the held-out pairs. [default: 0]
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `layer_map`: Names of the layers (TOML).
+    * `data`: Embeddings of which the table has R@1.
+    * `target`: Target by which the table has an item's energy.
+    * `output`: File of the polynomial, .json or .pt.
+    * `pt_keys`: Keys of a .pt: coeff and bias, or c and b [default: coeff].
+    * `report`: Folder of its report [default: beside it].
+    """
+
+def train(
+    data: EmbeddingsLike,
+    output: File,
+    *,
+    modalities: Sequence[str] | None = None,
+    held_out: float | None = None,
+    test: float | None = None,
+    model: str | None = None,
+    loss: str | None = None,
+    poly: File | None = None,
+    start: File | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    optimizer: str | None = None,
+    seed: int | None = 0,
+    device: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    validation: EmbeddingsLike | None = None,
+    resume: bool = False,
+    say: Say = ...,
+) -> ProjectorRun:
+    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
+
+    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
+    keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
+    `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;
+    `options` their fields by `model.<field>` and `loss.<field>`. `optimizer` is adamw or sgd,
+    `device` `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With `resume` it goes
+    on after the last epoch that `last.pth` has, or starts where there is none, and comes to the
+    same bytes as a run that was never cut off; the caller's random state is left as it was. Raises
+    Diverged (a CheckFailed) where the loss stops being finite, with the epochs before it kept, and
+    CimError for a folder with another run.
+
+    * `data`: Pairs to train on.
+    * `output`: Folder of the run.
+    * `modalities`: Arrays of data that are taken as text and video, such as text,audio.
+    * `held_out`: Share of data, without validation (0.1).
+    * `test`: Share of data that the run sets aside, as test.npz.
+    * `model`: trunk, two-branch, ... [default: that of start, or trunk].
+    * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
+    * `poly`: The polynomial to train on.
+    * `start`: A checkpoint to start from.
+    * `epochs`: Training epochs [default: the loss's].
+    * `batch`: Pairs of a batch [default: the loss's].
+    * `learning_rate`: Learning rate [default: the loss's].
+    * `weight_decay`: Weight decay [default: the loss's].
+    * `optimizer`: adamw, or sgd (adamw).
+    * `seed`: Seed of all random draws. [default: 0]
+    * `device`: Train on cpu, cuda or cuda:N (cpu).
+    * `options`: An option of the model or the loss: model.hidden=512, loss.tau=0.1.
+    * `validation`: Pairs that choose the best epoch.
+    * `resume`: Continue an interrupted run in this folder. [default: False]
+    """
+
+def fine_tune(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    calibration: EmbeddingsLike,
+    target: str | Target,
+    settings: File | None = None,
+    layers: Mapping[str, Mapping[str, Any]] | None = None,
+    weight_bits: int | None = None,
+    input_bits: int | None = None,
+    activation_bits: int | None = None,
+    feature_bits: int | None = None,
+    adc_bits: int | Literal["lossless"] | None = None,
+    cell_bits: int | None = None,
+    dac_bits: int | None = None,
+    array: str | None = None,
+    encoding: str | None = None,
+    input_encoding: str | None = None,
+    rounding: str | None = None,
+    adc_kind: str | None = None,
+    unsigned_encoding: str | None = None,
+    adc_on: str | None = None,
+    references: str | None = None,
+    shift_add: str | None = None,
+    offset_sum: str | None = None,
+    rows_active: int | None = None,
+    on_off_ratio: float | None = None,
+    unused_rows: str | None = None,
+    redundant_columns: int | None = None,
+    accumulator_bits: int | None = None,
+    calibrator: str | None = None,
+    weight_rounding: str | None = None,
+    equalise: bool | None = None,
+    bias_correction: bool | None = None,
+    score_mapping: str | None = None,
+    shortlist: int | None = None,
+    data: EmbeddingsLike,
+    output: File,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    noise: NoiseOptions | None = None,
+    say: Say = ...,
+) -> FineTuningRun:
+    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
+
+    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
+    `options` too, is as in `compile`. Of each epoch's weights those are kept whose compiled model
+    has the least centred logit RMSE on held-out rows of `data`; with `noise`, on dies of its model
+    at its time. The same inputs and number of threads give the same weights. Raises Diverged (a
+    CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
+    mistake.
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `calibration`: Embeddings that decide the ranges.
+    * `target`: The hardware.
+    * `settings`: Settings, also of single layers (TOML).
+    * `layers`: Settings of the layers that a pattern names, by pattern.
+    * `weight_bits`: Bits of a weight.
+    * `input_bits`: Bits of the embeddings.
+    * `activation_bits`: Bits of hidden activations.
+    * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `adc_bits`: Bits of a converter.
+    * `cell_bits`: Bits of a memory cell.
+    * `dac_bits`: Bits of an input that one cycle drives.
+    * `array`: Cells of an array, such as 128x128.
+    * `encoding`: Code of signed weights in the cells.
+    * `input_encoding`: Code of signed inputs on the rows.
+    * `rounding`: Rounding of a converter.
+    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
+      or transfer.
+    * `unsigned_encoding`: Code of inputs that are never negative.
+    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
+    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
+      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
+      each cycle (no published chip), or thresholds and their values a slice and an offset a
+      column.
+    * `shift_add`: Addition of cycles: digital, or analog before the converter.
+    * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
+    * `rows_active`: Rows of weights that are read at the same time.
+    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `unused_rows`: State of rows without weights: off or driven.
+    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
+      faults hurt.
+    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
+    * `equalise`: Balance the ranges of channels between layers.
+    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
+    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `data`: Rows to train on, which need no labels.
+    * `output`: Folder of the run.
+    * `epochs`: Training epochs (5).
+    * `batch`: Rows of a batch (128).
+    * `learning_rate`: Learning rate (6e-5).
+    * `seed`: Seed of all random draws. [default: 0]
+    * `noise`: Train on dies with the target's noise.
+    """
+
+def sweep(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    qrels: File | None = None,
+    calibration_rows: SeenRows = "refuse",
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    grid: Grid,
+    target: str | Target | None = None,
+    settings: File | None = None,
+    teacher: File | None = None,
+    trials: int | None = None,
+    noise_model: File | None = None,
+    times: Sequence[str] = ...,
+    corners: Sequence[str] = ...,
+    seed: int = 0,
+    budget: Mapping[str, float] | None = None,
+    min_yield: float | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
+    table: TableFormat = "csv",
+    output: File | None = None,
+    say: Say = ...,
+) -> Sweep:
+    """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
+
+    `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
+    (`target.rows_active`), and of the score: `head`, `degree` of a polynomial that is fitted to the
+    `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, of the
+    `noise_model` or the target's own noise, and read at each of its `corners` and `times`. `jobs`
+    processes or the Dask cluster at `dask` compute the points. Results go to `output` (default
+    `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
+    is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
+    dies within it, of which the choice asks at least `min_yield` (None: that the median die is
+    within). With a file `qrels` right is what it grades above 0. Raises CimError where rows of
+    `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
+    worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
+    the `budget`.
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
+      too) or drop (leave them out, with their pairs). [default: refuse]
+    * `calibration`: Embeddings that decide the ranges.
+    * `data`: Embeddings to measure on.
+    * `grid`: Values of a setting, of target, of target.KEY, of head, degree or samples; may
+      repeat.
+    * `target`: The hardware, if it is not in the grid.
+    * `settings`: Settings of all points (TOML).
+    * `teacher`: Labels that grid degree=... fits.
+    * `trials`: Dies drawn for each point.
+    * `noise_model`: A noise model in place of the targets'.
+    * `times`: Times after programming.
+    * `corners`: Corners of the noise.
+    * `seed`: Seed of the dies. [default: 0]
+    * `budget`: Limits of the choice.
+    * `min_yield`: Share of dies within the budget.
+    * `jobs`: Processes on this machine (1).
+    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
+      cluster can run code in it and here; tls://: needs keys.
+    * `table`: Format of the table of points. [default: csv]
+    * `output`: Folder of results and points.
+    """
+
+def tune(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    calibration: EmbeddingsLike,
+    target: str | Target,
+    settings: File | None = None,
+    qrels: File | None = None,
+    layers: Mapping[str, Mapping[str, Any]] | None = None,
+    weight_bits: int | None = None,
+    input_bits: int | None = None,
+    activation_bits: int | None = None,
+    feature_bits: int | None = None,
+    adc_bits: int | Literal["lossless"] | None = None,
+    cell_bits: int | None = None,
+    dac_bits: int | None = None,
+    array: str | None = None,
+    encoding: str | None = None,
+    input_encoding: str | None = None,
+    rounding: str | None = None,
+    adc_kind: str | None = None,
+    unsigned_encoding: str | None = None,
+    adc_on: str | None = None,
+    references: str | None = None,
+    shift_add: str | None = None,
+    offset_sum: str | None = None,
+    rows_active: int | None = None,
+    on_off_ratio: float | None = None,
+    unused_rows: str | None = None,
+    redundant_columns: int | None = None,
+    accumulator_bits: int | None = None,
+    calibrator: str | None = None,
+    weight_rounding: str | None = None,
+    equalise: bool | None = None,
+    bias_correction: bool | None = None,
+    score_mapping: str | None = None,
+    shortlist: int | None = None,
+    calibration_rows: SeenRows = "refuse",
+    data: EmbeddingsLike,
+    budget: Mapping[str, float],
+    cost: CostName = "arrays",
+    grid: Grid | None = None,
+    output: File | None = None,
+    say: Say = ...,
+) -> Tuned:
+    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
+
+    Bits come off those that target, `settings` and `options` say, which are those of `compile`. A
+    `grid` of the settings VARIED is gone through: bits come off each combination whose highest bits
+    keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
+    `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
+    or on all, are taken back. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
+    Raises CimError where the highest bits miss the budget, where the budget is of a broken float
+    score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
+
+    * `projectors`: The checkpoint (or twice, .onnx: text, then video).
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `calibration`: Embeddings that decide the ranges.
+    * `target`: The hardware.
+    * `settings`: Settings to start from (TOML).
+    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `layers`: Settings of the layers that a pattern names, by pattern.
+    * `weight_bits`: Bits of a weight.
+    * `input_bits`: Bits of the embeddings.
+    * `activation_bits`: Bits of hidden activations.
+    * `feature_bits`: Bits of mu, and of the variance in cross terms.
+    * `adc_bits`: Bits of a converter.
+    * `cell_bits`: Bits of a memory cell.
+    * `dac_bits`: Bits of an input that one cycle drives.
+    * `array`: Cells of an array, such as 128x128.
+    * `encoding`: Code of signed weights in the cells.
+    * `input_encoding`: Code of signed inputs on the rows.
+    * `rounding`: Rounding of a converter.
+    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
+      or transfer.
+    * `unsigned_encoding`: Code of inputs that are never negative.
+    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
+    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
+      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
+      each cycle (no published chip), or thresholds and their values a slice and an offset a
+      column.
+    * `shift_add`: Addition of cycles: digital, or analog before the converter.
+    * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
+    * `rows_active`: Rows of weights that are read at the same time.
+    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `unused_rows`: State of rows without weights: off or driven.
+    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
+      faults hurt.
+    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `calibrator`: Choice of ranges: minmax, percentile or mse.
+    * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
+    * `equalise`: Balance the ranges of channels between layers.
+    * `bias_correction`: Correct the mean error of quantisation in the biases.
+    * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
+    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
+      too) or drop (leave them out, with their pairs). [default: refuse]
+    * `data`: Embeddings whose queries choose (one half) and hold (the other).
+    * `budget`: Largest error of the compiled model; repeat for more metrics.
+    * `cost`: Cost to lower: arrays (then conversions), conversions (then arrays) or energy.
+      [default: arrays]
+    * `grid`: Values of adc_bits, references, rows_active to start from; repeat for all
+      combinations.
+    * `output`: File of the settings.
+    """
+
+def evaluate(
+    data: EmbeddingsLike,
+    *what: Projectors | ModelSource,
+    qrels: File | None = None,
+    head: str | None = None,
+    layer_map: File | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    modalities: Sequence[str] | None = None,
+    poly: File | None = None,
+    samples: Sequence[int] = ...,
+    leave_one_out: bool = False,
+    trec: File | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    calibration_rows: Literal["refuse", "allow"] = "refuse",
+    say: Say = ...,
+) -> Evaluation:
+    """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
+
+    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
+    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
+    embeddings (cosine or euclidean). With
+    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
+    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
+    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
+    embeddings come last where both are equally wide; without `what` they are of each pair of the
+    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
+    folder `trec`. Differences are to the first of several.
+
+    * `data`: Embeddings to evaluate on.
+    * `what`: Checkpoints (or two ONNX files, text first) and bundles.
+    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `head`: The score, if the checkpoint names none.
+    * `layer_map`: Names of the layers (TOML).
+    * `a`: The teacher's a in sigmoid(b - a D).
+    * `b`: The teacher's b.
+    * `modalities`: Raw embeddings of each pair of these arrays, such as text,video,audio.
+    * `poly`: The polynomial, if the checkpoint has none.
+    * `samples`: Add trained projectors by Monte Carlo, with K samples a side.
+    * `leave_one_out`: Items of a query's label are right, the query itself left out. [default:
+      False]
+    * `trec`: Folder for the rankings as TREC runs, with their qrels.
+    * `resamples`: Resamples for the intervals. [default: 1000]
+    * `seed`: Seed of the resamples. [default: 0]
+    * `calibration_rows`: Rows that a bundle was calibrated on: refuse, or allow (measure them
+      too). [default: refuse]
+    """
+
+def train_grid(
+    data: EmbeddingsLike,
+    output: File,
+    *,
+    modalities: Sequence[str] | None = None,
+    held_out: float | None = None,
+    test: float | None = None,
+    model: str | None = None,
+    loss: str | None = None,
+    poly: File | None = None,
+    start: File | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    optimizer: str | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    validation: EmbeddingsLike | None = None,
+    grid: Grid,
+    say: Say = ...,
+) -> TrainingGrid:
+    """Train a model for every point of a grid, and compare them on unseen pairs.
+
+    `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
+    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`; all else is as in
+    `train`, the same for all points. An option that a point's model or loss does not have is left
+    out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
+    that choose the best epochs; of several seeds they are means. Results go to `output`, where
+    points that an earlier run has done are not trained again. Raises CimError, before anything
+    runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
+    points failed.
+
+    * `data`: Pairs to train on.
+    * `output`: Folder of the results.
+    * `modalities`: Arrays of data that are taken as text and video, such as text,audio.
+    * `held_out`: Share of data, without validation (0.1).
+    * `test`: Share of data that the run sets aside, as test.npz.
+    * `model`: trunk, two-branch, ... [default: that of start, or trunk].
+    * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
+    * `poly`: The polynomial to train on.
+    * `start`: A checkpoint to start from.
+    * `epochs`: Training epochs [default: the loss's].
+    * `batch`: Pairs of a batch [default: the loss's].
+    * `learning_rate`: Learning rate [default: the loss's].
+    * `weight_decay`: Weight decay [default: the loss's].
+    * `optimizer`: adamw, or sgd (adamw).
+    * `seed`: Seed of all random draws (0).
+    * `device`: Train on cpu, cuda or cuda:N (cpu).
+    * `options`: An option of the model or the loss: model.hidden=512, loss.tau=0.1.
+    * `validation`: Pairs that choose the best epoch.
+    * `grid`: Values of loss, model, batch, epochs, learning_rate, weight_decay, optimizer,
+      seed, or an option of options.
+    """

@@ -79,7 +79,7 @@ def main(folder: Path, file: Path) -> None:
             projectors, calibration=train, target=target, output=folder / f"acmr@{target}"
         )
         # Some images of the set stand in both parts.
-        report = cimtool.verify(bundle.folder, test, allow_calibration_rows=True)
+        report = cimtool.verify(bundle.folder, test, calibration_rows="allow")
         differing = sum(one.differing for one in report.checks.bits)
         scores = cimtool.load(bundle.folder).scores(test)
         compiled = both_ways(scores, labels)

@@ -49,10 +49,15 @@ class ArgumentError(CimError):
     def sentence(self, called: Callable[[str], str] = str) -> str:
         """The template filled in."""
         template, *values = self.args
-        return _Template(called).vformat(template, values, {})
+        return sentence_of(template, values, called)
 
     def __str__(self) -> str:
         return self.sentence()
+
+
+def sentence_of(template: str, values: Sequence[object], called: Callable[[str], str] = str) -> str:
+    """A template filled in, with each argument in it as it is `called`."""
+    return _Template(called).vformat(template, values, {})
 
 
 class _Template(string.Formatter):

@@ -342,29 +342,37 @@ def features_bytes(features: Mapping[str, Array]) -> bytes:
     return content
 
 
+@dataclass(frozen=True)
+class BundleContent:
+    """All that a bundle's manifest and its program say.
+
+    `inputs` are the names of all files read, with the SHA-256 of each.
+    """
+
+    model: ModelCard
+    target: Target
+    settings: Settings
+    stages: tuple[Stage, ...]
+    inputs: Iterable[tuple[str, str]]
+    notes: Iterable[str]
+    gallery: Gallery | None = None
+
+
 def write_bundle(
-    folder: Path,
-    model: ModelCard,
-    target: Target,
-    settings: Settings,
-    stages: tuple[Stage, ...],
-    inputs: Iterable[tuple[str, str]],
-    notes: Iterable[str],
-    files: Mapping[str, bytes],
-    gallery: Gallery | None = None,
-    with_stages: bool = True,
+    folder: Path, content: BundleContent, files: Mapping[str, bytes], with_stages: bool = True
 ) -> Bundle:
     """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
 
-    `inputs` are the names of all files read, with the SHA-256 of each; `files` the bytes of the
-    ONNX files and of all others beside the program, by name; without stages those of OF_STAGES are
-    left out. Raises CimError where the place holds something else or cannot be written.
+    `files` are the bytes of the ONNX files and of all others beside the program, by name; without
+    stages those of OF_STAGES are left out. Raises CimError where the place holds something else or
+    cannot be written.
     """
+    model, target, settings = content.model, content.target, content.settings
     check_place(folder)
     with replaced_folder(folder) as partial:
-        _write_program(partial, stages)
-        for name, content in files.items():
-            (partial / name).write_bytes(content)
+        _write_program(partial, content.stages)
+        for name, bytes_ in files.items():
+            (partial / name).write_bytes(bytes_)
         if not with_stages:
             for name in OF_STAGES:
                 (partial / name).unlink()
@@ -374,18 +382,18 @@ def write_bundle(
             "model": model.to_json(),
             "target": target.to_json(),
             "settings": settings.to_json(),
-            "inputs": [{"file": name, "sha256": digest} for name, digest in inputs],
-            "notes": list(notes),
+            "inputs": [{"file": name, "sha256": digest} for name, digest in content.inputs],
+            "notes": list(content.notes),
             "files": {file.name: sha256(file) for file in sorted(partial.iterdir())},
         }
-        if plugins := origins_of(_kinds(model, target, settings, stages)):
+        if plugins := origins_of(_kinds(model, target, settings, content.stages)):
             manifest["plugins"] = plugins
-        if gallery is not None:
-            manifest["gallery"] = gallery.to_json()
+        if content.gallery is not None:
+            manifest["gallery"] = content.gallery.to_json()
         manifest = in_unicode(manifest)
         manifest["sha256"] = values_digest(manifest)
         (partial / MANIFEST).write_text(manifest_text(manifest), "utf-8")
-    return Bundle(folder, manifest, model, target, settings, gallery)
+    return Bundle(folder, manifest, model, target, settings, content.gallery)
 
 
 def _kinds(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -13,12 +12,14 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
+from cimtool.base.options import DIR, FILE, OnOrOff, option, takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
     QUERIES,
     TRAINING,
     Bundle,
+    BundleContent,
     check_inputs_apart,
     features_bytes,
     write_bundle,
@@ -28,19 +29,25 @@ from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences, tiling_table
 from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
 from cimtool.hardware.placement import floorplan, placements
-from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
+from cimtool.hardware.settings import (
+    SettingOptions,
+    Settings,
+    check_layer_bits,
+    check_patterns,
+)
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program, as_inputs
 from cimtool.loading.calibration_rows import row_list
 from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import digests_of, row_digests
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
+from cimtool.loading.embeddings import Embeddings, File, files_of, read_data
 from cimtool.loading.model import Model
+from cimtool.loading.options import BuildOptions
 from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.row_norms import median_norm
 from cimtool.loading.score import statistics_note
-from cimtool.loading.source import ModelSource, Projectors
+from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FIT_ROWS
@@ -49,7 +56,6 @@ from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
 from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import Modalities, clean_names
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
@@ -158,72 +164,54 @@ class Compilation(Result):
             files[TRAINING] = save(dict(self.model.provenance.rows))
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
-        return write_bundle(
-            folder,
-            self.model.card,
-            self.target,
-            self.settings,
-            self.stages,
-            self.inputs,
-            self.notes,
-            files,
-            with_stages=stages,
+        content = BundleContent(
+            self.model.card, self.target, self.settings, self.stages, self.inputs, self.notes
         )
+        return write_bundle(folder, content, files, stages)
+
+
+class PrepareOptions(BuildOptions, SettingOptions):
+    """The options of `prepare`."""
+
+    check: File | Mapping[str, Array] | None = option(
+        "Rows, and the mu and logvar that the model should give (.npz).", FILE, default=None
+    )
+
+
+class CompileOptions(PrepareOptions):
+    """The options of `compile`."""
+
+    output: File | None = option("Folder of the bundle.", DIR, default=None, short="o")
+    stages: bool = option(
+        "Keep what verify, compare and evaluate alone read: more than half of the bundle.",
+        OnOrOff(),
+        default=True,
+    )
 
 
 @keeping_inputs
-def compile(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
-    output: File | None = None,
-    settings: File | None = None,
-    check: File | Mapping[str, Array] | None = None,
-    stages: bool = True,
-    say: Say = silent,
-    **options: Any,
-) -> Bundle:
+@takes(CompileOptions)
+def compile(options: CompileOptions, say: Say = silent) -> Bundle:
     """Compile a model for a target and write its bundle; returns the bundle.
 
-    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
-    those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
-    override the `settings` file, which overrides the target. The bundle goes to `output`, by
-    default `exports/<model>@<target>`. `check` are rows with the outputs that the projectors should
-    give (`check_outputs`). Without `stages` the bundle is less than half as large, and `verify`,
-    `compare` and `evaluate` refuse it. Raises CimError for any mistake.
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. Settings by name
+    (`weight_bits=6`) override the `settings` file, which overrides the target. The bundle goes to
+    `output`, by default `exports/<model>@<target>`. Without `stages` the bundle is less than half
+    as large, and `verify`, `compare` and `evaluate` refuse it. Raises CimError for any mistake.
     """
-    compiled = prepare(
-        projectors,
-        poly,
-        calibration=calibration,
-        target=target,
-        settings=settings,
-        check=check,
-        say=say,
-        **options,
-    )
-    return compiled.write(output, say, stages)
+    compiled = prepare(**options.part(PrepareOptions), say=say)
+    return compiled.write(options.output, say, options.stages)
 
 
-def prepare(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
-    settings: File | None = None,
-    check: File | Mapping[str, Array] | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Compilation:
+@takes(PrepareOptions)
+def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
-    source, flags = ModelSource.of(projectors, poly, options)
-    configuration = Configuration.of(target, settings, flags)
+    source, calibration = ModelSource.of(options), options.calibration
+    flags = options.part(SettingOptions)
+    configuration = Configuration.of(options.target, options.settings, flags)
     decided = configuration.settings
     model = source.for_rows(calibration).load(say)
-    agreed = [] if check is None else check_outputs(model, check)
+    agreed = [] if options.check is None else check_outputs(model, options.check)
     layers = layer_names(model.program)
     of_score = score_layers(model.head, decided.score_mapping)
     check_patterns(decided, [*layers, *of_score], model.modalities)

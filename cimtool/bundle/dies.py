@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from cimtool.base.errors import ArgumentError
+from cimtool.base.options import Integer, OneName, Record, Word, option
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
@@ -20,21 +21,28 @@ WORST: float = 5.0
 """Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
 
 
-@dataclass(frozen=True)
-class NoiseOptions:
-    """Number and seed of the dies that are drawn, the time of reading, and drift compensation.
+class NoiseOptions(Record, kw_only=False):
+    """Number and seed of the dies that are drawn, the time of reading, and drift compensation."""
 
-    `time` is such as `1h` after programming (None: the earliest that is known); `model` names a
-    shipped noise model, or a file, in place of the target's own [noise], and `corner` one of its
-    corners (None: the noise as it stands).
-    """
-
-    trials: int = 10
-    seed: int = 0
-    time: str | None = None
-    compensation: Compensation = "none"
-    model: Path | str | None = None
-    corner: str | None = None
+    trials: int = option("Number of dies (10).", Integer("N"), default=10)
+    seed: int = option("Seed of the dies.", Integer(at_least=0), default=0)
+    time: str | None = option(
+        "Time after programming: 30s, 10m, 1h, 1d, 1y.", Word("TIME"), default=None
+    )
+    compensation: Compensation = option(
+        "Factors against drift: none, one a layer (global), or one a column.",
+        OneName(names=get_args(Compensation)),
+        default="none",
+    )
+    model: Path | str | None = option(
+        "A noise model in place of the target's own.",
+        Word("NAME|TOML"),
+        default=None,
+        name="noise_model",
+    )
+    corner: str | None = option(
+        "A corner of the noise model: ss, ff, nominal.", Word("NAME"), default=None
+    )
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:

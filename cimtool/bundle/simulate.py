@@ -13,6 +13,18 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
+from cimtool.base.options import (
+    DIR,
+    FILE,
+    NPZ,
+    Integer,
+    OneOrTwoFiles,
+    Record,
+    Switched,
+    Word,
+    option,
+    takes,
+)
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Bundle, Gallery
@@ -38,17 +50,29 @@ RECALL_AT = 10
 """A shortlist is also measured by the share that it holds of this number of best items."""
 
 
-def simulate(
-    bundle: File,
-    inputs: EmbeddingsLike,
-    *,
-    output: File | None = None,
-    top: int | None = None,
-    device: str | None = None,
-    noise: NoiseOptions | None = None,
-    chip: File | None = None,
-    say: Say = silent,
-) -> dict[str, Array]:
+class SimulateOptions(Record):
+    """The options of `simulate`."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    inputs: EmbeddingsLike = option("Embeddings to score.", OneOrTwoFiles(), positional=True)
+    output: File | None = option("File of the scores.", NPZ, default=None, short="o")
+    top: int | None = option(
+        "Keep only the K best videos of each text.", Integer("K"), default=None
+    )
+    device: str | None = option(
+        "Compute with torch on cpu, cuda or cuda:N.", Word("NAME"), default=None
+    )
+    noise: NoiseOptions | None = option(
+        "Draw dies with the target's noise.",
+        Switched(record=NoiseOptions, about="dies"),
+        default=None,
+    )
+    chip: File | None = option("A measured chip in place of drawn dies.", DIR, default=None)
+
+
+@keeping_inputs
+@takes(SimulateOptions)
+def simulate(options: SimulateOptions, say: Say = silent) -> dict[str, Array]:
     """Score all texts against all videos on the bit-accurate simulator.
 
     Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
@@ -62,9 +86,7 @@ def simulate(
     those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
     CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
     """
-    return run_simulation(
-        bundle, inputs, output=output, top=top, device=device, noise=noise, chip=chip, say=say
-    ).arrays
+    return run_simulation(options, say).arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +101,14 @@ class Simulation:
     called: Modalities
 
 
-@keeping_inputs
-def run_simulation(
-    bundle: File,
-    inputs: EmbeddingsLike,
-    *,
-    output: File | None,
-    top: int | None,
-    device: str | None,
-    noise: NoiseOptions | None,
-    chip: File | None,
-    say: Say,
-) -> Simulation:
+def run_simulation(options: SimulateOptions, say: Say) -> Simulation:
     """Do what `simulate` does, and keep what else a reader of the arrays should know."""
+    inputs, output, top = options.inputs, options.output, options.top
+    noise, chip = options.noise, options.chip
     if output is not None:
         check_output(Path(output), ".npz")
     check_one_source(noise, chip)
-    matcher = load(bundle, device)
+    matcher = load(options.bundle, options.device)
     called = matcher.bundle.model.called
     if noise is not None:
         data = _data_of_dies(matcher, inputs, top, "noise")

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.options import FILE, Integer, Record, Word, option, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
@@ -19,11 +20,12 @@ from cimtool.costs.digital import digital_cost
 from cimtool.costs.layers import layer_cost
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.costs.sampling import SamplingCost, sampling_cost
+from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.totals import Cost, Quantity
 from cimtool.costs.writing import loading, programming
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
@@ -151,17 +153,14 @@ class Estimate(Result, shown_by="cimtool.costs.render"):
             return None
         others = (one for one in self.placements if one.graph != self.program.score.name)
         before = self._shortlisting
-        return sampling_cost(
-            self.samples,
-            self.gallery,
+        sampled = SampledItems(
             self.dimension,
-            self.rates,
-            self.settings,
-            scored=self.gallery if before is None else self.shortlist or self.gallery,
-            before=before or Cost(),
-            beside=None if self.program.gallery_items is None else tuple(others),
-            loaded=bool(self.floorplan.rounds.get(self.program.score.name)),
+            self.gallery,
+            self.gallery if before is None else self.shortlist or self.gallery,
+            None if self.program.gallery_items is None else tuple(others),
+            bool(self.floorplan.rounds.get(self.program.score.name)),
         )
+        return sampling_cost(self.samples, sampled, before or Cost(), self.rates, self.settings)
 
     @cached_property
     def area(self) -> Quantity:
@@ -209,25 +208,30 @@ class Estimate(Result, shown_by="cimtool.costs.render"):
         return found
 
 
+@dataclass(frozen=True)
+class ScoredQuery:
+    """A query and the items that it is scored against, as `Estimate` has them."""
+
+    dimension: int
+    samples: int = DEFAULT_SAMPLES
+    gallery: int | None = None
+    shortlist: int | None = None
+    cam: Cam | None = None
+    called: Modalities = TEXT_VIDEO
+
+
 def estimate(
     program: Program,
-    settings: Settings,
-    target: Target,
-    *,
-    samples: int,
-    dimension: int,
-    gallery: int | None = None,
-    shortlist: int | None = None,
+    build: Configuration,
+    query: ScoredQuery,
     operating_point: str | None = None,
-    cam: Cam | None = None,
-    called: Modalities = TEXT_VIDEO,
 ) -> Estimate:
     """Place a compiled program on its target and count what it costs.
 
     Raises CimError for an operating point that the target does not have, or for another number of
     items than a score in the memory holds.
     """
-    rates = rates_at(target, operating_point)
+    rates, gallery = rates_at(build.target, operating_point), query.gallery
     held = program.gallery_items
     if program.shortlist is not None:
         (distance,) = program.shortlist.outputs.values()
@@ -237,8 +241,9 @@ def estimate(
             "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
         )
     items = gallery if held is None else held
-    sizes = items, shortlist, samples, dimension
-    return Estimate(program, settings, target, rates, *sizes, cam, called)
+    sizes = items, query.shortlist, query.samples, query.dimension
+    hardware = build.settings, build.target, rates
+    return Estimate(program, *hardware, *sizes, query.cam, query.called)
 
 
 def estimate_bundle(
@@ -254,35 +259,46 @@ def estimate_bundle(
             wanted = "at least 1" if value < 1 else "less than 2^63"
             raise ArgumentError("{} is {}; expected {}", Argument(name), value, wanted)
     held = bundle.gallery
-    return estimate(
-        bundle.program,
-        bundle.settings,
-        bundle.target if digital is None else with_digital(bundle.target, digital),
-        samples=samples,
-        dimension=bundle.model.dimension,
-        gallery=gallery,
-        shortlist=None if held is None else held.shortlist,
-        cam=None if held is None else held.cam,
-        operating_point=operating_point,
-        called=bundle.model.called,
+    query = ScoredQuery(
+        bundle.model.dimension,
+        samples,
+        gallery,
+        None if held is None else held.shortlist,
+        None if held is None else held.cam,
+        bundle.model.called,
+    )
+    target = bundle.target if digital is None else with_digital(bundle.target, digital)
+    build = Configuration(target, bundle.settings)
+    return estimate(bundle.program, build, query, operating_point)
+
+
+class CostOptions(Record):
+    """The options of `cost`."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    gallery: int | None = option(
+        "Items that a query is scored against.", Integer("M", at_least=1), default=None
+    )
+    samples: int = option(
+        "Monte Carlo samples a side.", Integer("K", at_least=1), default=DEFAULT_SAMPLES
+    )
+    operating_point: str | None = option(
+        "Operating point [default: the first].", Word("NAME"), default=None
+    )
+    digital: File | None = option(
+        "TOML file of the digital unit: its process, width, clock, prices.", FILE, default=None
     )
 
 
-def cost(
-    bundle: File,
-    *,
-    gallery: int | None = None,
-    samples: int = DEFAULT_SAMPLES,
-    operating_point: str | None = None,
-    digital: File | None = None,
-) -> Estimate:
+@takes(CostOptions)
+def cost(options: CostOptions) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    With `gallery` also of a query scored against so many items, beside Monte Carlo with `samples` a
-    side (default: 10). Figures are the target's at `operating_point` (default: its
-    first), then reference prices; the tables of a TOML file `digital` replace the target's
-    `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and for a point
-    that the target does not have.
+    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
+    target's at the operating point, then reference prices; the tables of the file `digital` replace
+    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
+    for a point that the target does not have.
     """
-    file = None if digital is None else Path(digital)
-    return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point, file)
+    file = None if options.digital is None else Path(options.digital)
+    bundle = open_bundle(options.bundle)
+    return estimate_bundle(bundle, options.samples, options.gallery, options.operating_point, file)

@@ -72,27 +72,33 @@ class SamplingCost:
         return vars(self) | ways
 
 
+@dataclass(frozen=True)
+class SampledItems:
+    """The items of a gallery, `scored` of which are sampled: all, or those of a shortlist.
+
+    In arrays their samples lie beside the layers `beside`; None is the digital unit. `loaded` says
+    that the gallery, whose place they take, is loaded from DRAM for each query.
+    """
+
+    dimension: int
+    gallery: int
+    scored: int
+    beside: Sequence[Placement] | None
+    loaded: bool
+
+
 def sampling_cost(
-    samples: int,
-    gallery: int,
-    dimension: int,
-    rates: Rates,
-    settings: Settings,
-    *,
-    scored: int,
-    before: Cost,
-    beside: Sequence[Placement] | None,
-    loaded: bool,
+    samples: int, items: SampledItems, before: Cost, rates: Rates, settings: Settings
 ) -> SamplingCost:
     """The cost of sampling K times a side, for one query against M items of width d.
 
-    `scored` of the items are sampled: all, or those of a shortlist, whose drawing up is the cost
-    `before`. A query takes K d normal numbers, each scaled by a standard deviation; redrawn samples
-    take as many for every scored item. Each pair takes K^2 distances of d multiplications and K^2
-    sigmoids. In arrays, beside the layers `beside`, the items' samples are M K columns of d
-    weights, driven by the query's, one after the other; None is the digital unit. `loaded` says
-    that the gallery, whose place they take, is loaded from DRAM for each query.
+    Drawing up a shortlist is the cost `before`. A query takes K d normal numbers, each scaled by a
+    standard deviation; redrawn samples take as many for every scored item. Each pair takes K^2
+    distances of d multiplications and K^2 sigmoids. In arrays the items' samples are M K columns of
+    d weights, driven by the query's, one after the other.
     """
+    gallery, scored, dimension = items.gallery, items.scored, items.dimension
+    beside = items.beside
     own, all_drawn = samples * dimension, (1 + scored) * samples * dimension
     pairs, bits = scored * samples**2, settings.feature_bits
     place = _stored_samples(samples * gallery, dimension, settings)
@@ -111,7 +117,7 @@ def sampling_cost(
             found = before + _in_arrays(place, beside, rates, settings, samples, stored)
             cells = None if place is None else found.cells_written
         if beside is None or not stored:
-            in_buffer = not loaded and gallery * kept * bits <= rates.prices.buffer_bits
+            in_buffer = not items.loaded and gallery * kept * bits <= rates.prices.buffer_bits
             work += Operations.of("sram" if in_buffer else "dram", scored * kept, bits)
         cost = found + digital_cost(work, rates.prices)
         way = SamplingWay(

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from cimtool.base.extras import needing
 from cimtool.base.files import keeping_inputs
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.experiments.evaluate import Evaluation as Evaluation
 from cimtool.experiments.evaluate import evaluate as evaluate
+from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.sweep import sweep as sweep
 from cimtool.experiments.tune import tune as tune
-from cimtool.training.api import refuse_strange
 
 if TYPE_CHECKING:
-    from cimtool.base.grids import Grid
     from cimtool.experiments.training_grid import TrainingGrid
-    from cimtool.loading.embeddings import EmbeddingsLike, File
-    from cimtool.training.job import TrainingOptions
 
 
 @keeping_inputs
-def train_grid(
-    data: EmbeddingsLike,
-    output: File,
-    *,
-    grid: Grid,
-    validation: EmbeddingsLike | None = None,
-    say: Say = silent,
-    **chosen: Unpack[TrainingOptions],
-) -> TrainingGrid:
+@takes(TrainGridOptions)
+def train_grid(options: TrainGridOptions, say: Say = silent) -> TrainingGrid:
     """Train a model for every point of a grid, and compare them on unseen pairs.
 
     `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
@@ -45,5 +35,4 @@ def train_grid(
     with needing("training"):
         from cimtool.experiments.training_grid import train_points
 
-    refuse_strange("train_grid", chosen)
-    return train_points(data, Path(output), validation, grid, chosen, say)
+    return train_points(options, say)

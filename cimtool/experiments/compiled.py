@@ -19,7 +19,7 @@ from cimtool.base.plugins import as_plugin_fault
 from cimtool.base.progress import Say, silent
 from cimtool.base.typed_fields import made_of
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.render import score_multiplications
 from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
@@ -238,14 +238,8 @@ class PointEvaluator:
     def _estimate(
         self, program: Program, build: Configuration, model: ModelCard, samples: int
     ) -> Estimate:
-        return estimate(
-            program,
-            build.settings,
-            build.target,
-            samples=samples,
-            dimension=model.dimension,
-            gallery=len(self.data.video),
-        )
+        query = ScoredQuery(model.dimension, samples, len(self.data.video))
+        return estimate(program, build, query)
 
     def compiled(
         self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED

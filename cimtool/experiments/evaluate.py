@@ -16,19 +16,21 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_folder, keeping_inputs, require_kept, staged
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
-from cimtool.experiments.subjects import Subject, SubjectOptions, sources_of, subjects_of
+from cimtool.experiments.options import EvaluateOptions
+from cimtool.experiments.subjects import Subject, sources_of, subjects_of
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
+from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.qrels import judged_rows
-from cimtool.loading.source import ModelOptions, ModelSource, Projectors
+from cimtool.loading.source import ModelOptions
 from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.equal_scores import all_equal
@@ -139,21 +141,8 @@ class EvaluationChoices:
 
 
 @keeping_inputs
-def evaluate(
-    data: EmbeddingsLike,
-    *what: Projectors | ModelSource,
-    poly: File | None = None,
-    samples: Sequence[int] = (),
-    modalities: Sequence[str] | None = None,
-    leave_one_out: bool = False,
-    qrels: File | None = None,
-    trec: File | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    allow_calibration_rows: bool = False,
-    say: Say = silent,
-    **model: Unpack[ModelOptions],
-) -> Evaluation:
+@takes(EvaluateOptions)
+def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
@@ -166,17 +155,16 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
-    check_sampling(resamples, seed, samples)
-    sources = sources_of(what, {"poly": poly, **model})
-    head, folder = model.get("head"), None if trec is None else Path(trec)
+    check_sampling(options.resamples, options.seed, options.samples)
+    sources = sources_of(options.what, {"poly": options.poly, **options.part(ModelOptions)})
+    folder = None if options.trec is None else Path(options.trec)
     if folder is not None:
         check_folder(folder)
         for name in QRELS:
             require_kept(folder / name)
-    asked = SubjectOptions(head, modalities, samples, allow_calibration_rows)
-    subjects = subjects_of(data, sources, asked, say)
-    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
-    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
+    subjects = subjects_of(options, sources, say)
+    judged = [replace(one, data=judged_rows(one.data, options.qrels)) for one in subjects]
+    choices = EvaluationChoices(options.leave_one_out, options.resamples, options.seed, folder, say)
     return evaluate_pairs(judged, choices)
 
 

@@ -21,6 +21,7 @@ from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD
 from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
+from cimtool.training.arguments import FormOptions
 from cimtool.training.fit import fit_teacher
 from cimtool.training.polynomial_file import polynomial_text
 from cimtool.training.teacher_file import Teacher, read_teacher
@@ -130,7 +131,7 @@ def scored_models(
     labels = None if teacher is None else read_teacher(Path(teacher))
     forms = dict.fromkeys(one.form for one in choices if one.form is not None)
     fits = {
-        form: fit_teacher(labels, form.degree, ed_alone=form.ed_alone, say=say)
+        form: fit_teacher(labels, FormOptions(degree=form.degree, ed_alone=form.ed_alone), say=say)
         for form in forms
         if labels is not None
     }

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
+from cimtool.experiments.options import EvaluateOptions
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.base import raw_heads
 from cimtool.ir.program import Program
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.calibration_rows import SeenRows, require_unseen
 from cimtool.loading.embeddings import (
     Embeddings,
-    EmbeddingsLike,
     embeddings_in,
     read_data,
     require_rivals,
@@ -33,7 +33,7 @@ from cimtool.verification.baselines import without_cosine
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
 
-ALLOW = ArgumentError("or {allow_calibration_rows}")
+ALLOW = ArgumentError("or {calibration_rows} allow")
 """The argument that evaluates on calibration rows, as a clause."""
 
 RAW = "embeddings"
@@ -90,23 +90,8 @@ def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> Model
     return ModelSource(what, **options)
 
 
-@dataclass(frozen=True)
-class SubjectOptions:
-    """The options of what is evaluated.
-
-    Alone, raw embeddings are compared by `head`, or by the first that can, for each pair of
-    `modalities`, or for text and video. A model in float is followed by Monte Carlo with each of
-    `samples` a side. With `seen_rows` rows that calibrated a bundle are evaluated too.
-    """
-
-    head: str | None
-    modalities: Sequence[str] | None
-    samples: Sequence[int]
-    seen_rows: bool
-
-
 def subjects_of(
-    data: EmbeddingsLike, sources: Sequence[ModelSource | Path], asked: SubjectOptions, say: Say
+    asked: EvaluateOptions, sources: Sequence[ModelSource | Path], say: Say
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
 
@@ -118,7 +103,7 @@ def subjects_of(
 
     @cache
     def rows(pair: Modalities | None) -> Embeddings:
-        return embeddings_in(data, pair)
+        return embeddings_in(asked.data, pair)
 
     if sources and modalities is not None:
         raise ArgumentError(
@@ -128,7 +113,7 @@ def subjects_of(
     found: list[Subject] = []
     for source in sources:
         if isinstance(source, Path):
-            found.append(bundle_subject(source, rows, asked.seen_rows))
+            found.append(bundle_subject(source, rows, asked.calibration_rows))
         else:
             found += trained_subjects(source, rows, samples, say)
     if samples and not any(subject.samples for subject in found):
@@ -220,13 +205,13 @@ def _sigmoid(head: Head, a: float | None, b: float | None) -> tuple[float, float
     return None if not head.is_sampled or a is None or b is None else (a, b)
 
 
-def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
-    """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
+def bundle_subject(folder: Path, read: Reader, seen_rows: SeenRows) -> Subject:
+    """A compiled bundle on the bit-accurate simulator; rows that calibrated it only if allowed."""
     bundle = open_bundle(folder)
     card = bundle.model
     rows = read_data(read(card.modalities), card)
     require_rivals(rows)
-    if not seen_rows:
+    if seen_rows == "refuse":
         require_unseen(bundle.calibration, rows, bundle.name, ALLOW)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program

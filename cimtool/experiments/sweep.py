@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, get_args
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import keeping_inputs, replace_files, text_bytes
-from cimtool.base.grids import Grid, GridKey
+from cimtool.base.grids import GridKey
 from cimtool.base.named import nearest
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.bundle.serial import ConstantTable, program_text
@@ -34,7 +35,6 @@ from cimtool.experiments.engine import (
     ExperimentKind,
     GridResult,
     PointsFailed,
-    TableFormat,
     check_format,
     check_jobs,
     computed,
@@ -44,6 +44,7 @@ from cimtool.experiments.engine import (
     workers,
     write_results,
 )
+from cimtool.experiments.options import SweepOptions
 from cimtool.experiments.points import (
     LAYERS,
     SCORE_KEYS,
@@ -66,13 +67,11 @@ from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, sc
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import seen_rows
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
-from cimtool.loading.source import ModelOptions, ModelSource, Projectors
+from cimtool.loading.embeddings import Embeddings, files_of
+from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
 from cimtool.reference.modality_names import layer_matches
-from cimtool.reference.surrogate import Polynomial
 
 SWEEP = ExperimentKind(
     "sweep",
@@ -241,33 +240,8 @@ def _column(when: str) -> str:
 
 
 @keeping_inputs
-def sweep(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    grid: Grid,
-    target: str | Target | None = None,
-    settings: File | None = None,
-    teacher: File | None = None,
-    trials: int | None = None,
-    times: Sequence[str] = (),
-    corners: Sequence[str] = (),
-    seed: int = 0,
-    noise_model: File | None = None,
-    budget: Mapping[str, float] | None = None,
-    min_yield: float | None = None,
-    jobs: int = 1,
-    dask: str | None = None,
-    table: TableFormat = "csv",
-    qrels: File | None = None,
-    allow_calibration_rows: bool = False,
-    drop_calibration_rows: bool = False,
-    output: File | None = None,
-    say: Say = silent,
-    **options: Unpack[ModelOptions],
-) -> Sweep:
+@takes(SweepOptions)
+def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
     `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
@@ -283,29 +257,33 @@ def sweep(
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.
     """
-    dies, file = (
-        die_request(trials, times, seed, corners),
-        None if settings is None else Path(settings),
-    )
+    dies = die_request(options.trials, options.times, options.seed, options.corners)
+    file = None if options.settings is None else Path(options.settings)
+    noise_model, target = options.noise_model, options.target
     if noise_model is not None and dies is None:
         raise ArgumentError("{noise_model} is about dies; expected {trials} with it")
-    limits = DriftBudget(budget or {}, min_yield)
-    limits.check(trials)
-    keys = read_grid(grid)
+    limits = DriftBudget(options.budget or {}, options.min_yield)
+    limits.check(options.trials)
+    keys = read_grid(options.grid)
     made = points(keys, target, file, None if noise_model is None else load_noise(noise_model))
     _check_corners(dies, made)
+    if options.jobs is not None and options.dask is not None:
+        raise ArgumentError("{jobs} and {dask} are both given; expected one of them")
+    jobs = 1 if options.jobs is None else options.jobs
     check_jobs(jobs)
-    check_format(table)
-    source = ModelSource(projectors, poly, **options).for_rows(calibration)
-    check_scores(keys, source.head, source.poly, teacher)
-    known = scored_models(source, made, teacher, say)
-    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
-    rows, evaluated = MeasuredData(calibration, data, qrels, seen).read(known.first)
+    check_format(options.table)
+    source = ModelSource.of(options).for_rows(options.calibration)
+    check_scores(keys, source.head, source.poly, options.teacher)
+    known = scored_models(source, made, options.teacher, say)
+    measured = MeasuredData(
+        options.calibration, options.data, options.qrels, options.calibration_rows
+    )
+    rows, evaluated = measured.read(known.first)
     check_measurable("budget", limits.limits, evaluated.truth, evaluated.file)
     _check_layers(known, keys)
     name = reference_name(known.first, len(known.models))
     whose = sweep_identity(known, rows, evaluated)
-    place = Path(output) if output else Path("exports") / f"{known.first.name}.sweep"
+    place = Path(options.output or Path("exports") / f"{known.first.name}.sweep")
     drawn = None if dies is None else asdict(dies)
     digests = [
         values_name(
@@ -316,7 +294,7 @@ def sweep(
         for one in made
     ]  # fmt: skip
     builds = {digest: one for digest, one in zip(digests, made, strict=True) if digest is not None}
-    with workers(jobs, dask, place) as compute, SWEEP.opened(place, whose) as folder:
+    with workers(jobs, options.dask, place) as compute, SWEEP.opened(place, whose) as folder:
         done = {one: outcome for one in builds if (outcome := folder.known(one)) is not None}
         resumed = len(done)
         scores = SweepReferences.of_file(name, evaluated.truth, place / REFERENCES)
@@ -357,7 +335,7 @@ def sweep(
             chosen = cheapest(found.outcomes, limits, found.units, found.sampled)
             if found.remarks.broken_reference:
                 chosen = Choice(limits, None, None, 0)
-            files = files_of(calibration)
+            files = files_of(options.calibration)
             if (
                 chosen.index is not None
                 and source.files
@@ -369,7 +347,9 @@ def sweep(
                 command, more = compile_command(point, own, place)
                 chosen, texts = replace(chosen, command=command), texts | more
             found = replace(found, chosen=chosen)
-        written = table_file(found.rows(), table) | {n: text_bytes(t) for n, t in texts.items()}
+        written = table_file(found.rows(), options.table) | {
+            n: text_bytes(t) for n, t in texts.items()
+        }
         earlier = (*TABLES, TARGET_FILE, SETTINGS_FILE, *(one.name for one in fitted_in(place)))
         found = write_results(found, place, written, earlier)
     if found.chosen is not None and not found.chosen.within:

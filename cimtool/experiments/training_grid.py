@@ -28,18 +28,19 @@ from cimtool.experiments.engine import (
     values_name,
     write_results,
 )
+from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.trained_points import TrainedPoint, Unseen, train_point
-from cimtool.loading.embeddings import EmbeddingsLike, embeddings_in
+from cimtool.loading.embeddings import embeddings_in
 from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
 from cimtool.reference.measures import WAYS
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics
 from cimtool.reference.students import students
+from cimtool.training.arguments import TrainingOptions
 from cimtool.training.history import MEASURES
 from cimtool.training.job import (
     Start,
     TrainingJob,
-    TrainingOptions,
     data_digest,
     kinds_of,
     make_job,
@@ -88,7 +89,7 @@ class TrainingPoint:
     @property
     def seed(self) -> int:
         """The seed."""
-        return self.wanted.get("seed", 0)
+        return self.wanted.seed or 0
 
     @property
     def variant(self) -> tuple[tuple[str, Value], ...]:
@@ -144,12 +145,12 @@ def training_points(
     point, and so is a polynomial; those that are the same then are one. Raises CimError where a key
     is given twice, an option is of no point, or no point can have its value.
     """
-    options = dict(common.get("options") or {})
+    options = dict(common.options or {})
     for key in keys:
         name = key.name
         if len(key.path) > 1 and name in options:
             raise ArgumentError("{grid} {} and {options} {} are both given", name, name)
-        if len(key.path) == 1 and common.get(name) is not None:
+        if len(key.path) == 1 and getattr(common, name) is not None:
             raise ArgumentError("{grid} {} and {} are both given", name, Argument(name))
     names = [key.name for key in keys]
     combined = [
@@ -159,10 +160,10 @@ def training_points(
     kinds: dict[Any, Kinds] = {}
     for pairs in combined:
         chosen: Any = {name: value for name, value in pairs if name in FAMILIES}
-        kinds[pairs] = kinds_of({**common, **chosen}, start)
+        kinds[pairs] = kinds_of(replace(common, **chosen), start)
     every = list(dict.fromkeys(kinds.values()))
     _check_options(keys, options, every)
-    poly = common.get("poly")
+    poly = common.poly
     if poly is not None and not any(loss.needs_polynomial for _, loss in every):
         raise ArgumentError("{poly} is given, and no loss of {grid} has a polynomial")
     found: dict[Any, TrainingPoint] = {}
@@ -210,11 +211,11 @@ def _point(
         return name in fields[kind]
 
     values = tuple(pair for pair in pairs if has(pair[0]))
-    options = {k: v for k, v in (common.get("options") or {}).items() if has(k)}
+    options = {k: v for k, v in (common.options or {}).items() if has(k)}
     options |= {key: value for key, value in values if key not in ARGUMENTS}
     plain: Any = {key: value for key, value in values if key in ARGUMENTS}
-    poly = common.get("poly") if kinds[1].needs_polynomial else None
-    return TrainingPoint(values, {**common, **plain, "poly": poly, "options": options})
+    poly = common.poly if kinds[1].needs_polynomial else None
+    return TrainingPoint(values, replace(common, **plain, poly=poly, options=options))
 
 
 LEAD = "lead"
@@ -422,21 +423,15 @@ def _change(values: Sequence[FloatArray], several: bool) -> Change:
     return Change(float(one[0]), ends.low, ends.high)
 
 
-def train_points(
-    data: EmbeddingsLike,
-    folder: Path,
-    validation: EmbeddingsLike | None,
-    grid: Grid,
-    common: TrainingOptions,
-    say: Say,
-) -> TrainingGrid:
+def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     """Train a model for every point of a grid into a folder, and compare them.
 
     Raises CimError where a key or a value is wrong, or no point can be trained, and PointsFailed
     at the end where some could not.
     """
-    keys = read_training_grid(grid)
-    file = common.get("start")
+    data, folder, validation = common.data, Path(common.output), common.validation
+    keys = read_training_grid(common.grid)
+    file = common.start
     start = None if file is None else read_start(Path(file))
     points = training_points(keys, common, start)
     modalities = modalities_for(common, start)
@@ -485,7 +480,7 @@ def train_points(
         by_class = all(one.truth.by_class for one in unseen.values())
         table, best, raw = compared_rows(points, outcomes, unseen, by_class)
         asked = next(iter(unseen.values()))
-        options: dict[str, Any] = {**common}
+        options: dict[str, Any] = {**common.part(TrainingOptions)}
         options |= options.pop("options", None) or {}
         options |= {"validation": True} if validation is not None else {}
         found = TrainingGrid(
@@ -503,7 +498,7 @@ def train_points(
             best=best,
             raw=raw,
             by_class=by_class,
-            set_aside=bool(common.get("test")),
+            set_aside=bool(common.test),
             queries={"texts": asked.texts, "videos": asked.truth.videos},
             modalities=rows.called,
             resumed=resumed,

@@ -23,10 +23,12 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
 from cimtool.base.named import unknown
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.compiled import MeasuredData, Outcome, PointEvaluator
+from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, reference_name, references
 from cimtool.experiments.widths import (
@@ -42,21 +44,17 @@ from cimtool.experiments.widths import (
     probe,
 )
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
-from cimtool.loading.calibration_rows import seen_rows
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of
-from cimtool.loading.source import ModelSource, Projectors
+from cimtool.loading.embeddings import Embeddings, File, files_of
+from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
 from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.queries import Selection
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.faults import baseline_sentences
-
-VARIED = ("adc_bits", "references", "rows_active")
-"""Settings of all layers that may be varied: converter bits, range settings, active rows."""
 
 
 @dataclass(frozen=True)
@@ -135,27 +133,11 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
 
 
 @keeping_inputs
-def tune(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    target: str | Target,
-    budget: Mapping[str, float],
-    cost: CostName = "arrays",
-    grid: Grid | None = None,
-    settings: File | None = None,
-    qrels: File | None = None,
-    allow_calibration_rows: bool = False,
-    drop_calibration_rows: bool = False,
-    output: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Tuned:
+@takes(TuneOptions)
+def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits come off those that target, `settings` and `options` say, which are those of `compile`. A
+    Bits come off those that target, `settings` and settings by name say, as in `compile`. A
     `grid` of the settings VARIED is gone through: bits come off each combination whose highest bits
     keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
@@ -164,24 +146,27 @@ def tune(
     Raises CimError where the highest bits miss the budget, where the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """
-    if output is not None:
-        check_output(Path(output), ".toml")
-    source, by_name = ModelSource.of(projectors, poly, options)
-    builds = _builds(target, settings, by_name, grid or {})
+    target, budget, cost = options.target, options.budget, options.cost
+    if options.output is not None:
+        check_output(Path(options.output), ".toml")
+    source, by_name = ModelSource.of(options), options.part(SettingOptions)
+    builds = _builds(target, options.settings, by_name, options.grid or {})
     if not budget:
         raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
     limits = DriftBudget(budget)
     limits.check(None)
     given = {name: value for name, value in by_name.items() if value is not None}
-    if settings is not None:
-        given = read_toml(Path(settings)) | given
-    model = source.for_rows(calibration).load(say)
-    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
-    rows, evaluated = MeasuredData(calibration, data, qrels, seen).read(model)
+    if options.settings is not None:
+        given = read_toml(Path(options.settings)) | given
+    model = source.for_rows(options.calibration).load(say)
+    measured = MeasuredData(
+        options.calibration, options.data, options.qrels, options.calibration_rows
+    )
+    rows, evaluated = measured.read(model)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     on = builds[0][1].target.name
     name = f"{model.name}@{on}.settings.toml"
-    file = Path(output) if output else Path("exports") / name
+    file = Path(options.output or Path("exports") / name)
     check_output(file, ".toml")
     known = references([model], evaluated, say, reference_name(model))
     remarks = Remarks.of({model.head.surrogate: model}, rows, evaluated, known)
@@ -218,7 +203,7 @@ def tune(
     layers = by_layer(best.bits)
     texts = {file.name: toml_text(with_layers({**given, **best.values}, layers))}
     (written,) = replace_texts(file.parent, texts, file.name)
-    calibrating = files_of(calibration)
+    calibrating = files_of(options.calibration)
     from_files = source.files and calibrating and isinstance(target, str)
     command = None
     if from_files and (source.poly is None or isinstance(source.poly, Path)):

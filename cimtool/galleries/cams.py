@@ -8,15 +8,17 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import keeping_inputs
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
-from cimtool.bundle.ledger import ArrayWrites, Ledger
+from cimtool.bundle.ledger import LEDGER, ArrayWrites, Ledger
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import best_items
 from cimtool.costs.cam_search import CamUse
 from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
+from cimtool.galleries.options import CamOptions
 from cimtool.galleries.programming import (
     ONNX_LIMIT,
     Accuracy,
@@ -33,7 +35,6 @@ from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.image_file import array_name
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
-from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
 from cimtool.passes.gallery import SHORTLIST, distance_graph
 from cimtool.passes.shortlist import Examples, ShortlistBits
@@ -72,16 +73,8 @@ class ProgrammedCam(Result, shown_by="cimtool.galleries.cam_render"):
 
 
 @keeping_inputs
-def program_cam(
-    bundle: File,
-    gallery: EmbeddingsLike,
-    cam: File,
-    *,
-    output: File | None = None,
-    shortlist: int | None = None,
-    shortlist_bits: int | None = None,
-    say: Say = silent,
-) -> ProgrammedCam:
+@takes(CamOptions)
+def program_cam(options: CamOptions, say: Say = silent) -> ProgrammedCam:
     """Program a gallery's videos into a CAM and write the bundle that it proposes items for.
 
     `cam` is the name of one or the path of its file; its cells hold `shortlist_bits` of a value, by
@@ -89,12 +82,12 @@ def program_cam(
     Raises CimError for a bundle that has no hybrid score or is programmed already, a CAM that is
     not known, more bits than its cells have, and a gallery that does not fit ONNX.
     """
-    compiled = open_bundle(bundle)
+    compiled = open_bundle(options.bundle)
     check_programmable(compiled)
-    known = load_cam(cam)
-    bits = _checked_bits(compiled, known, shortlist_bits)
-    file, folder, rows = read_gallery_rows(compiled, gallery, output)
-    length = shortlist_length(compiled, len(rows), shortlist)
+    known = load_cam(options.cam)
+    bits = _checked_bits(compiled, known, options.shortlist_bits)
+    file, folder, rows = read_gallery_rows(compiled, options.gallery, options.output)
+    length = shortlist_length(compiled, len(rows), options.shortlist)
     assert length is not None
     digital = Simulator(compiled.program)
     say(f"encoding {len(rows)} items")
@@ -106,7 +99,8 @@ def program_cam(
     features, both = features_sha256(job.video), ShortlistBits(bits, bits)
     held = Gallery(*source, len(rows), "hybrid", length, features, both, cam=known)
     say(f"writing {folder}")
-    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], ledger)
+    beside = {LEDGER: ledger.text().encode()}
+    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], beside)
     return ProgrammedCam(
         made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, stored.score
     )

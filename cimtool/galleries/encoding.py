@@ -13,8 +13,10 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import check_room, keeping_inputs, replace_files, replace_texts, sha256
 from cimtool.base.folders import KindOfWork
+from cimtool.base.options import takes
 from cimtool.base.progress import Countdown, PartDone, Say, silent
 from cimtool.bundle.matcher import open_bundle
+from cimtool.galleries.options import EncodeOptions
 from cimtool.galleries.shards import (
     BLOCK,
     INDEX,
@@ -27,14 +29,11 @@ from cimtool.galleries.shards import (
     shard_name,
     stored_features,
 )
-from cimtool.loading.embeddings import File, checked_rows, read_rows, require_width
+from cimtool.loading.embeddings import checked_rows, read_rows, require_width
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import map_npy
 from cimtool.loading.row_norms import warn_of_scale
 from cimtool.simulation.simulator import Simulator
-
-ITEMS_PER_SHARD = 1 << 18
-"""Items of a shard where nothing is said: some 40 MB of 64 dimensions."""
 
 GALLERY = KindOfWork(
     "gallery",
@@ -44,14 +43,8 @@ GALLERY = KindOfWork(
 
 
 @keeping_inputs
-def encode(
-    bundle: File,
-    gallery: File,
-    *,
-    output: File,
-    items_per_shard: int = ITEMS_PER_SHARD,
-    say: Say = silent,
-) -> GalleryShards:
+@takes(EncodeOptions)
+def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     """Encode the video rows of a file into the shards of a gallery that `search` reads.
 
     A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
@@ -59,14 +52,14 @@ def encode(
     gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
     that do not fit, and where `output` holds something else.
     """
-    opened = open_bundle(bundle)
+    opened, items_per_shard = open_bundle(options.bundle), options.items_per_shard
     if items_per_shard < 1:
         raise ArgumentError("{items_per_shard} is {}; expected at least 1", items_per_shard)
-    rows, checked = _rows(Path(gallery), opened.model)
-    folder, size = Path(output), item_bytes(opened.program)
+    rows, checked = _rows(Path(options.gallery), opened.model)
+    folder, size = Path(options.output), item_bytes(opened.program)
     whose: dict[str, str | int] = {
         "bundle": bundle_digest(opened),
-        "input": sha256(Path(gallery)),
+        "input": sha256(Path(options.gallery)),
         "items_per_shard": items_per_shard,
     }
     simulator = Simulator(opened.program)

@@ -9,7 +9,7 @@ of a gallery never have a gap.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import keeping_inputs
 from cimtool.base.folders import alone_with
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import (
@@ -27,12 +28,14 @@ from cimtool.bundle.bundle import (
     Bundle,
     Gallery,
     check_place,
+    features_bytes,
     read_bundle,
 )
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import bundle_folder
 from cimtool.galleries.cams import ProgrammedCam, StoredInCam, stored_in_cam
 from cimtool.galleries.gallery_job import GalleryJob
+from cimtool.galleries.options import ChangeOptions
 from cimtool.galleries.programming import (
     ProgrammedBundle,
     StoredGallery,
@@ -51,7 +54,7 @@ from cimtool.galleries.wear import (
     word_cells,
 )
 from cimtool.ir.program import Graph
-from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.loading.embeddings import EmbeddingsLike, file_of, read_rows
 from cimtool.report.formats import counted
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -104,26 +107,13 @@ class HeldItems:
         return {name: value[:0] for name, value in self.features.items()}
 
 
-Replacement = tuple[Sequence[int], EmbeddingsLike]
-"""Ids of items, and the videos that take their places."""
-
-
 def _rows(features: Features) -> int:
     return len(next(iter(features.values())))
 
 
 @keeping_inputs
-def change_gallery(
-    bundle: File,
-    *,
-    add: EmbeddingsLike | None = None,
-    remove: Sequence[int] = (),
-    replace: Replacement | None = None,
-    output: File | None = None,
-    shortlist: int | None = None,
-    chips: int | None = None,
-    say: Say = silent,
-) -> ProgrammedBundle | ProgrammedCam:
+@takes(ChangeOptions)
+def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundle | ProgrammedCam:
     """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
 
     The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
@@ -133,17 +123,17 @@ def change_gallery(
     twice, for a change that leaves no item, where a cell would be written more often than it
     endures, where another process is changing the bundle, and as `program` does.
     """
-    place = bundle_folder(bundle)
-    folder = Path(output) if output else place
+    place = bundle_folder(options.bundle)
+    folder = Path(options.output) if options.output else place
     check_place(folder)
     with alone_with(folder):
         opened = read_bundle(place)
         held = _check_changeable(opened)
         digital = Simulator(opened.compiled_stages[-1].program)
-        items, sources = _changed_items(opened, digital, remove, replace, add, say)
-        length = _length(opened, held, len(items.ids), shortlist)
+        items, sources = _changed_items(opened, digital, options, say)
+        length = _length(opened, held, len(items.ids), options.shortlist)
         job = GalleryJob(opened, items.features, digital)
-        stored = _stored(job, held, length, chips, say)
+        stored = _stored(job, held, length, options.chips, say)
         say("counting the cells that are written")
         counts = _counts_after(opened, stored.graph)
         ledger = Ledger(items.following, array_writes(counts))
@@ -158,10 +148,13 @@ def change_gallery(
         )
         written = ledger.cells_written - opened.ledger.cells_written
         say(f"writing {folder}")
+        beside = {
+            LEDGER: ledger.text().encode(),
+            LEDGER_ARRAYS: features_bytes({ITEMS: items.ids, **counts}),
+        }
         made = write_programmed(
-            folder, opened, stored.program, gallery, items.features, sources, ledger,
-            {ITEMS: items.ids, **counts},
-        )  # fmt: skip
+            folder, opened, stored.program, gallery, items.features, sources, beside
+        )
     if isinstance(stored, StoredInCam):
         return ProgrammedCam(
             made, gallery, stored.use, stored.accuracy, ledger, written, stored.score
@@ -186,17 +179,12 @@ def _stored(
 
 
 def _changed_items(
-    bundle: Bundle,
-    digital: Simulator,
-    remove: Sequence[int],
-    replace: Replacement | None,
-    add: EmbeddingsLike | None,
-    say: Say,
+    bundle: Bundle, digital: Simulator, options: ChangeOptions, say: Say
 ) -> tuple[HeldItems, list[tuple[str, str]]]:
     """The items after a change, and the files that it read with their checksums."""
     items = _held_items(bundle)
-    others, data = replace or ((), None)
-    removed, replaced = _checked_ids(bundle, items.ids, remove, others)
+    others, data = options.replace or ((), None)
+    removed, replaced = _checked_ids(bundle, items.ids, options.remove, others)
     sources: list[tuple[str, str]] = []
 
     def encoded(data: EmbeddingsLike | None) -> Features:
@@ -215,13 +203,13 @@ def _changed_items(
             sources[0][0],
             counted(_rows(replacing), "row"),
         )
-    if len(removed) == len(items.ids) and add is None:
+    if len(removed) == len(items.ids) and options.add is None:
         raise ArgumentError(
             "{remove} names all {} items of {}; expected one that stays, or {add} with it",
             len(removed),
             bundle.folder,
         )
-    return items.changed(removed, replaced, replacing, encoded(add)), sources
+    return items.changed(removed, replaced, replacing, encoded(options.add)), sources
 
 
 def _held_items(bundle: Bundle) -> HeldItems:

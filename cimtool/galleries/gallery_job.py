@@ -11,8 +11,9 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.hardware.cam import Cam
+from cimtool.hardware.configuration import Configuration
 from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
@@ -84,15 +85,9 @@ class GalleryJob:
     def cost(self, graph: Graph, shortlist: int | None = None, cam: Cam | None = None) -> Estimate:
         """The cost of a query against the items of a graph."""
         compiled = self.compiled
-        return estimate(
-            self.program_with(graph),
-            compiled.settings,
-            compiled.target,
-            samples=1,
-            dimension=compiled.model.dimension,
-            shortlist=shortlist,
-            cam=cam,
-        )
+        build = Configuration(compiled.target, compiled.settings)
+        query = ScoredQuery(compiled.model.dimension, 1, shortlist=shortlist, cam=cam)
+        return estimate(self.program_with(graph), build, query)
 
     @cached_property
     def halves(self) -> tuple[tuple[GalleryJob, GalleryJob], tuple[GalleryJob, GalleryJob]]:

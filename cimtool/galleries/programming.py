@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import (
@@ -24,20 +25,21 @@ from cimtool.bundle.bundle import (
     SHORTLIST,
     TRAINING,
     Bundle,
+    BundleContent,
     Gallery,
     check_place,
     features_bytes,
     write_bundle,
 )
-from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS, Ledger
+from cimtool.bundle.ledger import LEDGER, Ledger
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import recall
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.galleries.gallery_job import GalleryJob
+from cimtool.galleries.options import ProgramOptions
 from cimtool.galleries.shortlist_picture import search_svg
 from cimtool.galleries.shortlist_search import ShortlistTrials, shortlist_search
 from cimtool.galleries.shortlists import (
-    Minimised,
     Places,
     Recall,
     ShortlistAsked,
@@ -119,20 +121,8 @@ class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
 
 
 @keeping_inputs
-def program(
-    bundle: File,
-    gallery: EmbeddingsLike,
-    *,
-    output: File | None = None,
-    shortlist: int | None = None,
-    shortlist_bits: int | None = None,
-    query_bits: int | None = None,
-    shortlist_dimensions: int | None = None,
-    recall: float | None = None,
-    minimise: Minimised | None = None,
-    chips: int | None = None,
-    say: Say = silent,
-) -> ProgrammedBundle:
+@takes(ProgramOptions)
+def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
     """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
@@ -145,13 +135,11 @@ def program(
     programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
     gallery that does not fit the chips, an accumulator or ONNX.
     """
-    compiled = open_bundle(bundle)
+    compiled = open_bundle(options.bundle)
     check_programmable(compiled)
-    file, folder, rows = read_gallery_rows(compiled, gallery, output)
-    length = shortlist_length(compiled, len(rows), shortlist)
-    asked = ShortlistAsked.of(
-        compiled, shortlist_bits, query_bits, shortlist_dimensions, recall, minimise
-    )
+    file, folder, rows = read_gallery_rows(compiled, options.gallery, options.output)
+    length = shortlist_length(compiled, len(rows), options.shortlist)
+    asked = ShortlistAsked.of(compiled, options)
     before = Simulator(compiled.program)
     say(f"encoding {len(rows)} items")
     job = GalleryJob(compiled, before.encode("video", rows), before)
@@ -159,7 +147,7 @@ def program(
     if asked.recall is not None and length is not None:
         search = shortlist_search(job, asked, length, say)
         length, bits = search.chosen.length, search.chosen.bits
-    stored = stored_gallery(job, bits, length, chips, say)
+    stored = stored_gallery(job, bits, length, options.chips, say)
     cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
     ledger = Ledger(len(rows), first_writes(cells))
     check_endurance(ledger.matrices, stored.use, compiled.target.name)
@@ -168,17 +156,11 @@ def program(
     features = features_sha256(job.video)
     held = Gallery(*source, len(rows), mapping, length, features, bits)
     say(f"writing {folder}")
-    title = f"{held.file} on {compiled.target.name}: shortlists of few bits"
-    made = write_programmed(
-        folder,
-        compiled,
-        stored.program,
-        held,
-        job.video,
-        [source],
-        ledger,
-        picture=None if search is None else search_svg(search, title),
-    )
+    beside = {LEDGER: ledger.text().encode()}
+    if search is not None:
+        title = f"{held.file} on {compiled.target.name}: shortlists of few bits"
+        beside[SEARCH_PICTURE] = search_svg(search, title).encode()
+    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], beside)
     return ProgrammedBundle(
         made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, search
     )
@@ -288,11 +270,9 @@ def write_programmed(
     gallery: Gallery,
     video: Features,
     sources: Iterable[tuple[str, str]],
-    ledger: Ledger,
-    ledger_arrays: Mapping[str, Array] | None = None,
-    picture: str | None = None,
+    beside: Mapping[str, bytes],
 ) -> Bundle:
-    """Write the bundle anew: its program with a gallery, the rest as it was.
+    """Write the bundle anew: its program with a gallery, files `beside`, the rest as it was.
 
     `sources` are the names and checksums of the files that were read for it.
     """
@@ -307,24 +287,18 @@ def write_programmed(
     else:
         stages = (*earlier, replace(last, program=program))
         files[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
-    files[GALLERY] = features_bytes(video)
-    files[LEDGER] = ledger.text().encode()
-    if picture is not None:
-        files[SEARCH_PICTURE] = picture.encode()
-    if ledger_arrays is not None:
-        files[LEDGER_ARRAYS] = features_bytes(ledger_arrays)
+    files |= {GALLERY: features_bytes(video), **beside}
     inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
-    return write_bundle(
-        folder,
+    content = BundleContent(
         bundle.model,
         bundle.target,
         bundle.settings,
         stages,
         [*inputs, *sources],
         bundle.manifest["notes"],
-        files,
         gallery,
     )
+    return write_bundle(folder, content, files)
 
 
 def _check_onnx_size(graph: Graph) -> None:

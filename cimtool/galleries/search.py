@@ -14,13 +14,15 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs
+from cimtool.base.options import takes
 from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
+from cimtool.galleries.options import SearchOptions
 from cimtool.galleries.shards import GalleryShards, Shard, open_gallery
 from cimtool.ir.program import Program
-from cimtool.loading.embeddings import EmbeddingsLike, File, read_rows
+from cimtool.loading.embeddings import read_rows
 from cimtool.simulation.simulator import Features, Simulator
 
 
@@ -99,16 +101,8 @@ class ShardSearch:
 
 
 @keeping_inputs
-def search(
-    bundle: File,
-    gallery: File,
-    queries: EmbeddingsLike,
-    *,
-    top: int,
-    output: File | None = None,
-    dask: str | None = None,
-    say: Say = silent,
-) -> Mapping[str, Array]:
+@takes(SearchOptions)
+def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
     """The best items of a gallery for each text, best first, of all items' exact scores.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
@@ -117,24 +111,25 @@ def search(
     shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
     fit, a changed shard, and where `top` is not 1 to the number of items.
     """
+    top, output = options.top, options.output
     if output is not None:
         check_output(Path(output), ".npz")
-    opened = open_bundle(bundle)
+    opened = open_bundle(options.bundle)
     if opened.gallery is not None:
         raise CimError(
             f"{opened.folder}: holds a gallery in its arrays; expected the bundle before `cimtool "
             "program`, whose score is digital"
         )
-    held = open_gallery(Path(gallery), opened)
+    held = open_gallery(Path(options.gallery), opened)
     if not 1 <= top <= held.index.items:
         raise ArgumentError(
             "{top} is {}; expected 1 to {}, the number of items", top, held.index.items
         )
-    rows = read_rows(queries, "text", opened.model)
+    rows = read_rows(options.queries, "text", opened.model)
     program = opened.program
     wanted = ShardSearch(program, Simulator(program).encode("text", rows), top)
     found, done = BestItems.none(len(rows)), 0
-    for best in _answers(wanted, held, dask):
+    for best in _answers(wanted, held, options.dask):
         found, done = found.joined(best, top), done + 1
         say(PartDone(f"shard {done} of {len(held.shards)}: searched for {len(rows)} texts"))
     answer = {"top_index": found.items, "top_score": found.scores}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,10 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse
 from cimtool.costs.totals import Quantity
+from cimtool.galleries.options import Minimised, ProgramOptions
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.binomial import counted_share
 from cimtool.reference.bootstrap import Change
-
-Minimised = Literal["cells", "conversions", "energy"]
 
 MOST_BITS = 8
 """Bits that an item may store of a value for a shortlist."""
@@ -45,22 +44,12 @@ class ShortlistAsked:
     feature_bits: int
 
     @classmethod
-    def of(
-        cls,
-        bundle: Bundle,
-        item_bits: int | None,
-        query_bits: int | None,
-        dimensions: int | None,
-        recall: float | None,
-        minimise: Minimised | None,
-    ) -> ShortlistAsked:
+    def of(cls, bundle: Bundle, options: ProgramOptions) -> ShortlistAsked:
         """Check what is asked of a bundle; ArgumentError where it cannot be."""
-        given = {
-            "shortlist_bits": item_bits,
-            "query_bits": query_bits,
-            "shortlist_dimensions": dimensions,
-            "recall": recall,
-        }
+        item_bits, query_bits = options.shortlist_bits, options.query_bits
+        recall, minimise = options.recall, options.minimise
+        asked = ("shortlist_bits", "query_bits", "shortlist_dimensions", "recall")
+        given = {name: getattr(options, name) for name in asked}
         named = [name for name, value in given.items() if value is not None]
         if named and bundle.settings.score_mapping != "hybrid":
             raise ArgumentError(
@@ -99,6 +88,7 @@ class ShortlistAsked:
                 bundle.name,
                 2 * least_queries(recall),
             )
+        dimensions = options.shortlist_dimensions
         return cls(item_bits, query_bits, dimensions, recall, minimise or "cells", features)
 
     @property

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import new_class
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.named import nearest
+from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, option
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
@@ -86,6 +88,42 @@ def setting_keys() -> dict[str, Key]:
     """The keys that a settings file or an option may give, by the names of settings."""
     names = (name if key.setting is None else key.setting for name, key in KEYS.items())
     return {name: key_of(Overrides.model_fields[name]) for name in names if name}
+
+
+def _with_settings(record: type[RecordT]) -> type[RecordT]:
+    """The record with an option for each setting after its own fields."""
+    schemas = Overrides.model_json_schema()["properties"]
+    annotations, body = {}, dict[str, Any]()
+    for name, one in setting_keys().items():
+        forms = list(_written_forms(schemas[name]))
+        metavar = one.metavar or "|".join(shown for shown, _ in forms if shown)
+        annotations[name] = " | ".join(dict.fromkeys([*(kind for _, kind in forms), "None"]))
+        body[name] = option(one.help, PlainValue(metavar) if metavar else OnOrOff(), default=None)
+    names = {name: getattr(record, name) for name in ("__module__", "__qualname__", "__doc__")}
+    body |= names | {"__annotations__": annotations}
+    return new_class(record.__name__, (record,), exec_body=lambda made: made.update(body))
+
+
+def _written_forms(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A stand-in for each kind of value that a JSON schema allows, none for a switch; its type."""
+    if "anyOf" in schema:
+        for kind in schema["anyOf"]:
+            yield from _written_forms(kind)
+    elif "const" in schema:
+        yield schema["const"], f'Literal["{schema["const"]}"]'
+    elif (kind := schema["type"]) != "null":
+        stand_ins = {"integer": "N", "number": "X", "string": "NAME", "boolean": ""}
+        types = {"integer": "int", "number": "float", "string": "str", "boolean": "bool"}
+        yield stand_ins[kind], types[kind]
+
+
+@_with_settings
+class SettingOptions(Record):
+    """The settings by name, each of which may be given."""
+
+    layers: Mapping[str, Mapping[str, Any]] | None = option(
+        "Settings of the layers that a pattern names, by pattern.", default=None
+    )
 
 
 class Settings(Keys):

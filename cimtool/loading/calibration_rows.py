@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -18,20 +18,13 @@ from cimtool.reference.modality_names import Modalities, name_of
 SeenRows = Literal["refuse", "allow", "drop"]
 """Treatment of rows that a model was calibrated on."""
 
-DROP_OR_ALLOW = ArgumentError("{drop_calibration_rows} or {allow_calibration_rows}")
-"""The arguments that measure all the same, as a clause."""
+SEEN_ROWS: tuple[SeenRows, ...] = get_args(SeenRows)
+
+DROP_OR_ALLOW = ArgumentError("{calibration_rows} drop or allow")
+"""The argument that measures all the same, as a clause."""
 
 NAMED_ROWS = 5
 """Rows that a sentence names, of however many."""
-
-
-def seen_rows(allow: bool, drop: bool) -> SeenRows:
-    """The treatment that two arguments ask for; CimError for both."""
-    if allow and drop:
-        raise ArgumentError(
-            "{allow_calibration_rows} and {drop_calibration_rows} are both given; expected one"
-        )
-    return "allow" if allow else "drop" if drop else "refuse"
 
 
 def require_unseen(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
+from cimtool.base.options import FILE, OneOfFamily, OneOrTwoFiles, Real, Record, option
 from cimtool.base.progress import Say, silent
+from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.layouts import require_known_keys
 from cimtool.loading.model import Model, RowWidths, build_model
@@ -36,13 +38,30 @@ STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 """The score of a model that has no polynomial yet: one that takes ed and vd, so mu and s."""
 
 
-class ModelOptions(TypedDict, total=False):
-    """Further fields of ModelSource, beside projectors and their polynomial."""
+class ModelOptions(Record):
+    """Fields of a ModelSource beside its projectors and their polynomial."""
 
-    a: float | None
-    b: float | None
-    layer_map: Path | str | None
-    head: str | None
+    head: str | None = option(
+        "The score, if the checkpoint names none.",
+        OneOfFamily(family=Head, checked=False),
+        default=None,
+    )
+    layer_map: File | None = option("Names of the layers (TOML).", FILE, default=None, flag="map")
+    a: float | None = option("The teacher's a in sigmoid(b - a D).", Real("X"), default=None)
+    b: float | None = option("The teacher's b.", Real("X"), default=None)
+
+
+class ModelArguments(ModelOptions):
+    """The fields of a ModelSource."""
+
+    projectors: Projectors = option(
+        "The checkpoint (or twice, .onnx: text, then video).",
+        OneOrTwoFiles(embeddings=False),
+        positional=True,
+    )
+    poly: File | Polynomial | None = option(
+        "The polynomial, if the checkpoint has none.", FILE, default=None, positional=True
+    )
 
 
 @dataclass(frozen=True)
@@ -88,16 +107,9 @@ class ModelSource:
             )
 
     @classmethod
-    def of(
-        cls,
-        projectors: Projectors,
-        poly: Path | str | Polynomial | None,
-        options: Mapping[str, Any],
-    ) -> tuple[Self, dict[str, Any]]:
-        """The source with its own among the `options` of a caller, and the others of them."""
-        named = options.keys() & ModelOptions.__annotations__
-        source = cls(projectors, poly, **{name: options[name] for name in named})
-        return source, {name: options[name] for name in options if name not in named}
+    def of(cls, options: ModelArguments) -> Self:
+        """The source that options say."""
+        return cls(**options.part(ModelArguments))
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING
 
 from cimtool.base.extras import needing
 from cimtool.base.files import keeping_inputs
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
-from cimtool.hardware.configuration import Configuration
-from cimtool.loading.source import ModelSource
+from cimtool.training.arguments import FineTuneOptions, TrainOptions
 from cimtool.training.fit_page import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
 
 if TYPE_CHECKING:
-    from cimtool.bundle.dies import NoiseOptions
-    from cimtool.hardware.target import Target
-    from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.training.hardware.fine_tune import FineTuningRun
-    from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
 
 
 @keeping_inputs
-def train(
-    data: EmbeddingsLike,
-    output: File,
-    *,
-    validation: EmbeddingsLike | None = None,
-    resume: bool = False,
-    say: Say = silent,
-    **chosen: Unpack[TrainingOptions],
-) -> ProjectorRun:
+@takes(TrainOptions)
+def train(options: TrainOptions, say: Say = silent) -> ProjectorRun:
     """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
@@ -47,36 +35,12 @@ def train(
     with needing("training"):
         from cimtool.training.projectors import train_projectors
 
-    refuse_strange("train", chosen)
-    return train_projectors(data, Path(output), validation, resume, chosen, say)
-
-
-def refuse_strange(function: str, chosen: TrainingOptions) -> None:
-    """Raise TypeError for an argument that no training has."""
-    from cimtool.training.job import TrainingOptions
-
-    if strange := chosen.keys() - TrainingOptions.__annotations__:
-        raise TypeError(f"{function}() got an unexpected keyword argument {min(strange)!r}")
+    return train_projectors(options, say)
 
 
 @keeping_inputs
-def fine_tune(
-    projectors: File,
-    poly: File | None = None,
-    *,
-    data: EmbeddingsLike,
-    calibration: EmbeddingsLike,
-    target: str | Target,
-    output: File,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    seed: int = 0,
-    noise: NoiseOptions | None = None,
-    settings: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> FineTuningRun:
+@takes(FineTuneOptions)
+def fine_tune(options: FineTuneOptions, say: Say = silent) -> FineTuningRun:
     """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
 
     It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
@@ -87,13 +51,6 @@ def fine_tune(
     mistake.
     """
     with needing("training"):
-        from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
+        from cimtool.training.hardware.fine_tune import fine_tune_model
 
-    source, flags = ModelSource.of(projectors, poly, options)
-    configuration = Configuration.of(target, settings, flags)
-    chosen = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
-    optimisation = OPTIMISATION.given(chosen)
-    where = Path(output)
-    return fine_tune_model(
-        source, configuration, data, calibration, where, optimisation, seed, noise, flags, say
-    )
+    return fine_tune_model(options, say)

@@ -19,6 +19,7 @@ from cimtool.reference.retrieval import queries_among_others, retrieved
 from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
 from cimtool.reference.truth import truth_of
+from cimtool.training.arguments import FormOptions
 from cimtool.training.items import Items
 from cimtool.training.score_cost import (
     QueryCost,
@@ -157,21 +158,20 @@ def compare_forms(
     fitted: Mapping[Form, Polynomial],
     teacher: Teacher,
     held: HeldOut,
-    tolerance: float | None,
+    options: FormOptions,
     items: Items | None,
-    divisors: tuple[float, float],
-    seed: int,
+    target: Target | None,
     say: Say,
-    target: Target | None = None,
 ) -> FormComparison:
     """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
 
-    `tolerance` is None for a share TOLERATED of what samples scatter by, or of what labels spread
+    The tolerance is None for a share TOLERATED of what samples scatter by, or of what labels spread
     by where that is less: a constant is never enough. It is 0 where the scatter is not known.
     With `items` every score ranks all of their pairs, and so does the cosine of their embeddings
-    where widths agree; the polynomials' statistics are divided by `divisors`. With a `target` too,
-    the products in its arrays are priced.
+    where widths agree. With a `target` too, the products in its arrays are priced.
     """
+    divisors = options.scale_ed or teacher.scale_ed, options.scale_vd or teacher.scale_vd
+    seed, tolerance = options.seed, options.tolerance
     labels = held.labels
     values = {form.name: p.evaluate(labels.ed, labels.vd) for form, p in fitted.items()}
     costs = {form.name: polynomial_cost(form.degree, form.ed_alone) for form in fitted}

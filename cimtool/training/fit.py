@@ -14,12 +14,12 @@ from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
 from cimtool.reference.surrogate import Extent, FittedRange, Polynomial
 from cimtool.report.result import Result
+from cimtool.training.arguments import FormOptions
 from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
 from cimtool.training.options import check_seed
 from cimtool.training.ridge import (
-    ALPHA,
     check_alpha,
     check_degree,
     check_labels,
@@ -86,17 +86,10 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
 
 def fit_teacher(
     teacher: Teacher,
-    degree: int | Sequence[int] = 4,
-    alpha: float = ALPHA,
-    scale_ed: float | None = None,
-    scale_vd: float | None = None,
-    seed: int = 0,
-    say: Say = silent,
-    *,
-    ed_alone: bool = False,
-    tolerance: float | None = None,
+    options: FormOptions | None = None,
     items: Items | None = None,
     target: Target | None = None,
+    say: Say = silent,
 ) -> Fit:
     """Fit polynomials to nine tenths of a teacher's pairs, check them on the others, choose one.
 
@@ -108,16 +101,17 @@ def fit_teacher(
     products priced. The same pairs give the same bits. Raises CimError as `fit_logit` does, naming
     the teacher's file.
     """
-    _check_options(scale_ed, scale_vd, seed, tolerance)
-    check_alpha(alpha)
+    options = options or FormOptions()
+    degree, alpha, ed_alone = options.degree, options.alpha, options.ed_alone
+    _check_options(options)
     asked = isinstance(degree, int)
     degrees = [degree] if isinstance(degree, int) else list(degree)
     _check_degrees(degrees)
-    scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd
+    scales = options.scale_ed or teacher.scale_ed, options.scale_vd or teacher.scale_vd
     known = teacher.labels
     with np.errstate(over="ignore"):
         labels = replace(known, ed=known.ed / scales[0], vd=known.vd / scales[1])
-    seen, unseen = _parts(labels, seed)
+    seen, unseen = _parts(labels, options.seed)
     fitted = labels.of(seen)
     # One thread: sums over the pairs would else depend on how many there are.
     with naming(teacher.file), threadpool_limits(limits=1, user_api="blas"):
@@ -132,12 +126,10 @@ def fit_teacher(
             found,
             teacher,
             HeldOut(held, known.ed[unseen], _clusters(teacher, held, unseen)),
-            tolerance,
+            options,
             items,
-            scales,
-            seed,
-            say,
             target,
+            say,
         )
         form = wanted or comparison.enough
         number = condition(fitted, form.degree, weights, form.ed_alone)
@@ -166,18 +158,19 @@ def fit_teacher(
     )
 
 
-def _check_options(
-    scale_ed: float | None, scale_vd: float | None, seed: int, tolerance: float | None
-) -> None:
+def _check_options(options: FormOptions) -> None:
     low, high = SCALES
-    for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
+    for name in ("scale_ed", "scale_vd"):
+        scale = getattr(options, name)
         if scale is not None and not low <= scale <= high:
             raise ArgumentError(
                 "{} is {:g}; expected a number from {:g} to {:g}", Argument(name), scale, low, high
             )
-    check_seed(seed)
+    check_seed(options.seed)
+    tolerance = options.tolerance
     if tolerance is not None and not 0 <= tolerance < np.inf:
         raise ArgumentError("{tolerance} is {:g}; expected a finite number, 0 or more", tolerance)
+    check_alpha(options.alpha)
 
 
 def _fitted(

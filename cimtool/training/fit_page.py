@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,15 @@ from cimtool.base.files import (
     replace_files,
     replace_texts,
 )
-from cimtool.base.named import unknown
+from cimtool.base.options import (
+    DIR,
+    FILE,
+    OneName,
+    OneOrTwoFiles,
+    Word,
+    option,
+    takes,
+)
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
@@ -36,6 +43,7 @@ from cimtool.report.document import (
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.html import html
 from cimtool.report.table import Column, Table, make_table
+from cimtool.training.arguments import FormOptions
 from cimtool.training.degrees_table import (
     advice,
     comparison_values,
@@ -63,26 +71,38 @@ def report_names(poly: Path) -> tuple[str, str]:
     return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
 
 
+class FitOptions(FormOptions):
+    """The options of `fit`."""
+
+    teacher: File | Teacher = option(
+        "The teacher, or its file.", FILE, positional=True, argument="TEACHER"
+    )
+    projectors: Projectors | None = option(
+        "The checkpoint (or twice, .onnx: text, then video).",
+        OneOrTwoFiles(embeddings=False),
+        default=None,
+    )
+    layer_map: File | None = option("Names of the layers (TOML).", FILE, default=None, flag="map")
+    data: EmbeddingsLike | None = option(
+        "Embeddings of which the table has R@1.", OneOrTwoFiles(), default=None
+    )
+    target: File | Target | None = option(
+        "Target by which the table has an item's energy.", Word("NAME|FILE"), default=None
+    )
+    output: File | None = option(
+        "File of the polynomial, .json or .pt.", FILE, default=None, short="o"
+    )
+    pt_keys: PtKeys | None = option(
+        "Keys of a .pt: coeff and bias, or c and b [default: coeff].",
+        OneName(names=PT_KEYS),
+        default=None,
+    )
+    report: File | None = option("Folder of its report [default: beside it].", DIR, default=None)
+
+
 @keeping_inputs
-def fit(
-    teacher: File | Teacher,
-    *,
-    degree: int | Sequence[int] = 4,
-    ed_alone: bool = False,
-    tolerance: float | None = None,
-    alpha: float = 1e-3,
-    scale_ed: float | None = None,
-    scale_vd: float | None = None,
-    projectors: Projectors | None = None,
-    data: EmbeddingsLike | None = None,
-    layer_map: File | None = None,
-    target: str | Path | Target | None = None,
-    seed: int = 0,
-    output: File | None = None,
-    pt_keys: PtKeys | None = None,
-    report: File | None = None,
-    say: Say = silent,
-) -> Fit:
+@takes(FitOptions)
+def fit(options: FitOptions, say: Say = silent) -> Fit:
     """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
@@ -96,51 +116,35 @@ def fit(
     that of a `.pt` has no scales.
     `pt_keys` are refused without a `.pt`.
     """
+    projectors, data, output = options.projectors, options.data, options.output
+    report, pt_keys, target = options.report, options.pt_keys, options.target
     if output is not None:
         check_output(Path(output), *SUFFIXES)
     if report is not None:
         check_folder(Path(report))
-    if pt_keys is not None:
-        _check_keys(pt_keys, output)
+    if pt_keys is not None and (output is None or Path(output).suffix != ".pt"):
+        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
     if (projectors is None) != (data is None):
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
-    if projectors is None and layer_map is not None:
+    if projectors is None and options.layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     if projectors is None and target is not None:
         raise ArgumentError("{target} prices the items of {data}; expected them with it")
     hardware = target if target is None or isinstance(target, Target) else load_target(target)
-    known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))
+    given = options.teacher
+    known = given if isinstance(given, Teacher) else read_teacher(Path(given))
     items = None
     if projectors is not None and data is not None:
-        items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
+        items = model_items(ModelSource(projectors, layer_map=options.layer_map), data, say)
         # By name alone: the report has the same bytes wherever the files lie.
         names = ", ".join(file.name for file in files_of(data))
         items = replace(items, file=names or items.file)
-    found = fit_teacher(
-        known,
-        degree,
-        alpha,
-        scale_ed,
-        scale_vd,
-        seed,
-        say,
-        ed_alone=ed_alone,
-        tolerance=tolerance,
-        items=items,
-        target=hardware,
-    )
+    found = fit_teacher(known, options, items, hardware, say)
     if output is not None:
         if Path(output).suffix == ".pt":
             found = replace(found, polynomial=without_scales(found.polynomial))
         write_fit(found, Path(output), Path(report) if report else None, pt_keys or PT_KEYS[0])
     return found
-
-
-def _check_keys(keys: str, output: File | None) -> None:
-    if keys not in PT_KEYS:
-        raise unknown("pt_keys", keys, PT_KEYS)
-    if output is None or Path(output).suffix != ".pt":
-        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
 
 
 def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:

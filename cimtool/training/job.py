@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
     EmbeddingsLike,
-    File,
     embeddings_in,
     with_unit_rows,
 )
@@ -34,6 +33,7 @@ from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
+from cimtool.training.arguments import TrainingOptions
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
 from cimtool.training.options import Optimisation, by_kind, check_seed
@@ -159,29 +159,6 @@ MODEL = "trunk"
 """The model where neither `model` nor `start` says one."""
 
 
-class TrainingOptions(TypedDict, total=False):
-    """The options of a training; what is None is left to the loss, to `start`, or to what is usual.
-
-    `options` are fields of the model and the loss by `model.<field>` and `loss.<field>`.
-    """
-
-    model: str | None
-    loss: str | None
-    poly: File | None
-    start: File | None
-    epochs: int | None
-    batch: int | None
-    learning_rate: float | None
-    weight_decay: float | None
-    optimizer: str | None
-    held_out: float | None
-    modalities: Sequence[str] | None
-    test: float | None
-    seed: int
-    device: str | None
-    options: Mapping[str, Any] | None
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
     """A model, a loss and their data; the plain `settings` decide every byte of the result.
@@ -235,13 +212,13 @@ def make_job(
     data: EmbeddingsLike, validation: EmbeddingsLike | None, wanted: TrainingOptions
 ) -> TrainingJob:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
-    seed, device_name = wanted.get("seed", 0), wanted.get("device") or "cpu"
+    seed, device_name = wanted.seed or 0, wanted.device or "cpu"
     check_seed(seed)
     device = device_of(device_name)
-    options = by_kind(wanted.get("options") or {})
-    given = {"poly": wanted.get("poly"), "start": wanted.get("start")}
+    options = by_kind(wanted.options or {})
+    given = {"poly": wanted.poly, "start": wanted.start}
     paths = {name: Path(file) for name, file in given.items() if file}
-    poly, share = paths.get("poly"), wanted.get("held_out")
+    poly, share = paths.get("poly"), wanted.held_out
     start = read_start(paths["start"]) if "start" in paths else None
     model_kind, loss_kind = kinds_of(wanted, start)
     if poly is not None and not loss_kind.needs_polynomial:
@@ -254,7 +231,7 @@ def make_job(
             f'loss "{loss.name}" needs a variance, and model "{model_kind.name}" has none; '
             "expected another of either"
         )
-    optimisation = loss.optimisation.given(wanted)
+    optimisation = loss.optimisation.given(vars(wanted))
     unit = Layout.named(model_kind.layout, "layout").unit_rows
     modalities = modalities_for(wanted, start)
     given_rows = embeddings_in(data, modalities)
@@ -279,7 +256,7 @@ def make_job(
     test = None
     remarks = []
     if held_rows is None:
-        part = _split(share, wanted.get("test"), seed, start, digest)
+        part = _split(share, wanted.test, seed, start, digest)
         rest = rows
         if part.test:
             drawn, others = set_aside(rows, part.test, part.seed)
@@ -291,7 +268,7 @@ def make_job(
         pairs, validating = split(rest, part.share / (1 - part.test), part.seed)
     else:
         part = None
-        _require_other(held_rows, share, wanted.get("test"), start)
+        _require_other(held_rows, share, wanted.test, start)
         pairs, validating = with_validation(rows, held_rows)
     held = validating
     if start is not None and start.provenance is not None:
@@ -382,9 +359,9 @@ def kinds_of(
     wanted: TrainingOptions, start: Start | None
 ) -> tuple[type[ProjectorModel], type[Loss]]:
     """The model and the loss that are asked for, or those that `start` and a polynomial suggest."""
-    model = wanted.get("model") or (MODEL if start is None else start.model())
-    has_poly = bool(wanted.get("poly")) or (start is not None and start.poly is not None)
-    loss = wanted.get("loss") or ("info-nce-poly" if has_poly else "info-nce")
+    model = wanted.model or (MODEL if start is None else start.model())
+    has_poly = bool(wanted.poly) or (start is not None and start.poly is not None)
+    loss = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
     return ProjectorModel.named(model, "model"), Loss.named(loss, "loss")
 
 
@@ -414,7 +391,7 @@ def _rows(rows: Embeddings, unit: bool) -> Embeddings:
 
 def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:
     """The modalities that are asked for, or those of `start`."""
-    asked = wanted.get("modalities")
+    asked = wanted.modalities
     if asked is not None:
         return check_modalities(asked, Argument("modalities"))
     return None if start is None else modalities_of(Checkpoint(start.file, start.content))

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say
-from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
 from cimtool.reference.modality_names import Modalities
+from cimtool.training.arguments import TrainOptions
 from cimtool.training.band import Band
 from cimtool.training.baseline import (
     below_raw,
@@ -31,7 +31,7 @@ from cimtool.training.baseline import (
     suspicion,
 )
 from cimtool.training.history import Means, RetrievalEpoch, recalls_of, shares_text
-from cimtool.training.job import TrainingJob, TrainingOptions, make_job
+from cimtool.training.job import TrainingJob, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
@@ -86,19 +86,13 @@ class ProjectorRun(Run[RetrievalEpoch]):
     remarks: tuple[str, ...]
 
 
-def train_projectors(
-    data: EmbeddingsLike,
-    folder: Path,
-    validation: EmbeddingsLike | None,
-    resume: bool,
-    chosen: TrainingOptions,
-    say: Say,
-) -> ProjectorRun:
+def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     """Train projectors into a folder, and say what is remarkable about the run."""
-    job = make_job(data, validation, chosen)
+    folder = Path(options.output)
+    job = make_job(options.data, options.validation, options)
     with alone_to_train(folder), seeded(job.seed, job.device):
         saved = None
-        if resume:
+        if options.resume:
             saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
         else:
             check_new(folder, resumable=True)

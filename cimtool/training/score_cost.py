@@ -13,9 +13,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.progress import silent
-from cimtool.costs.estimate import estimate
+from cimtool.costs.estimate import ScoredQuery, estimate
 from cimtool.costs.operations import Operations, digital
 from cimtool.costs.totals import Cost, Quantity
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -27,7 +28,6 @@ from cimtool.passes.base import Job
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.gallery import program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator
@@ -144,9 +144,8 @@ def score_in_memory(
         stored = Simulator(program).encode("video", rows["video"])
         held = replace(program, score=program_gallery(program.score, stored, settings))
         items = len(rows["video"])
-        taken = estimate(
-            held, settings, target, samples=DEFAULT_SAMPLES, dimension=text.d, gallery=items
-        )
+        query = ScoredQuery(text.d, gallery=items)
+        taken = estimate(held, Configuration(target, settings), query)
         assert taken.score is not None
         found[name] = QueryCost(target.name, items, taken.score)
     return found

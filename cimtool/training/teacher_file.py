@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,19 +14,19 @@ from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import check_output, keeping_inputs, replace_files
 from cimtool.base.named import require_one, unknown
+from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
-from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
-from cimtool.loading.source import ModelSource, Projectors
+from cimtool.loading.source import ModelSource
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.report.result import Result
+from cimtool.training.arguments import LabelKind, TeacherOptions
 from cimtool.training.items import Items, encoded_items, gaussian_items
 from cimtool.training.options import check_count
 from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
 
-LabelKind = Literal["mc", "exact"]
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 COLUMNS = ("ed", "vd", "y", "log_p", "log_1mp", "standard_error", "text", "video", "matched")
@@ -169,22 +169,8 @@ def sigmoid_of(
 
 
 @keeping_inputs
-def teacher(
-    projectors: Projectors | None = None,
-    data: EmbeddingsLike | None = None,
-    *,
-    gaussians: File | Mapping[str, Array] | None = None,
-    layer_map: File | None = None,
-    pairs: int = 300_000,
-    matched: float = 0.9,
-    labels: LabelKind = "exact",
-    samples: int | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    seed: int = 0,
-    output: File | None = None,
-    say: Say = silent,
-) -> Teacher:
+@takes(TeacherOptions)
+def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
     Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
@@ -193,33 +179,34 @@ def teacher(
     are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where it is
     given. Raises CimError for any mistake, and for an a or b that neither says.
     """
+    projectors, data, gaussians = options.projectors, options.data, options.gaussians
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
         raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)
     if (projectors is None) != (data is None):
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
-    if labels == "exact" and samples is not None:
+    if options.labels == "exact" and options.samples is not None:
         raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
-    said = {"a": a, "b": b, "K": samples}
+    said = {"a": options.a, "b": options.b, "K": options.samples}
     known: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     TeacherSigmoid(**{"a": 1.0, "b": 0.0, **known})  # what is given, before a file is read
-    check_pairs(pairs, matched, seed)
-    if output is not None:
-        check_output(Path(output), ".npz")
+    check_pairs(options.pairs, options.matched, options.seed)
+    if options.output is not None:
+        check_output(Path(options.output), ".npz")
     if projectors is not None and data is not None:
-        source = ModelSource(projectors, layer_map=layer_map)
+        source = ModelSource(projectors, layer_map=options.layer_map)
         model = source.for_rows(data).load_projectors()
         sigmoid, origin = sigmoid_of(str(source), model.a, model.b, known)
         items = encoded_items(source, model, data, say)
-    elif layer_map is not None:
+    elif options.layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     else:
         items = gaussian_items(gaussians or {})
         sigmoid, origin = sigmoid_of(items.file, None, None, known)
-    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
-    made = replace(made, origin=origin)
-    if output is not None:
-        write_teacher(made, Path(output))
+    drawn = options.pairs, options.matched, options.labels
+    made = replace(make_teacher(items, *drawn, sigmoid, options.seed, say), origin=origin)
+    if options.output is not None:
+        write_teacher(made, Path(options.output))
     return made
 
 

@@ -22,6 +22,7 @@ from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.verification.answers import setting_text, trained_clause
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
+from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.report import FORMAT_VERSION, Report
 from cimtool.verification.run import verify_bundle
@@ -89,8 +90,9 @@ def compare_bundles(
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
     if seen_rows == "drop":
         each = without_seen([one.calibration for one in bundles], each, *(b.name for b in bundles))
+    measured = DriftOptions(calibration_rows=seen_rows)
     reports = tuple(
-        verify_bundle(bundle, rows, references, say=prefixed(say, bundle.name), seen_rows=seen_rows)
+        verify_bundle(bundle, rows, references, measured, say=prefixed(say, bundle.name))
         for bundle, rows in zip(bundles, each, strict=True)
     )
     return BundleComparison(reports, described([bundle.model.head for bundle in bundles]))

@@ -77,13 +77,11 @@ def make_headline(
     faults: Sequence[str],
     surrogate: str,
     by_class: bool = False,
-    first: Sequence[str] = (),
 ) -> Headline:
     """Read the table: its last row is the compiled model's, `reference` names its reference's row.
 
     `surrogate` names that of the float score; `faults` are as in `surrogate_faults`. One that has
-    any is the cause whatever the later rows are: it is what has to change first. The sentences
-    `first` are told before all others.
+    any is the cause whatever the later rows are: it is what has to change first.
     """
     start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
     trained, compiled = rows[start], rows[-1]
@@ -114,7 +112,7 @@ def make_headline(
         sentences=(),
     )
     said = _sentences(found, compiled, trained, scatter, score)
-    return replace(found, sentences=(*first, *said))
+    return replace(found, sentences=tuple(said))
 
 
 def _step(row: StageRow) -> float:
@@ -332,25 +330,32 @@ class DriftFindings:
         return self.rows[-1]
 
 
+@dataclass(frozen=True)
+class DriftRows:
+    """The rows of stages, the losses against baselines, and those of dies."""
+
+    stages: tuple[StageRow, ...]
+    baselines: tuple[BaselineLoss, ...]
+    noisy: tuple[Noisy, ...]
+
+
 def find_drift(
     head: Head,
     runs: StageRuns,
-    rows: tuple[StageRow, ...],
+    measured: DriftRows,
     faults: Sequence[str],
-    baselines: tuple[BaselineLoss, ...],
-    noisy: tuple[Noisy, ...],
     data: Embeddings,
     seed: int,
 ) -> DriftFindings:
-    """Read the `rows` of stages; `faults` are those of the surrogate."""
+    """Read the rows of stages; `faults` are those of the surrogate."""
+    rows, baselines, noisy = measured.stages, measured.baselines, measured.noisy
     score, surrogate = head.measure, head.surrogate
     reference, truth = runs.table.scores, runs.table.truth
     by_class = truth.by_class
     said = [*baseline_sentences(baselines)]
     said += [NOT_CHECKED] * (head.is_surrogate and runs.scatter is None)
-    first = make_headline(
-        rows, runs.reference, runs.scatter, score, faults, surrogate, by_class, said
-    )
+    first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate, by_class)
+    first = replace(first, sentences=(*said, *first.sentences))
     names, queries = [row.stage for row in rows], runs.table.queries
     shown = dict.fromkeys((names.index(runs.reference), names.index(surrogate), len(rows) - 1))
     ranked = [(names[i], queries[i]) for i in shown if truth.ranks]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
-from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
+from cimtool.loading.calibration_rows import require_unseen, without_seen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
@@ -33,11 +33,12 @@ from cimtool.verification.bits import (
 )
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.faults import offset_of, surrogate_faults, surrogate_remarks
-from cimtool.verification.headline import find_drift
+from cimtool.verification.headline import DriftRows, find_drift
 from cimtool.verification.junit import write_junit
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import notes_of, warnings_of
+from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.render import write_report
 from cimtool.verification.report import (
@@ -57,38 +58,35 @@ def verify_bundle(
     bundle: Bundle,
     data: Embeddings,
     references: References | None = None,
-    limits: Mapping[str, float] | None = None,
+    options: DriftOptions | None = None,
     folder: Path | None = None,
-    say: Say = silent,
-    noise: NoiseOptions | None = None,
-    seen_rows: SeenRows = "refuse",
-    chip: Path | None = None,
     earlier: Earlier | None = None,
-    junit: Path | None = None,
+    say: Say = silent,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
     `data` has the widths (and unit rows) that the model takes; without `references` drift is
-    against the exact score. The report goes into `folder` where one is given, its checks into the
-    JUnit file `junit`, also where one fails: then VerificationFailed (a CheckFailed) is raised, for
-    a bit that differs, a metric over its limit in `limits`, a figure that is worse than in an
-    `earlier` run. Raises CimError for an unknown metric, fewer than two rows of a
-    modality and, where `seen_rows` says so, rows that the bundle was calibrated on. With `chip`,
-    the folder of a measured one, it has a row of the drift table.
+    against the exact score. The report goes into `folder` if one is given, its checks into the
+    JUnit file, also if one fails: then VerificationFailed (a CheckFailed) is raised, for a bit that
+    differs, a metric over its limit, a figure that is worse than in an `earlier` run. Raises
+    CimError for an unknown metric, fewer than two rows of a modality and, if they are refused, rows
+    that the bundle was calibrated on. A measured chip has a row of the drift table.
     """
-    limits, references = limits or {}, references or References()
+    options, references = options or DriftOptions(), references or References()
+    limits, noise = options.max_drift or {}, options.noise
+    chip = None if options.chip is None else Path(options.chip)
     check_metrics("max_drift", limits)
     check_one_source(noise, chip)
     times = () if noise is None else times_of(bundle, noise)
     trials = 0 if noise is None else noise.trials
     require_rivals(data)
-    if seen_rows == "refuse":
+    if options.calibration_rows == "refuse":
         require_unseen(bundle.calibration, data, bundle.name)
-    if seen_rows == "drop":
+    if options.calibration_rows == "drop":
         if bundle.gallery is not None:
             raise ArgumentError(
-                "{drop_calibration_rows} is not for {}, whose items are in its arrays; expected a "
-                "bundle without a gallery, or {allow_calibration_rows}",
+                "{calibration_rows} drop is not for {}, whose items are in its arrays; expected a "
+                "bundle without a gallery, or {calibration_rows} allow",
                 bundle.name,
             )
         (data,) = without_seen([bundle.calibration], [data], bundle.name)
@@ -118,7 +116,7 @@ def verify_bundle(
     )
     said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
     far = bool(said) or offset_of(surrogate, runs.scatter) is not None
-    drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
+    drift = find_drift(head, runs, DriftRows(rows, baselines, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
     sections = measure_sections(SectionInputs(bundle, data, references, drift))
@@ -138,8 +136,8 @@ def verify_bundle(
     )
     if folder is not None:
         write_report(report, folder)
-    if junit is not None:
-        write_junit(report, junit)
+    if options.junit is not None:
+        write_junit(report, Path(options.junit))
     if report.failures:
         raise VerificationFailed(report)
     return report

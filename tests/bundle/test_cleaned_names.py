@@ -134,11 +134,13 @@ def test_a_bundle_reads_the_modalities_of_its_data_by_their_own_names(tmp_path: 
     first, second = held.values()
     scores = matcher.score(matcher.encode_text(first), matcher.encode_video(second))
     np.testing.assert_array_equal(matcher.scores(data), scores)
-    found = library.evaluate(data, bundle.folder, allow_calibration_rows=True, resamples=2)
+    found = library.evaluate(data, bundle.folder, calibration_rows="allow", resamples=2)
     assert {one.modalities for one in found.scores} == {pair}
     simulate = ["simulate", str(bundle.folder), "--inputs", str(data), "-o"]
     assert run([*simulate, str(tmp_path / "scores.npz")]) == 0
-    assert run(["verify", str(bundle.folder), "--data", str(data), "--allow-calibration-rows"]) == 0
+    assert (
+        run(["verify", str(bundle.folder), "--data", str(data), "--calibration-rows", "allow"]) == 0
+    )
     page = (bundle.folder / "report.html").read_text("utf-8")
     assert "video clips &lt;b&gt;" in page
     assert "<b>" not in page

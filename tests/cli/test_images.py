@@ -166,10 +166,10 @@ def test_calibration_rows(
     assert (refused.status, refused.out) == (2, "")
     rows = "96 of its 136 text rows (0, 1, 2, 3, 4, ...) and 96 of its 136 image rows (0, "
     assert rows in require_images(refused.sentence)
-    said = require_images(cimtool(*verify, "--drop-calibration-rows").out)
+    said = require_images(cimtool(*verify, "--calibration-rows", "drop").out)
     assert rows in said
     assert "without them and their pairs 40 texts and 40 images remain, which are" in said
-    verify = ("verify", bundle, "--data", images.calibration, "--drop-calibration-rows")
+    verify = ("verify", bundle, "--data", images.calibration, "--calibration-rows", "drop")
     assert "0 texts and 0 images remain" in require_images(cimtool(*verify).sentence)
 
 

@@ -272,7 +272,7 @@ def test_closed_streams_take_what_is_said_and_the_work_is_done(
     redirected: str, form: tuple[str, ...], small_bundle: Path, small_trunk: DemoFiles,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    given = ["verify", small_bundle, "--data", small_trunk.eval, "--allow-calibration-rows"]
+    given = ["verify", small_bundle, "--data", small_trunk.eval, "--calibration-rows", "allow"]
     given += ["--report", tmp_path / "report"]
     done = in_a_shell(redirected, *given, *form)
     assert (done.returncode, done.stderr) == (0, "")

@@ -95,7 +95,7 @@ def test_a_model_knows_its_modalities_and_so_does_its_bundle(
     scores = matcher.score(matcher.encode_text(arrays["text"]), as_video)
     np.testing.assert_array_equal(matcher.scores(three), scores)
     np.testing.assert_array_equal(matcher.scores(pair), scores)
-    found = library.evaluate(three, bundle.folder, allow_calibration_rows=True, resamples=2)
+    found = library.evaluate(three, bundle.folder, calibration_rows="allow", resamples=2)
     assert f"{three}: video is not read" in found.notes
     assert {one.modalities for one in found.scores} == {("text", "audio")}
 

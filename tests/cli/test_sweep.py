@@ -155,6 +155,6 @@ def test_calibration_rows_are_refused_unless_asked(sweeping: Run, small_trunk: D
     assert ran.sentence == (
         f"{small_trunk.calibration}: projectors was calibrated on 96 of its 96 text rows (0, 1, 2, "
         "3, 4, ...) and 96 of its 96 video rows (0, 1, 2, 3, 4, ...); expected unseen rows, "
-        "--drop-calibration-rows or --allow-calibration-rows"
+        "--calibration-rows drop or allow"
     )
-    assert sweeping("--allow-calibration-rows", data=small_trunk.calibration).status == 0
+    assert sweeping("--calibration-rows", "allow", data=small_trunk.calibration).status == 0

@@ -11,8 +11,9 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
-from cimtool.costs.estimate import Estimate, estimate, estimate_bundle
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate, estimate_bundle
 from cimtool.demo.data import DemoFiles
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
@@ -28,7 +29,7 @@ FullSize = Callable[[Target], Program]
 def estimated(full_size: FullSize, target: Target, point: str | None = None) -> Estimate:
     settings = resolve(target, None, {})
     program = full_size(target)
-    return estimate(program, settings, target, samples=10, dimension=1024, operating_point=point)
+    return estimate(program, Configuration(target, settings), ScoredQuery(1024), point)
 
 
 def with_figures(target: Target, **values: tuple[float, str]) -> Target:
@@ -172,7 +173,7 @@ def test_figures_of_another_array_or_precision_are_not_used(full_size: FullSize)
         ({"dac_bits": 2}, False),
     ):
         settings = resolve(target, None, flags)
-        found = estimate(program, settings, target, samples=10, dimension=1024)
+        found = estimate(program, Configuration(target, settings), ScoredQuery(1024))
         assert (found.text.energy_pj.own > 0) is known, flags
         assert found.text.parts["arrays"].energy.value is not None
         place = found.placements[0]
@@ -184,10 +185,8 @@ def test_neurram_needs_the_bits_of_its_operating_point(full_size: FullSize) -> N
     assert estimated(full_size, target, "in4/out6").text.energy_pj.own == 0
     flags = {"input_bits": 4, "activation_bits": 4, "adc_bits": 6}
     own = target.model_copy(update={"input": target.input.model_copy(update={"bits": 4})})
-    found = estimate(
-        full_size(own), resolve(target, None, flags), target,
-        samples=10, dimension=1024, operating_point="in4/out6",
-    )  # fmt: skip
+    build = Configuration.of(target, None, flags)
+    found = estimate(full_size(own), build, ScoredQuery(1024), "in4/out6")
     assert found.text.energy_pj.own == pytest.approx(2 * MACS / 15.95)
 
 

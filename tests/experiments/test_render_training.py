@@ -16,6 +16,7 @@ from cimtool.experiments.training_grid import (
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import Queries
 from cimtool.report.html import html
+from cimtool.training.arguments import TrainingOptions
 
 FIGURES = ("lead", "r1_text_to_video", "r1_video_to_text")
 
@@ -36,7 +37,7 @@ def grid(*behind: Change, raw: Change) -> TrainingGrid:
         data="rows.npz",
         grid=read_training_grid({"model.width": widths}),
         common={},
-        points=[TrainingPoint((), {})] * len(widths),
+        points=[TrainingPoint((), TrainingOptions())] * len(widths),
         outcomes=[replace(trained, weights=w) for w in widths],
         folders=[None] * len(widths),
         rows=rows,

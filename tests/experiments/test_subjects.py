@@ -80,10 +80,10 @@ def test_a_bundle_has_its_score_and_refuses_its_calibration_rows(
 ) -> None:
     with pytest.raises(CimError, match=r"head says the score .* a bundle has its score"):
         cimtool.evaluate(small_trunk.eval, small_bundle, head="cosine")
-    with pytest.raises(CimError, match="expected unseen rows, or allow_calibration_rows"):
+    with pytest.raises(CimError, match="expected unseen rows, or calibration_rows allow"):
         cimtool.evaluate(small_trunk.calibration, small_bundle)
     found = cimtool.evaluate(
-        small_trunk.calibration, small_bundle, allow_calibration_rows=True, resamples=2
+        small_trunk.calibration, small_bundle, calibration_rows="allow", resamples=2
     )
     assert found.texts == 96
 

@@ -319,7 +319,7 @@ def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path
 def test_calibration_rows_are_not_evaluated(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    with pytest.raises(CimError, match=r"96 of its 96 text rows .* allow_calibration_rows"):
+    with pytest.raises(CimError, match=r"96 of its 96 text rows .* calibration_rows drop or allow"):
         sweep_small(tmp_path / "s", {"weight_bits": [4]}, data=small_trunk.calibration)
     assert not (tmp_path / "s").exists()
     one = {"text": np.ones((1, 24), np.float32), "video": np.ones((1, 24), np.float32)}
@@ -327,7 +327,7 @@ def test_calibration_rows_are_not_evaluated(
         sweep_small(tmp_path / "s", {"weight_bits": [4]}, data=one)
     found = sweep_small(
         tmp_path / "s", {"weight_bits": [4]}, data=small_trunk.calibration,
-        allow_calibration_rows=True,
+        calibration_rows="allow",
     )  # fmt: skip
     assert found.failed == 0
 

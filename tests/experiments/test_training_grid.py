@@ -13,6 +13,7 @@ from cimtool.experiments.trained_points import TrainedPoint, Unseen
 from cimtool.experiments.training_grid import LEAD, TrainingPoint, TrainingRow, compared_rows
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
+from cimtool.training.arguments import TrainingOptions
 
 COUNT = 8
 Result = tuple[TrainingPoint, TrainedPoint | Failed]
@@ -27,7 +28,7 @@ def ranked(found: int) -> Queries:
 def result(width: int, seed: int, found: int, weights: int = 10) -> Result:
     values = (("model.width", width), ("seed", seed))
     trained = TrainedPoint(1, 1, 20, weights, ranked(found), None)
-    return TrainingPoint(values, {"seed": seed}), trained
+    return TrainingPoint(values, TrainingOptions(seed=seed)), trained
 
 
 def compared(
@@ -93,7 +94,7 @@ def test_of_equal_rows_the_cheaper_is_the_best() -> None:
 
 
 def test_a_seed_that_failed_is_left_out() -> None:
-    failed = TrainingPoint((("seed", 1),), {"seed": 1}), Failed("diverged")
+    failed = TrainingPoint((("seed", 1),), TrainingOptions(seed=1)), Failed("diverged")
     rows, best, _ = compared([result(4, 0, 5), failed], unseen(0, 1))
     assert best == 0
     assert [row.points for row in rows] == [(0,)]

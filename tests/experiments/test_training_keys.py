@@ -13,10 +13,12 @@ from cimtool.experiments.training_grid import (
     read_training_grid,
     training_points,
 )
+from cimtool.training.arguments import TrainingOptions
 
 
 def points(grid: Any, **common: Any) -> list[TrainingPoint]:
-    return training_points(read_training_grid(grid), common, None)
+    options = TrainingOptions(**{"seed": None, **common})
+    return training_points(read_training_grid(grid), options, None)
 
 
 def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
@@ -27,8 +29,8 @@ def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
         (32, 0.1),
         (32, 1),
     ]
-    assert found[1].wanted["options"] == {"loss.a": 5, "loss.tau": 1}
-    assert (found[1].wanted["epochs"], found[1].wanted["batch"]) == (2, 16)
+    assert found[1].wanted.options == {"loss.a": 5, "loss.tau": 1}
+    assert (found[1].wanted.epochs, found[1].wanted.batch) == (2, 16)
 
 
 def test_an_option_or_a_polynomial_that_a_loss_has_no_use_for_is_left_out() -> None:
@@ -39,10 +41,10 @@ def test_an_option_or_a_polynomial_that_a_loss_has_no_use_for_is_left_out() -> N
         {"loss": "pairwise-bce", "loss.b": 2},
         {"loss": "pairwise-poly"},
     ]
-    assert [one.wanted["poly"] for one in found] == [None, None, Path("poly.json")]
+    assert [one.wanted.poly for one in found] == [None, None, Path("poly.json")]
     shared = {"loss.variance": 0.01}
-    assert found[0].wanted["options"] == {"loss.tau": 2, "loss.b": 1} | shared
-    assert found[2].wanted["options"] == shared
+    assert found[0].wanted.options == {"loss.tau": 2, "loss.b": 1} | shared
+    assert found[2].wanted.options == shared
 
 
 def test_seeds_are_of_one_variant() -> None:

@@ -66,7 +66,7 @@ def swept(projectors: Path, data: Path, folder: Path) -> object:
         head="cosine",
         grid={"weight_bits": [4]},
         output=folder,
-        allow_calibration_rows=True,
+        calibration_rows="allow",
     )
 
 

@@ -41,7 +41,7 @@ SLOWEST, MOST_MEMORY = 60.0, 2 << 20
 """Seconds of a run, and kilobytes of its process."""
 
 NOISE = ("--noise", "--noise-model", "hermes-1-device", "--trials", "2")
-DATA = ("--data", "{rows}", "--allow-calibration-rows")
+DATA = ("--data", "{rows}", "--calibration-rows", "allow")
 COMMANDS: dict[str, tuple[int, Sequence[str]]] = {
     "inspect": (20, ("inspect", "{bundle}")),
     "simulate": (20, ("simulate", "{bundle}", "--inputs", "{rows}", "-o", "{out}/scores.npz")),

@@ -43,7 +43,7 @@ def test_seen_rows_are_counted_by_modality() -> None:
         require_unseen(known, data(mixed, mixed), "model")
     assert str(caught.value) == (
         "rows.npz: model was calibrated on 3 of its 9 text rows (6, 7, 8) and 3 of its 9 video "
-        "rows (6, 7, 8); expected unseen rows, drop_calibration_rows or allow_calibration_rows"
+        "rows (6, 7, 8); expected unseen rows, calibration_rows drop or allow"
     )
     with pytest.raises(CimError, match=r"on 4 of its 4 video rows \(0, 1, 2, 3\); expected"):
         require_unseen(known, data(fresh[:4], seen), "model")
@@ -107,13 +107,12 @@ def test_reports_are_those_of_the_rows_that_are_left(
         fresh = {name: unseen[name] for name in ("text", "video")}
         mixed = {name: np.concatenate([rows, seen[name][:3]]) for name, rows in fresh.items()}
     wanted = api.verify(small_bundle, fresh, report=tmp_path / "fresh")
-    options = {"drop_calibration_rows": True}
-    found = api.verify(small_bundle, mixed, report=tmp_path / "mixed", **options)
+    found = api.verify(small_bundle, mixed, report=tmp_path / "mixed", calibration_rows="drop")
     assert found.to_json() == wanted.to_json()
-    both = api.compare([small_bundle, small_bundle], mixed, **options).reports
+    both = api.compare([small_bundle, small_bundle], mixed, calibration_rows="drop").reports
     assert {report.subject.data.texts for report in both} == {len(fresh["text"])}
-    with pytest.raises(CimError, match="drop_calibration_rows are both given; expected one"):
-        api.verify(small_bundle, mixed, allow_calibration_rows=True, **options)
+    with pytest.raises(CimError, match='calibration_rows "all" is not known: allow, drop, refuse'):
+        api.verify(small_bundle, mixed, calibration_rows="all")  # type: ignore[arg-type]
 
 
 def test_items_in_the_arrays_are_not_left_out(small_trunk: DemoFiles, tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def test_items_in_the_arrays_are_not_left_out(small_trunk: DemoFiles, tmp_path: 
     )  # fmt: skip
     held = api.program(made.folder, small_trunk.eval, output=tmp_path / "p").bundle.folder
     with pytest.raises(CimError, match=r"is not for p, whose items are in its arrays; expected a"):
-        api.verify(held, small_trunk.eval, drop_calibration_rows=True)
+        api.verify(held, small_trunk.eval, calibration_rows="drop")
 
 
 def test_a_row_of_the_other_modality_is_unseen() -> None:

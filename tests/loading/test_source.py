@@ -9,6 +9,8 @@ import pytest
 from torch import nn
 
 from cimtool.base.errors import CimError
+from cimtool.bundle.compilation import PrepareOptions
+from cimtool.hardware.settings import SettingOptions
 from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
 
@@ -50,7 +52,8 @@ def test_what_makes_no_model_is_refused_before_a_file_is_read(
         ModelSource(projectors, options.pop("poly", None), **options)
 
 
-def test_options_of_a_model_are_told_from_settings() -> None:
-    source, others = ModelSource.of("m.pth", None, {"a": 0.5, "head": None, "weight_bits": 6})
-    assert source == ModelSource("m.pth", a=0.5)
-    assert others == {"weight_bits": 6}
+def test_options_of_a_build_have_a_source_and_settings() -> None:
+    options = PrepareOptions(projectors="m.pth", calibration={}, a=0.5, weight_bits=6)
+    assert ModelSource.of(options) == ModelSource("m.pth", a=0.5)
+    settings = {name: x for name, x in options.part(SettingOptions).items() if x is not None}
+    assert settings == {"weight_bits": 6}

@@ -11,6 +11,7 @@ from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.training.arguments import FormOptions
 from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
 from cimtool.training.degrees_table import (
     advice,
@@ -52,7 +53,7 @@ def of_curve(noise: float = 0.0) -> Teacher:
 
 
 def test_the_cheapest_form_that_is_not_surely_worse_is_enough() -> None:
-    found = fit_teacher(of_curve(0.05), [1, 2, 3, 4])
+    found = fit_teacher(of_curve(0.05), FormOptions(degree=[1, 2, 3, 4]))
     assert found.form == found.comparison.enough == Form(2, ed_alone=True)
     assert not found.polynomial.reads_vd
     assert not found.asked
@@ -66,25 +67,29 @@ def test_the_cheapest_form_that_is_not_surely_worse_is_enough() -> None:
 
 def test_a_tolerance_lets_a_lower_degree_be_enough() -> None:
     made = of_curve()
-    assert fit_teacher(made, [1, 2, 3]).form == Form(2, True)
-    error = fit_teacher(made, 1, ed_alone=True).errors[0].rmse
-    assert fit_teacher(made, [1, 2, 3], tolerance=1.2 * error).form == Form(1, True)
+    assert fit_teacher(made, FormOptions(degree=[1, 2, 3])).form == Form(2, True)
+    error = fit_teacher(made, FormOptions(degree=1, ed_alone=True)).errors[0].rmse
+    assert fit_teacher(made, FormOptions(degree=[1, 2, 3], tolerance=1.2 * error)).form == Form(
+        1, True
+    )
     with pytest.raises(CimError, match="tolerance is -1; expected a finite number, 0 or more"):
-        fit_teacher(made, tolerance=-1.0)
+        fit_teacher(made, FormOptions(tolerance=-1.0))
 
 
 def test_what_ranks_nothing_is_not_enough_where_labels_spread_by_less_than_samples() -> None:
     made = of_curve()
     flat = replace(made.labels, log_p=1e-3 * made.labels.log_p)
     error = np.full(len(made), 1.0)  # samples scatter by 1, and the labels spread by far less
-    found = fit_teacher(replace(made, labels=replace(flat, standard_error=error)), [1, 2, 3])
+    found = fit_teacher(
+        replace(made, labels=replace(flat, standard_error=error)), FormOptions(degree=[1, 2, 3])
+    )
     spread = found.comparison.spread
     assert found.comparison.tolerance == 0.1 * spread < 0.001
     assert found.errors[0].rmse < 0.2 * spread
 
 
 def test_one_degree_is_kept_whatever_is_enough() -> None:
-    found = fit_teacher(of_curve(), 4)
+    found = fit_teacher(of_curve(), FormOptions(degree=4))
     assert (found.form, found.comparison.enough) == (Form(4), Form(2, True))
     said = advice(found.comparison, found.form, found.asked)
     assert said.startswith("Degree 2, ed alone is enough: ")
@@ -92,7 +97,7 @@ def test_one_degree_is_kept_whatever_is_enough() -> None:
 
 
 def test_vd_is_taken_where_it_is_needed() -> None:
-    found = fit_teacher(teacher(), [1, 2], tolerance=0.0)
+    found = fit_teacher(teacher(), FormOptions(degree=[1, 2], tolerance=0.0))
     assert not found.form.ed_alone
     assert found.polynomial.reads_vd
 
@@ -115,7 +120,7 @@ def test_statistics_of_all_pairs_are_those_of_aligned_rows() -> None:
 
 def test_recall_is_counted_on_the_items_given_and_can_refuse_a_form() -> None:
     seen = items(40, seed=9)
-    found = fit_teacher(teacher(), [1, 2], items=seen)
+    found = fit_teacher(teacher(), FormOptions(degree=[1, 2]), items=seen)
     ed, _ = pair_statistics(seen.text, seen.video)
     best = float(np.mean(ed.argmin(axis=1) == np.arange(40)))
     plain = {one.name: one for one in found.comparison.candidates}
@@ -134,13 +139,15 @@ def test_recall_is_counted_on_the_items_given_and_can_refuse_a_form() -> None:
 def test_raw_embeddings_are_ranked_by_their_cosine_where_widths_agree() -> None:
     seen, rng = items(40, seed=9), np.random.default_rng(4)
     rows = rng.normal(size=(40, 6))
-    without = fit_teacher(teacher(), [1], items=seen).comparison
+    without = fit_teacher(teacher(), FormOptions(degree=[1]), items=seen).comparison
     wider = replace(seen, rows=(rows, rng.normal(size=(40, 7))))
-    for found in (without, fit_teacher(teacher(), [1], items=wider).comparison):
+    for found in (without, fit_teacher(teacher(), FormOptions(degree=[1]), items=wider).comparison):
         assert [one.name for one in found.candidates][:2] == ["csd", "-ed"]
         assert raw_sentence(found) is None
     # Equal rows on both sides: nothing that projects them ranks better.
-    alike = fit_teacher(teacher(), [1], items=replace(seen, rows=(rows, rows))).comparison
+    alike = fit_teacher(
+        teacher(), FormOptions(degree=[1]), items=replace(seen, rows=(rows, rows))
+    ).comparison
     raw = alike.candidates[0]
     assert (raw.name, raw.cost, raw.rmse, raw.in_memory) == (RAW, None, None, None)
     assert {change.value for change in raw.recall.values()} == {1.0}
@@ -161,7 +168,10 @@ def test_raw_embeddings_are_ranked_by_their_cosine_where_widths_agree() -> None:
     assert (values["name"], values["ed_alone"], values["multiplications"]) == (RAW, None, None)
     # Rows that tell nothing are worse than any score, and no sentence says anything of them.
     noise = replace(seen, rows=(rows, rng.normal(size=(40, 6))))
-    assert raw_sentence(fit_teacher(teacher(), [1], items=noise).comparison) is None
+    assert (
+        raw_sentence(fit_teacher(teacher(), FormOptions(degree=[1]), items=noise).comparison)
+        is None
+    )
 
 
 def test_forms_come_from_the_cheapest() -> None:

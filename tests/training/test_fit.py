@@ -9,6 +9,7 @@ import pytest
 from threads import threads_of
 
 from cimtool.base.errors import CimError
+from cimtool.training.arguments import FormOptions
 from cimtool.training.fit import fit_teacher
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import Labels, TeacherSigmoid
@@ -38,7 +39,7 @@ def test_the_fit_of_exact_labels_is_within_a_hundredth_on_pairs_it_did_not_see()
 
 
 def test_errors_are_those_of_the_held_out_labels() -> None:
-    found = fit_teacher(teacher("mc"), degree=2)
+    found = fit_teacher(teacher("mc"), FormOptions(degree=2))
     off = found.polynomial.evaluate(found.held.ed, found.held.vd) - found.held.logit
     whole, right, _ = found.errors
     assert whole.rmse == pytest.approx(np.sqrt(np.mean(off**2)))
@@ -51,7 +52,7 @@ def test_errors_are_those_of_the_held_out_labels() -> None:
 
 def test_a_pair_that_was_drawn_again_is_in_one_part_only() -> None:
     made = teacher("mc", pairs=900, rows=20)
-    found = fit_teacher(made, degree=2, seed=3)
+    found = fit_teacher(made, FormOptions(degree=2, seed=3))
     kept = np.isin(made.labels.ed, found.held.ed)
     distinct = len(np.unique(made.labels.ed))
     assert distinct < 450  # so most pairs are drawn more than once
@@ -61,13 +62,13 @@ def test_a_pair_that_was_drawn_again_is_in_one_part_only() -> None:
 
 def test_another_seed_holds_out_other_pairs() -> None:
     made = teacher()
-    parts = [set(fit_teacher(made, 1, seed=seed).held.ed) for seed in (0, 0, 1)]
+    parts = [set(fit_teacher(made, FormOptions(degree=1, seed=seed)).held.ed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
 
 
 def test_the_domain_is_that_of_the_fitted_pairs() -> None:
     made = teacher()
-    found = fit_teacher(made, 1)
+    found = fit_teacher(made, FormOptions(degree=1))
     seen = ~np.isin(made.labels.ed, found.held.ed)
     for name, values in (("ed", made.labels.ed[seen]), ("vd", made.labels.vd[seen])):
         assert found.domain[name] == (values.min(), values.max())
@@ -77,7 +78,10 @@ def test_the_domain_is_that_of_the_fitted_pairs() -> None:
 def test_divisors_are_the_teachers_or_those_given() -> None:
     made = teacher()
     divided = replace(made, scale_ed=48.0, scale_vd=48.0**2)
-    own, given = fit_teacher(divided), fit_teacher(made, scale_ed=48.0, scale_vd=48.0**2)
+    own, given = (
+        fit_teacher(divided),
+        fit_teacher(made, FormOptions(scale_ed=48.0, scale_vd=48.0**2)),
+    )
     assert own.polynomial == given.polynomial
     raw = fit_teacher(made)
     assert given.domain["ed"] == pytest.approx(np.array(raw.domain["ed"]) / 48)
@@ -87,7 +91,9 @@ def test_divisors_are_the_teachers_or_those_given() -> None:
         raw.polynomial.evaluate(made.labels.ed, made.labels.vd),
         atol=1e-9,
     )
-    assert fit_teacher(divided, scale_ed=1.0, scale_vd=1.0).polynomial == raw.polynomial
+    assert (
+        fit_teacher(divided, FormOptions(scale_ed=1.0, scale_vd=1.0)).polynomial == raw.polynomial
+    )
 
 
 def test_what_is_known_of_the_teacher_goes_into_the_polynomial() -> None:
@@ -106,7 +112,7 @@ def test_noisy_labels_weigh_less() -> None:
     untold = replace(spoilt, standard_error=None)
 
     def error(labels: Labels) -> float:
-        fitted = fit_teacher(replace(made, labels=labels), degree=2).polynomial
+        fitted = fit_teacher(replace(made, labels=labels), FormOptions(degree=2)).polynomial
         off = fitted.evaluate(known.ed, known.vd) - known.logit
         return float(np.sqrt(np.mean(off[~far] ** 2)))
 
@@ -148,7 +154,7 @@ def test_the_offset_of_monte_carlo_labels_is_about_what_is_said() -> None:
 )
 def test_divisors_that_cannot_be_are_refused(scale: float, sentence: str) -> None:
     with pytest.raises(CimError, match=f"^{sentence}"):
-        fit_teacher(teacher(), scale_ed=scale)
+        fit_teacher(teacher(), FormOptions(scale_ed=scale))
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 2, 16])

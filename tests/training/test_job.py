@@ -11,7 +11,8 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.training.job import TrainingJob, TrainingOptions, make_job, read_start
+from cimtool.training.arguments import TrainingOptions
+from cimtool.training.job import TrainingJob, make_job, read_start
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
 from cimtool.training.options import Optimisation
@@ -24,7 +25,7 @@ POLY = '{"degree": 1, "coeff": [-0.1, 0.0], "bias": 0}'
 
 def job(rows: dict[str, Array] = ROWS, **wanted: Any) -> TrainingJob:
     options: Any = {"batch": 16, **wanted}
-    return make_job(rows, None, options)
+    return make_job(rows, None, TrainingOptions(**options))
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_validation_and_held_out() -> None:
     for name in ("held_out", "test"):
         wanted: Any = {name: 0.1, "batch": 16}
         with pytest.raises(CimError, match=f"{name} and validation are both given"):
-            make_job(ROWS, ROWS, wanted)
+            make_job(ROWS, ROWS, TrainingOptions(**wanted))
     other = {name: rows + 1 for name, rows in ROWS.items()}
     assert len(make_job(ROWS, other, TrainingOptions(batch=16)).held) == 80
 

@@ -22,8 +22,9 @@ from cimtool.base.progress import silent
 from cimtool.demo.data import DemoFiles
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
+from cimtool.training.arguments import TrainingOptions
 from cimtool.training.history import Means, recalls_of
-from cimtool.training.job import TrainingOptions, make_job
+from cimtool.training.job import make_job
 from cimtool.training.loss import Batch, Objective, Task, Terms
 from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.projectors import ProjectorRun, ProjectorTraining
@@ -220,7 +221,7 @@ def test_trained_on_a_polynomial_it_compiles_alone(
         run.folder / "model.pth", calibration=data, target="isaac-rram-128",
         output=tmp_path / "bundle",
     )  # fmt: skip
-    report = cimtool.verify(bundle.folder, data, allow_calibration_rows=True)
+    report = cimtool.verify(bundle.folder, data, calibration_rows="allow")
     assert sum(one.differing for one in report.checks.bits) == 0
     on = cimtool.train(data, tmp_path / "on", **settings | {"start": run.folder / "model.pth"},
                        loss="info-nce-poly")  # fmt: skip

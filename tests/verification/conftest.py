@@ -16,6 +16,7 @@ from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.models.two_branch import TwoBranchProjector
+from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.report import Report
 from cimtool.verification.run import verify_bundle
@@ -117,7 +118,7 @@ def rewritten(bundle: Bundle, folder: Path) -> Bundle:
 
 @pytest.fixture(scope="session")
 def report(bundle: Bundle, data: Embeddings) -> Report:
-    return verify_bundle(bundle, data, limits={"logit_rmse": 1.0})
+    return verify_bundle(bundle, data, options=DriftOptions(max_drift={"logit_rmse": 1.0}))
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +130,9 @@ def sampled_report(bundle: Bundle, data: Embeddings) -> Report:
 @pytest.fixture(scope="session")
 def noisy_report(bundle: Bundle, data: Embeddings) -> Report:
     """With two dies at two times."""
-    return verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram", time="1d"))
+    return verify_bundle(
+        bundle, data, options=DriftOptions(noise=NoiseOptions(trials=2, model="neurram", time="1d"))
+    )
 
 
 @pytest.fixture(scope="session")

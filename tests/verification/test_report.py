@@ -14,6 +14,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.html import html
 from cimtool.report.markdown import markdown
+from cimtool.verification.options import DriftOptions
 from cimtool.verification.render import write_report
 from cimtool.verification.report import Report, json_values, report_schema, schema_text
 from cimtool.verification.run import verify_bundle
@@ -24,7 +25,7 @@ from .conftest import changed
 def test_the_same_findings_are_the_same_bytes(
     report: Report, bundle: Bundle, data: Embeddings
 ) -> None:
-    again = verify_bundle(bundle, data, limits={"logit_rmse": 1.0})
+    again = verify_bundle(bundle, data, options=DriftOptions(max_drift={"logit_rmse": 1.0}))
     assert again.json_text() == report.json_text()
     assert (html(again.document()), markdown(again.document())) == (
         html(report.document()),

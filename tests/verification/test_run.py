@@ -23,8 +23,9 @@ from cimtool.reference.measures import RANKINGS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.html import html
 from cimtool.report.terminal import terminal
-from cimtool.verification import api as room
+from cimtool.verification import api as verification_api
 from cimtool.verification.faults import NOT_CHECKED
+from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.report import Report, VerificationFailed
 from cimtool.verification.run import verify_bundle
@@ -145,9 +146,10 @@ def test_metrics_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> 
 
 def test_rows_that_calibrated_are_refused_unless_asked(bundle: Bundle) -> None:
     seen = embeddings_of(pairs(64), "calibration")
-    with pytest.raises(CimError, match=r"expected unseen rows, drop_calibration_rows or allow"):
+    with pytest.raises(CimError, match=r"expected unseen rows, calibration_rows drop or allow"):
         verify_bundle(bundle, seen, say=pytest.fail)
-    assert verify_bundle(bundle, seen, seen_rows="allow").subject.data.texts == 64
+    allowed = DriftOptions(calibration_rows="allow")
+    assert verify_bundle(bundle, seen, options=allowed).subject.data.texts == 64
 
 
 def test_without_a_and_b_drift_is_against_the_polynomial(
@@ -279,12 +281,14 @@ def test_an_offset_of_all_scores_is_bias_and_no_verdict(
 
 def test_a_closed_form_is_a_score_of_its_own(make_bundle: MakeBundle, data: Embeddings) -> None:
     made = make_bundle("closed", None, head="csd", a=0.1, b=5.0)
-    report = verify_bundle(made, data, limits={"centred_rmse": 1.0, "logit_rmse": 1.0})
+    report = verify_bundle(
+        made, data, options=DriftOptions(max_drift={"centred_rmse": 1.0, "logit_rmse": 1.0})
+    )
     assert not report.failures
     with pytest.raises(
         VerificationFailed, match=r"^centred_rmse is 0\.\d+ .*; the limit is 1e-06$"
     ):
-        verify_bundle(made, data, limits={"centred_rmse": 1e-6})
+        verify_bundle(made, data, options=DriftOptions(max_drift={"centred_rmse": 1e-6}))
     assert report.drift.reference == "csd"
     assert report.drift.scatter is None
     assert not report.headline.surrogate_broken
@@ -354,7 +358,12 @@ def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
     with pytest.raises(
         VerificationFailed, match=r"^logit_rmse is 0\.\d+ \(0\.\d+ to 0\.\d+\); the limit is 1e-06$"
     ) as e:
-        verify_bundle(bundle, data, limits={"logit_rmse": 1e-6, "r1_loss": 1}, folder=tmp_path)
+        verify_bundle(
+            bundle,
+            data,
+            options=DriftOptions(max_drift={"logit_rmse": 1e-6, "r1_loss": 1}),
+            folder=tmp_path,
+        )
     assert (e.value.exit_status, isinstance(e.value, CheckFailed)) == (1, True)
     written = json.loads((tmp_path / "report.json").read_text())
     assert [limit["kept"] for limit in written["limits"]] == [False, True]
@@ -363,7 +372,7 @@ def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
 
 def test_an_unknown_metric_is_refused_before_any_work(bundle: Bundle, data: Embeddings) -> None:
     with pytest.raises(CimError, match='did you mean "r10_loss"') as found:
-        verify_bundle(bundle, data, limits={"r10_los": 1}, say=pytest.fail)
+        verify_bundle(bundle, data, options=DriftOptions(max_drift={"r10_los": 1}), say=pytest.fail)
     assert found.value.exit_status == 2
 
 
@@ -431,7 +440,7 @@ def test_judgements_say_what_is_right(
         assert value == found.metrics[name], name
         assert score.intervals[name] == found.intervals[name]
     assert report.headline.class_loss == found.losses["map_loss"]
-    monkeypatch.setattr(room, "compare_bundles", lambda bundles, data, *others: data)
+    monkeypatch.setattr(verification_api, "compare_bundles", lambda bundles, data, *others: data)
     for one in api.compare([bundle.folder] * 2, rows, qrels=qrels):  # type: ignore[attr-defined]
         assert isinstance(one, Embeddings)
         assert one.judged is not None
@@ -464,7 +473,10 @@ def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> N
     poly = replace(POLYNOMIAL, coeff=(-0.1, 0.0, 0.0, 0.0, 0.0), a=0.1)
     made = make_bundle("flickr", poly, wide, calibration=rows)
     report = verify_bundle(
-        made, read_data(read, made.model), References("mc", 3), seen_rows="allow"
+        made,
+        read_data(read, made.model),
+        References("mc", 3),
+        options=DriftOptions(calibration_rows="allow"),
     )
     assert (report.subject.data.texts, report.subject.data.videos) == (500, 100)
     assert sum(count.differing for count in report.checks.bits) == 0
@@ -490,13 +502,17 @@ def test_items_of_one_modality_are_ranked_without_themselves(bundle: Bundle) -> 
 
 def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path: Path) -> None:
     data = embeddings_of({"rows": pairs(30, seed=4)["text"]}, "r.npz")
-    report = verify_bundle(bundle, data, limits={"logit_rmse": 9.0}, folder=tmp_path)
+    report = verify_bundle(
+        bundle, data, options=DriftOptions(max_drift={"logit_rmse": 9.0}), folder=tmp_path
+    )
     assert report.drift.final.metrics["logit_rmse"] > 0
     assert tuple(report.checks.metrics) == UNRANKED_LIMITS
     assert any("so nothing is ranked" in note for note in report.notes)
     with pytest.raises(CimError, match=r"max_drift r1_loss: r\.npz holds items of one modality"):
-        verify_bundle(bundle, data, limits={"r1_loss": 0.5})
-    noisy = verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram"))
+        verify_bundle(bundle, data, options=DriftOptions(max_drift={"r1_loss": 0.5}))
+    noisy = verify_bundle(
+        bundle, data, options=DriftOptions(noise=NoiseOptions(trials=2, model="neurram"))
+    )
     assert "The loss of R@1 is not known" in html(noisy.document())
 
 
@@ -559,7 +575,9 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
 ) -> None:
     broken = make_bundle("backwards", Polynomial(1, (0.1, 0.0), 0.05))
     with pytest.raises(VerificationFailed) as caught:
-        verify_bundle(broken, data, limits={"logit_rmse": 100.0, "r1_loss": 1.0})
+        verify_bundle(
+            broken, data, options=DriftOptions(max_drift={"logit_rmse": 100.0, "r1_loss": 1.0})
+        )
     sentence = str(caught.value)
     assert sentence.startswith("logit_rmse is ")
     assert "against a float score that is BROKEN, so that no limit is kept" in sentence
@@ -571,4 +589,6 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
     # With a and b the limit is against the exact score, which tells by itself.
     known = make_bundle("known", Polynomial(1, (0.1, 0.0), 0.05, a=0.1, b=0.0))
     with pytest.raises(VerificationFailed, match=r"^r1_loss is .*; the limit is 0\.1$"):
-        verify_bundle(known, data, limits={"r1_loss": 0.1, "logit_rmse": 1e6})
+        verify_bundle(
+            known, data, options=DriftOptions(max_drift={"r1_loss": 0.1, "logit_rmse": 1e6})
+        )

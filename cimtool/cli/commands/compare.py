@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import click
-
 from cimtool import api
 from cimtool.cli.commands.verify import failures_shown
-from cimtool.cli.group import Command
-from cimtool.cli.options import (
-    FILE,
-    embeddings_option,
-    qrels_option,
-    reference_options,
-    seen_rows_options,
-)
 from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
+from cimtool.verification.options import CompareOptions
 
 
-@click.command(cls=Command)
-@click.argument("bundles", metavar="BUNDLE BUNDLE...", type=FILE, nargs=-1, required=True)
-@embeddings_option("--data", "Embeddings to measure on")
-@qrels_option
-@reference_options
-@seen_rows_options
-@click.pass_obj
-def command(out: Output, /, bundles: tuple[Path, ...], **options: Any) -> None:
+@record_command(CompareOptions)
+def command(out: Output, options: CompareOptions) -> None:
     """Put the drift of several bundles side by side."""
     with failures_shown(out):
-        found = api.compare(bundles, say=out.say, **options)
+        found = api.compare(**vars(options), say=out.say)
     out.result(found.document())

@@ -3,50 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import click
 
 from cimtool import api
-from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.exporters import Exporter, Request, export_bundle
-from cimtool.cli.group import AtLeast, Command, NameOf
-from cimtool.cli.options import (
+from cimtool.base.options import (
     DIR,
     FILE,
-    Files,
-    embeddings_option,
-    noise_options,
-    take_noise,
+    OneOfFamily,
+    OneOrTwoFiles,
+    Record,
+    Switch,
+    Switched,
+    Word,
+    option,
 )
+from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.dies import NoiseOptions
+from cimtool.bundle.exporters import Exporter, Request, export_bundle
 from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
+from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.report.document import Document, Verbatim
 
 
-@click.command(cls=Command)
-@click.argument("bundle", metavar="BUNDLE", type=FILE)
-@click.option(
-    "--format", "format_name", type=NameOf(Exporter), required=True, help="Kind of files."
-)
-@click.option("-o", "--output", type=DIR, required=True, help="Folder of the files.")
-@click.option("--layers", metavar="PATTERN", help="Only these layers (default: all).")
-@embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
-@click.option("--gallery", is_flag=True, help="Also what `cimtool program` put into the arrays.")
-@noise_options
-@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
-@click.pass_obj
-def command(
-    out: Output,
-    /,
-    bundle: Path,
-    format_name: str,
-    output: Path,
-    layers: str | None,
-    inputs: Files | None,
-    gallery: bool,
-    seed: int,
-    **options: Any,
-) -> None:
+class ExportOptions(Record):
+    """The options of `export`."""
+
+    bundle: Path = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
+    output: Path = option("Folder of the files.", DIR, short="o")
+    layers: str | None = option("Only these layers (default: all).", Word("PATTERN"), default=None)
+    inputs: EmbeddingsLike | None = option(
+        "Embeddings, for test vectors of real rows.", OneOrTwoFiles(), default=None
+    )
+    gallery: bool = option(
+        "Also what `cimtool program` put into the arrays.", Switch(), default=False
+    )
+    noise: NoiseOptions | None = option(
+        "Draw dies with the target's noise.",
+        Switched(record=NoiseOptions, about="dies"),
+        default=None,
+    )
+
+
+@record_command(ExportOptions)
+def command(out: Output, options: ExportOptions) -> None:
     """Write a bundle's files for other tools.
 
     `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
@@ -57,14 +57,14 @@ def command(
     chip team needs: a golden model in C, and a Makefile that checks it; with --noise also
     what cells of drawn dies came to and what they show, which is statistics.
     """
-    read = read_bundle(bundle)
-    noise = take_noise(options, seed)
-    rows = None if inputs is None else api.read_data(inputs, read.model)
-    request = Request("*" if layers is None else layers, rows, noise, gallery, out.say)
-    written = export_bundle(read, format_name, output, request)
+    read, output, name = read_bundle(options.bundle), options.output, options.format_name
+    layers = "*" if options.layers is None else options.layers
+    rows = None if options.inputs is None else api.read_data(options.inputs, read.model)
+    request = Request(layers, rows, options.noise, options.gallery, out.say)
+    written = export_bundle(read, name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]
-    if Exporter.named(format_name, "format").counted:
+    if Exporter.named(name, "format").counted:
         shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
-    values = {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size}
+    values = {"bundle": options.bundle, "format": name, "written": list(written), "bytes": size}
     out.result(Document("", tuple(map(Verbatim, shown)), lambda: values))

@@ -10,8 +10,7 @@ import click
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.render import sizes
-from cimtool.cli.group import Command
-from cimtool.cli.options import FILE
+from cimtool.cli.group import Command, FilePath
 from cimtool.cli.output import Output
 from cimtool.loading.inspect import format_facts, inspect
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
@@ -19,7 +18,7 @@ from cimtool.report.document import Document, Verbatim
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE", type=FILE)
+@click.argument("file", metavar="FILE", type=FilePath("FILE"))
 @click.pass_obj
 def command(out: Output, file: Path) -> None:
     """Say what a checkpoint, bundle, target, data or ONNX file holds.

@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import click
-
-from cimtool.bundle.simulate import Percentiles, Simulation, run_simulation, trial_summary
-from cimtool.cli.group import INTEGER, AtLeast, Command
-from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
+from cimtool.bundle.simulate import (
+    Percentiles,
+    SimulateOptions,
+    Simulation,
+    run_simulation,
+    trial_summary,
+)
 from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
 from cimtool.reference.modality_names import item_names, way_names
 from cimtool.report.document import Document, FactList, Section, Sentence, wrote_arrays
 from cimtool.report.formats import counted
 
 
-@click.command(cls=Command)
-@click.argument("bundle", metavar="BUNDLE", type=FILE)
-@embeddings_option("--inputs", "Embeddings to score")
-@click.option("-o", "--output", type=NPZ, default=Path("scores.npz"), help="File of the scores.")
-@click.option("--top", type=INTEGER, metavar="K", help="Keep only the K best videos of each text.")
-@click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
-@noise_options
-@chip_option
-@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
-@click.pass_obj
-def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: Any) -> None:
+@record_command(SimulateOptions, defaults={"output": Path("scores.npz")})
+def command(out: Output, options: SimulateOptions) -> None:
     """Score texts against videos on the bit-accurate simulator.
 
     Writes `scores` float32 [texts, videos]; with --top `top_index` and `top_score` [texts, K], best
@@ -38,16 +31,15 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
     keep.
     """
-    noise = take_noise(options, seed)
-    found = run_simulation(bundle, output=output, noise=noise, say=out.say, **options)
-    gallery = found.bundle.gallery
+    found = run_simulation(options, out.say)
+    output, gallery = options.output, found.bundle.gallery
     summary = trial_summary(found.arrays)
     shapes = {name: list(array.shape) for name, array in found.arrays.items()}
     document = Document(
         "",
         (*_dies(found, summary), wrote_arrays(output, shapes), *_gallery(found)),
         lambda: {
-            "bundle": bundle,
+            "bundle": options.bundle,
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),

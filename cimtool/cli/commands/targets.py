@@ -9,8 +9,7 @@ import click
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
 from cimtool.base.toml_files import toml_text
-from cimtool.cli.group import Command, Group
-from cimtool.cli.options import FILE, TOML
+from cimtool.cli.group import Command, FilePath, Group
 from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.describe import describe, describe_cam
@@ -60,8 +59,10 @@ def _loaded(name_or_path: str) -> Target | Cam:
 
 
 @command.command("import", cls=Command)
-@click.argument("file", metavar="JSON", type=FILE)
-@click.option("-o", "--output", type=TOML, required=True, help="File of the target; its name too.")
+@click.argument("file", metavar="JSON", type=FilePath("FILE"))
+@click.option(
+    "-o", "--output", type=FilePath("TOML"), required=True, help="File of the target; its name too."
+)
 @click.pass_obj
 def import_(out: Output, file: Path, output: Path) -> None:
     """Write a target from CrossSim's JSON parameters, or from part of aihwkit's rpu_config.

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import click
 
 from cimtool import api
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
+from cimtool.base.options import DIR, Record, option
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.placement_picture import placement_svg
-from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
+from cimtool.cli.records import record_command
+from cimtool.costs.estimate import CostOptions
 from cimtool.costs.render import document
 from cimtool.costs.roofline import roofline_svg
 from cimtool.costs.ways import GalleryWay, query_ways
@@ -23,21 +21,16 @@ from cimtool.report.formats import ENERGIES, TIMES, whole
 from cimtool.report.table import Column, Content, Table, item_table
 
 
-@click.command(cls=Command)
-@click.argument("bundle", metavar="BUNDLE", type=FILE)
-@click.option(
-    "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
-)
-@click.option(
-    "--samples", type=AtLeast(1), metavar="K", default=10, help="Monte Carlo samples a side."
-)
-@click.option("--operating-point", metavar="NAME", help="Operating point [default: the first].")
-@click.option(
-    "--digital", type=FILE, help="TOML file of the digital unit: its process, width, clock, prices."
-)
-@click.option("-o", "--output", type=DIR, help="Folder of the files [default: the bundle].")
-@click.pass_obj
-def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -> None:
+class CostPlace(Record):
+    """The place of what the command writes."""
+
+    output: Path | None = option(
+        "Folder of the files [default: the bundle].", DIR, default=None, short="o"
+    )
+
+
+@record_command(CostOptions, CostPlace)
+def command(out: Output, options: CostOptions, place: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 
     Uses the target's figures at one operating point, and reference prices for what has none. A
@@ -45,8 +38,10 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     with a gallery, roofline.svg. A bundle compiled with --score-mapping in-memory
     or hybrid is shown all ways of a query against the gallery, side by side.
     """
-    check_folder(output or bundle)
-    found = api.cost(bundle, **options)
+    bundle = Path(options.bundle)
+    output = place.output or bundle
+    check_folder(output)
+    found = api.cost(**vars(options))
     ways = query_ways(open_bundle(bundle), found)
     name = bundle.name
     shown = document(found, name).plus(bundle=name, ways=[one.to_json() for one in ways])
@@ -56,7 +51,7 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     picture = placement_svg(found.placements, found.floorplan, f"{name} on {found.target.name}")
     contents = (json_text(shown.values()) + "\n", picture, roofline_svg(found, name))
     texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
-    out.result(shown.wrote(replace_texts(output or bundle, texts, "the cost")))
+    out.result(shown.wrote(replace_texts(output, texts, "the cost")))
 
 
 def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:

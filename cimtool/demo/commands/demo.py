@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from cimtool.base.options import FILE, Integer, Record, Word, option
 from cimtool.cli.commands.verify import failures_shown
-from cimtool.cli.group import INTEGER, Command
-from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
 from cimtool.report.document import Section, Verbatim
 
 if TYPE_CHECKING:
@@ -24,25 +22,17 @@ BY_HAND = Path("by-hand")
 """Folder of what the printed commands make."""
 
 
-@click.command(cls=Command)
-@click.option("--target", metavar="NAME|FILE", default="isaac-rram-128")
-@click.option(
-    "--epochs",
-    type=INTEGER,
-    metavar="N",
-    default=3,
-    help="Epochs of each of both trainings.",
-)
-@click.option(
-    "--out",
-    "folder",
-    type=FILE,
-    default=OUT,
-    help="Folder of bundle and scores.",
-)
-@click.option("--cache", type=FILE, default=CACHE, help="Folder of trained models.")
-@click.pass_obj
-def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) -> None:
+class DemoOptions(Record):
+    """The options of `demo`."""
+
+    target: str = option("The hardware.", Word("NAME|FILE"), default="isaac-rram-128")
+    epochs: int = option("Epochs of each of both trainings.", Integer("N"), default=3)
+    folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
+    cache: Path = option("Folder of trained models.", FILE, default=CACHE)
+
+
+@record_command(DemoOptions)
+def command(out: Output, options: DemoOptions) -> None:
     """Run the whole pipeline on real data that needs no download.
 
     Trains a probabilistic teacher on functions and their docstrings of the installed libraries,
@@ -51,8 +41,9 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
     """
     from cimtool.demo.walk import run_demo
 
+    target, epochs = options.target, options.epochs
     with failures_shown(out):
-        found = run_demo(target, epochs, cache, folder, out.step, out.say)
+        found = run_demo(target, epochs, options.cache, options.folder, out.step, out.say)
     files = found.files
     commands = demo_commands(files, found.settings, target)
     trained = ("--projectors", files.projectors, "--poly", files.poly)

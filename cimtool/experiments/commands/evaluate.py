@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cimtool import api
-from cimtool.cli.group import AtLeast, Command, Integers
-from cimtool.cli.options import (
-    DIR,
-    FILE,
-    Files,
-    calibration_rows_option,
-    embeddings_option,
-    modalities_option,
-    model_options,
-    qrels_option,
-)
 from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
+from cimtool.experiments.options import EvaluateOptions
 from cimtool.report.document import Verbatim
 
 ONNX = ".onnx"
 
 
-@click.command(cls=Command)
-@click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
-@embeddings_option("--data", "Embeddings to evaluate on")
-@modalities_option("Raw embeddings of each pair of these arrays, such as text,video,audio.")
-@qrels_option
-@model_options("poly", "head", "layer_map", "a", "b")
-@click.option(
-    "--samples",
-    type=Integers(),
-    default=(),
-    metavar="K,K,...",
-    help="Add trained projectors by Monte Carlo, with K samples a side.",
-)
-@click.option(
-    "--leave-one-out",
-    is_flag=True,
-    help="Items of a query's label are right, the query itself left out.",
-)
-@click.option(
-    "--trec",
-    type=DIR,
-    help="Folder for the rankings as TREC runs, with their qrels.",
-)
-@click.option("--resamples", type=AtLeast(2), default=1000, help="Resamples for the intervals.")
-@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the resamples.")
-@calibration_rows_option
-@click.pass_obj
-def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any) -> None:
+@record_command(EvaluateOptions)
+def command(out: Output, options: EvaluateOptions) -> None:
     """Measure retrieval of embeddings, trained models and bundles.
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
     on the bit-accurate simulator. Several are put side by side, with their differences to the
     first, and the embeddings themselves last, where texts and videos are equally wide.
     """
-    found = api.evaluate(data, *_paired(what), say=out.say, **options)
-    shown, folder = found.document(), options["trec"]
-    if folder is not None:
-        shown = shown.plus(Verbatim(f"wrote runs and qrels into {folder}"), written=[folder])
+    given = {**vars(options), "say": out.say}
+    what = _paired([Path(str(file)) for file in given.pop("what")])
+    found = api.evaluate(given.pop("data"), *what, **given)
+    shown = found.document()
+    if options.trec is not None:
+        line = Verbatim(f"wrote runs and qrels into {options.trec}")
+        shown = shown.plus(line, written=[options.trec])
     out.result(shown)
 
 
-def _paired(what: tuple[Path, ...]) -> list[Path | tuple[Path, Path]]:
+def _paired(what: list[Path]) -> list[Path | tuple[Path, Path]]:
     """The paths to evaluate; two ONNX files that follow one another are a pair."""
     found: list[Path | tuple[Path, Path]] = []
     rest = list(what)

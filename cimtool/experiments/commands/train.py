@@ -12,45 +12,31 @@ from click.core import ParameterSource
 
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.cli.group import INTEGER, NUMBER, Command
-from cimtool.cli.options import (
-    DIR,
+from cimtool.base.options import (
+    EMBEDDINGS,
     FILE,
-    NPZ,
-    Files,
-    embeddings_option,
-    modalities_option,
-    model_options,
-    settings_options,
-    take_noise,
+    Record,
+    Switched,
+    Words,
+    option,
+    optional,
+    options_of,
 )
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.cli.output import Output
-from cimtool.cli.values import parse_grid, parse_options
-from cimtool.hardware.settings import setting_keys
+from cimtool.cli.records import values_command
+from cimtool.cli.values import parse_grid
+from cimtool.hardware.settings import SettingOptions, setting_keys
+from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.source import ModelOptions
 from cimtool.report.document import Document, Sentence, Verbatim
+from cimtool.training.arguments import TrainOptions
 
 if TYPE_CHECKING:
     from cimtool.experiments.training_grid import TrainingGrid
     from cimtool.training.history import EpochT
     from cimtool.training.trainer import Run
 
-TRAINING = (
-    "modalities",
-    "validation",
-    "held_out",
-    "test",
-    "model",
-    "loss",
-    "weight_decay",
-    "optimizer",
-    "device",
-    "options",
-    "resume",
-    "grid",
-)
-"""Options of `train` that mean nothing with --hardware."""
-
-DIES = ("noise", "noise_model", "time")
 GROUPS = {
     "Data": ("data", "modalities", "validation", "held_out", "test"),
     "Model and loss": ("model", "loss", "poly", "start", "options"),
@@ -59,13 +45,44 @@ GROUPS = {
     ),
     "The run": ("output", "resume", "grid"),
     "Fine-tuning for a target (with --hardware)": (
-        *("hardware", "calibration", "head", "layer_map", "a", "b", "settings", *DIES),
+        *("hardware", "calibration", "head", "layer_map", "a", "b", "settings"),
+        *("noise", "noise_model", "time"),
     ),
     "Settings of that build (with --hardware)": tuple(setting_keys()),
 }
 """The options of the help by what they are for."""
 
 COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
+"""Options of a training and of fine-tuning."""
+
+
+class PointOptions(Record):
+    """The grid of `train`, as texts."""
+
+    grid: Sequence[str] = option(
+        "Train every point of a grid: loss, model, batch, epochs, learning-rate, "
+        "weight-decay, optimizer, seed, or an option of {options}; may repeat.",
+        Words("KEY=V,V,V"),
+        default=(),
+    )
+
+
+class HardwareOptions(ModelOptions, SettingOptions):
+    """Options of `train` for fine-tuning."""
+
+    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET")
+    calibration: EmbeddingsLike | None = optional(
+        "With {hardware}: embeddings that decide the ranges.", EMBEDDINGS
+    )
+    noise: NoiseOptions | None = optional(
+        "Train on dies with the target's noise.",
+        Switched(record=NoiseOptions, about="dies", only=("model", "time", "seed")),
+    )
+    settings: File | None = optional("Settings of the build (TOML).", FILE)
+
+
+TRAINING = {*options_of(TrainOptions), "grid"} - {*COMMON, "data", "output"}
+"""Options of `train` that mean nothing with --hardware."""
 
 
 def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -73,13 +90,13 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
     Raises a usage error for one that is given where it means nothing.
     """
-    plain = {name: given[name] for name in (*COMMON, *TRAINING)}
-    hardware = {name: value for name, value in given.items() if name not in plain}
+    plain = {name: x for name, x in given.items() if name in TRAINING or name in COMMON}
+    hardware = {name: x for name, x in given.items() if name not in plain}
     if given["hardware"] is None:
         for stray in _given(hardware):
             raise ArgumentError("{} is about the hardware; expected {hardware} with it", stray)
     else:
-        for stray in _given({name: plain[name] for name in TRAINING}):
+        for stray in _given({name: plain[name] for name in plain if name in TRAINING}):
             raise ArgumentError(
                 "{} is not for {hardware}, which trains on the model's own logits; expected it "
                 "without",
@@ -89,64 +106,11 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _given(options: dict[str, Any]) -> list[Argument]:
-    return [Argument(name) for name, value in options.items() if value not in (None, False, ())]
+    return [Argument(name) for name, value in options.items() if value not in (None, False, (), {})]
 
 
-@click.command(cls=Command, groups=GROUPS)
-@embeddings_option("--data", "Pairs to train on")
-@modalities_option("Arrays of --data that are taken as text and video, such as text,audio.")
-@click.option("--validation", type=NPZ, help="Pairs that choose the best epoch.")
-@click.option(
-    "--held-out", type=NUMBER, metavar="X", help="Share of --data, without --validation (0.1)."
-)
-@click.option(
-    "--test", type=NUMBER, metavar="X", help="Share of --data that the run sets aside, as test.npz."
-)
-@click.option(
-    "--model", metavar="NAME", help="trunk, two-branch, ... [default: --start's, or trunk]."
-)
-@click.option(
-    "--loss", metavar="NAME", help="info-nce, info-nce-poly, ... (the latter with a polynomial)."
-)
-@click.option("--poly", type=FILE, help="The polynomial to train on.")
-@click.option("--start", type=FILE, help="A checkpoint to start from.")
-@click.option("--epochs", type=INTEGER, metavar="N", help="Training epochs [default: the loss's].")
-@click.option("--batch", type=INTEGER, metavar="N", help="Pairs of a batch [default: the loss's].")
-@click.option(
-    "--learning-rate", type=NUMBER, metavar="X", help="Learning rate [default: the loss's]."
-)
-@click.option(
-    "--weight-decay", type=NUMBER, metavar="X", help="Weight decay [default: the loss's]."
-)
-@click.option("--optimizer", metavar="NAME", help="adamw, or sgd (adamw).")
-@click.option("--seed", type=INTEGER, default=0, help="Seed of all random draws.")
-@click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
-@click.option(
-    "--set", "options", metavar="KEY=VALUE", multiple=True,
-    help="An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
-)  # fmt: skip
-@click.option(
-    "--grid", metavar="KEY=V,V,V", multiple=True,
-    help="Train every point of a grid: loss, model, batch, epochs, learning-rate, weight-decay, "
-    "optimizer, seed, or an option of --set; may repeat.",
-)  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue an interrupted run in this folder.")
-@click.option("-o", "--output", type=DIR, required=True, help="Folder of the run.")
-@click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target.")
-@embeddings_option("--calibration", "With --hardware: embeddings that decide the ranges", False)
-@model_options("head", "layer_map", "a", "b")
-@click.option("--noise", is_flag=True, help="Train on dies with the target's noise.")
-@click.option(
-    "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
-)
-@click.option("--time", metavar="TIME", help="Time after programming: 30s, 10m, 1h, 1d, 1y.")
-@click.option("--settings", type=FILE, help="Settings of the build (TOML).")
-@settings_options
-@click.pass_obj
-@click.pass_context
-def command(
-    context: click.Context, out: Output, /, data: Files, output: Path, **options: Any
-) -> None:
+@values_command(TrainOptions, PointOptions, HardwareOptions, groups=GROUPS)
+def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
@@ -163,17 +127,18 @@ def command(
     from cimtool.training.page import retrieval_headline
     from cimtool.training.trainer import BEST, TEST
 
-    plain, hardware = split_options(options)
+    data, output = values.pop("data"), values.pop("output")
+    plain, hardware = split_options(values)
     if hardware["hardware"] is not None:
-        _fine_tune(out, data, output, plain, hardware)
+        _fine_tune(out, data, output, plain, HardwareOptions.of(values))
         return
-    fields = parse_options(plain.pop("options"))
     if grid := plain.pop("grid"):
-        if context.get_parameter_source("seed") is ParameterSource.DEFAULT:
+        source = click.get_current_context().get_parameter_source("seed")
+        if source is ParameterSource.DEFAULT:
             del plain["seed"]
-        _train_grid(out, data, output, grid, {**plain, "options": fields})
+        _train_grid(out, data, output, grid, plain)
         return
-    run = api.train(data, output, options=fields, say=out.say, **plain)
+    run = api.train(data, output, say=out.say, **plain)
     next_ = "compile --projectors {} --calibration NPZ --target NAME"
     if run.lacks_polynomial or run.outgrew_polynomial:
         next_ = "teacher --projectors {} --data NPZ"
@@ -197,7 +162,7 @@ def command(
 
 
 def _train_grid(
-    out: Output, data: Files, output: Path, grid: Sequence[str], plain: dict[str, Any]
+    out: Output, data: EmbeddingsLike, output: Path, grid: Sequence[str], plain: dict[str, Any]
 ) -> None:
     """Train every point, and print the table."""
     from cimtool.experiments.engine import PointsFailed
@@ -229,25 +194,22 @@ def _grid_shown(found: TrainingGrid) -> Document:
 
 
 def _fine_tune(
-    out: Output, data: Files, output: Path, plain: dict[str, Any], own: dict[str, Any]
+    out: Output, data: EmbeddingsLike, output: Path, plain: dict[str, Any], own: HardwareOptions
 ) -> None:
     """Fine-tune, and print the result."""
     from cimtool.training.page import compiled_headline
 
-    for name, value in (("start", plain["start"]), ("calibration", own["calibration"])):
+    for name, value in (("start", plain["start"]), ("calibration", own.calibration)):
         if not value:
             raise ArgumentError("{} is missing; expected it with {hardware}", Argument(name))
-    noise = take_noise(own, plain["seed"])
-    common = {name: plain[name] for name in COMMON if name != "start"}
+    given = {**vars(own), **{name: plain[name] for name in COMMON if name != "start"}}
     found = api.fine_tune(
         plain["start"],
         data=data,
-        target=own.pop("hardware"),
-        noise=noise,
+        target=given.pop("hardware"),
         output=output,
         say=out.say,
-        **common,
-        **own,
+        **given,
     )
     values = {
         "epochs": [epoch.to_json() for epoch in found.history],

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from cimtool.base.files import check_output, replace_texts
-from cimtool.cli.group import Command, Group
-from cimtool.cli.options import FILE, TOML
+from cimtool.cli.group import Command, FilePath, Group
 from cimtool.cli.output import Output
 from cimtool.noise_fitting.fit import fit_noise
 from cimtool.report.document import Document, Sentence, Verbatim
@@ -23,8 +22,10 @@ def command() -> None:
 
 
 @command.command(cls=Command)
-@click.argument("data", metavar="CSV", type=FILE)
-@click.option("-o", "--output", type=TOML, default=Path("noise.toml"), help="File of the model.")
+@click.argument("data", metavar="CSV", type=FilePath("FILE"))
+@click.option(
+    "-o", "--output", type=FilePath("TOML"), default=Path("noise.toml"), help="File of the model."
+)
 @click.pass_obj
 def fit(out: Output, data: Path, output: Path) -> None:
     """Fit programming error, drift and read noise, with intervals that hold together in 95 of 100.

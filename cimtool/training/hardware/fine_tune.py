@@ -23,12 +23,13 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.compilation import calibration_rows
-from cimtool.bundle.dies import NoiseOptions, noise_of
+from cimtool.bundle.dies import noise_of
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import SettingOptions
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.checkpoint import Checkpoint, is_float8, read_checkpoint
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
+from cimtool.loading.embeddings import Embeddings, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.provenance import Provenance, provenance_of
@@ -36,6 +37,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
+from cimtool.training.arguments import FineTuneOptions
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.straight_through import forward, tensor
 from cimtool.training.history import CompiledEpoch, Means
@@ -59,19 +61,12 @@ class FineTuningRun(Run[CompiledEpoch]):
     remarks: tuple[str, ...]
 
 
-def fine_tune_model(
-    source: ModelSource,
-    configuration: Configuration,
-    data: EmbeddingsLike,
-    calibration: EmbeddingsLike,
-    output: Path,
-    optimisation: Optimisation,
-    seed: int,
-    noise: NoiseOptions | None,
-    flags: Mapping[str, Any],
-    say: Say,
-) -> FineTuningRun:
-    """Fine-tune the model of a checkpoint; `flags` are the settings by name, for the history."""
+def fine_tune_model(options: FineTuneOptions, say: Say) -> FineTuningRun:
+    """Fine-tune the model of a checkpoint."""
+    source, flags = ModelSource.of(options), options.part(SettingOptions)
+    configuration = Configuration.of(options.target, options.settings, flags)
+    optimisation = OPTIMISATION.given(vars(options))
+    output, data, seed, noise = Path(options.output), options.data, options.seed, options.noise
     check_new(output, resumable=False)
     check_seed(seed)
     if not isinstance(source.projectors, Path):
@@ -80,7 +75,7 @@ def fine_tune_model(
     checkpoint = read_checkpoint(source.projectors)
     keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)
-    ranges = calibration_rows(read_data(calibration, model), [])
+    ranges = calibration_rows(read_data(options.calibration, model), [])
     facts = {
         "start": str(source),
         "hardware": configuration.target.name,

@@ -25,10 +25,11 @@ import cimtool.api as api
 from cimtool.base.errors import CimError
 from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.serial import Constants, ConstantTable, program_text, read_program
-from cimtool.costs.estimate import estimate
+from cimtool.costs.estimate import ScoredQuery, estimate
 from cimtool.emit.onnx import onnx_files
 from cimtool.handoff.c.model import c_model
 from cimtool.handoff.stimuli import chosen_layers
+from cimtool.hardware.configuration import Configuration
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx.graph import read_onnx_graph
 from cimtool.loading.onnx.towers import translate
@@ -613,7 +614,9 @@ def test_attention_is_told_and_counted(attention: Compilation) -> None:
     assert notes.count("a product of two activations, 768 multiply-adds an item") == 4
     assert re.search(r"softmax of 8 numbers: exp on .* worst error .* worst relative error", notes)
     final = attention.stages[-1].program
-    cost = estimate(final, attention.settings, attention.target, samples=10, dimension=D)
+    cost = estimate(
+        final, Configuration(attention.target, attention.settings), ScoredQuery(D, samples=10)
+    )
     layers = {
         "embed": WIDTH * HIDDEN,
         "attention": 3 * HIDDEN**2,

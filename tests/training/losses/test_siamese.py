@@ -110,7 +110,7 @@ def test_it_trains_and_what_it_saves_compiles_alone(
         output=tmp_path / "b", **sigmoid,
     )  # fmt: skip
     found = cimtool.evaluate(
-        rows, run.folder / "model.pth", bundle.folder, resamples=2, allow_calibration_rows=True,
+        rows, run.folder / "model.pth", bundle.folder, resamples=2, calibration_rows="allow",
         **sigmoid,
     )  # fmt: skip
     trained, compiled, _ = (one.metrics["r1_text_to_video"] for one in found.scores)
@@ -122,7 +122,7 @@ def test_it_trains_and_what_it_saves_compiles_alone(
     for name, values in text.items():
         np.testing.assert_array_equal(values, video[name])
     few = {name: values[:30] for name, values in rows.items()}
-    report = cimtool.verify(bundle.folder, few, allow_calibration_rows=True)
+    report = cimtool.verify(bundle.folder, few, calibration_rows="allow")
     assert sum(one.differing for one in report.checks.bits) == 0
     assert any("an item does not find itself" in note for note in report.notes)
 

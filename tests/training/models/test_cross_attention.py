@@ -7,7 +7,8 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
-from cimtool.training.job import TrainingOptions, make_job, read_start
+from cimtool.training.arguments import TrainingOptions
+from cimtool.training.job import make_job, read_start
 from cimtool.training.models.cross_attention import AttentionBlock, CrossAttentionModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining

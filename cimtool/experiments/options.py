@@ -1,0 +1,151 @@
+"""Options of `sweep`, `tune` and `evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+from cimtool.base.grids import Grid
+from cimtool.base.options import (
+    DIR,
+    EMBEDDINGS,
+    FILE,
+    NPZ,
+    TOML,
+    GridValues,
+    IntegerList,
+    Many,
+    MetricLimits,
+    NameList,
+    OneName,
+    Word,
+    Words,
+    option,
+    optional,
+)
+from cimtool.experiments.engine import TableFormat
+from cimtool.experiments.widths import ORDER, CostName
+from cimtool.hardware.settings import SettingOptions
+from cimtool.hardware.target import Target
+from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.options import BuildOptions, JudgedData, SeenData
+from cimtool.loading.source import ModelArguments, ModelOptions, ModelSource, Projectors
+from cimtool.training.arguments import TrainingOptions
+
+VARIED = ("adc_bits", "references", "rows_active")
+"""Settings of all layers that may be varied: converter bits, range settings, active rows."""
+
+DASK_RISK = (
+    "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."
+)
+
+
+class SweepOptions(ModelArguments, JudgedData, SeenData):
+    """The options of `sweep`."""
+
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
+    grid: Grid = option(
+        "Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
+        GridValues(),
+    )
+    target: str | Target | None = optional(
+        "The hardware, if it is not in the grid.", Word("NAME|FILE")
+    )
+    settings: File | None = optional("Settings of all points (TOML).", FILE)
+    teacher: File | None = optional("Labels that {grid} degree=... fits.", FILE)
+    trials: int | None = optional("Dies drawn for each point.", "N", at_least=1)
+    noise_model: File | None = optional(
+        "A noise model in place of the targets'.", Word("NAME|TOML")
+    )
+    times: Sequence[str] = option(
+        "Times after programming.", Words("TIME"), default=(), flag="time"
+    )
+    corners: Sequence[str] = option(
+        "Corners of the noise.", Words("NAME"), default=(), flag="corner"
+    )
+    seed: int = option("Seed of the dies.", at_least=0, default=0)
+    budget: Mapping[str, float] | None = optional("Limits of the choice.", MetricLimits())
+    min_yield: float | None = optional("Share of dies within the {budget}.", "X")
+    jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)
+    dask: str | None = optional(
+        f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}", "ADDRESS"
+    )
+    table: TableFormat = option(
+        "Format of the table of points.",
+        OneName(names=get_args(TableFormat)),
+        default="csv",
+        flag="format",
+    )
+    output: File | None = optional("Folder of results and points.", DIR, short="o")
+
+
+class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
+    """The options of `tune`."""
+
+    data: EmbeddingsLike = option(
+        "Embeddings whose queries choose (one half) and hold (the other).", EMBEDDINGS
+    )
+    target: str | Target = option("The hardware.", Word("NAME|FILE"))
+    budget: Mapping[str, float] = option(
+        "Largest error of the compiled model; repeat for more metrics.", MetricLimits()
+    )
+    cost: CostName = option(
+        "Cost to lower: arrays (then conversions), conversions (then arrays) or energy.",
+        OneName(names=tuple(ORDER)),
+        default="arrays",
+    )
+    grid: Grid | None = optional(
+        f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
+        GridValues("KEY=VALUE,...", example="adc_bits=5,6,8"),
+    )
+    settings: File | None = optional("Settings to start from (TOML).", FILE)
+    output: File | None = optional("File of the settings.", TOML, short="o")
+
+
+class EvaluateOptions(JudgedData, ModelOptions):
+    """The options of `evaluate`."""
+
+    data: EmbeddingsLike = option("Embeddings to evaluate on.", EMBEDDINGS, positional=True)
+    what: Sequence[Projectors | ModelSource] = option(
+        "Checkpoints (or two ONNX files, text first) and bundles.",
+        Many(),
+        default=(),
+        positional=True,
+        spread="Projectors | ModelSource",
+        argument="[WHAT]...",
+    )
+    modalities: Sequence[str] | None = optional(
+        "Raw embeddings of each pair of these arrays, such as text,video,audio.", NameList("A,B")
+    )
+    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
+    samples: Sequence[int] = option(
+        "Add trained projectors by Monte Carlo, with K samples a side.",
+        IntegerList("K,K,..."),
+        default=(),
+    )
+    leave_one_out: bool = option(
+        "Items of a query's label are right, the query itself left out.", default=False
+    )
+    trec: File | None = optional("Folder for the rankings as TREC runs, with their qrels.", DIR)
+    resamples: int = option("Resamples for the intervals.", at_least=2, default=1000)
+    seed: int = option("Seed of the resamples.", at_least=0, default=0)
+    calibration_rows: Literal["refuse", "allow"] = option(
+        "Rows that a bundle was calibrated on: refuse, or allow (measure them too).",
+        OneName(names=("refuse", "allow")),
+        default="refuse",
+    )
+
+
+class TrainGridOptions(TrainingOptions):
+    """The options of `train_grid`."""
+
+    data: EmbeddingsLike = option("Pairs to train on.", EMBEDDINGS, positional=True)
+    output: File = option("Folder of the results.", DIR, positional=True, short="o")
+    validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
+    seed: int | None = optional("Seed of all random draws (0).")
+    grid: Grid = option(
+        "Values of loss, model, batch, epochs, learning_rate, weight_decay, optimizer, seed, "
+        "or an option of {options}.",
+        GridValues(example="batch=16,64"),
+    )

@@ -1,0 +1,137 @@
+"""Options of `program`, `program_cam`, `change_gallery`, `encode` and `search`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from cimtool.base.options import (
+    DIR,
+    FILE,
+    NPZ,
+    IdsAndRows,
+    Integer,
+    IntegerList,
+    OneName,
+    OneOrTwoFiles,
+    Real,
+    Record,
+    Word,
+    option,
+)
+from cimtool.loading.embeddings import EmbeddingsLike, File
+
+Minimised = Literal["cells", "conversions", "energy"]
+
+Replacement = tuple[Sequence[int], EmbeddingsLike]
+"""Ids of items, and the videos that take their places."""
+
+ITEMS_PER_SHARD = 1 << 18
+"""Items of a shard where nothing is said: some 40 MB of 64 dimensions."""
+
+
+class ProgrammedOptions(Record):
+    """A bundle whose gallery is written, and the bundle that holds it then."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    output: File | None = option("Folder of the new bundle.", DIR, default=None, short="o")
+    shortlist: int | None = option(
+        "Items that a hybrid score rescores.", Integer("L"), default=None
+    )
+
+
+class NewGallery(ProgrammedOptions):
+    """A gallery that is programmed."""
+
+    gallery: EmbeddingsLike = option(
+        "Embeddings whose video rows are the items (.npz, .npy or .pt).",
+        OneOrTwoFiles(embeddings=False),
+        positional=True,
+    )
+    shortlist_bits: int | None = option(
+        "Bits an item stores of a value: 1 is its sign.", Integer("B"), default=None
+    )
+
+
+class ProgramOptions(NewGallery):
+    """The options of `program`."""
+
+    query_bits: int | None = option("Bits of a query of such items.", Integer("Q"), default=None)
+    shortlist_dimensions: int | None = option(
+        "Principal components of mu that an item stores in place of all.",
+        Integer("D"),
+        default=None,
+    )
+    recall: float | None = option(
+        "Choose the cheapest bits, dimensions and length that hold this share of best items.",
+        Real("X"),
+        default=None,
+    )
+    minimise: Minimised | None = option(
+        "What such a choice makes least, cells where nothing is said.",
+        OneName(names=get_args(Minimised)),
+        default=None,
+    )
+    chips: int | None = option(
+        "Refuse a gallery that needs more chips.", Integer("N"), default=None
+    )
+
+
+class CamOptions(NewGallery):
+    """The options of `program_cam`."""
+
+    cam: File = option(
+        "Content-addressable memory that draws up a hybrid score's shortlist.",
+        Word("NAME|FILE"),
+        positional=True,
+    )
+
+
+class ChangeOptions(ProgrammedOptions):
+    """The options of `change_gallery`."""
+
+    add: EmbeddingsLike | None = option(
+        "Embeddings whose video rows come into the gallery.",
+        OneOrTwoFiles(embeddings=False),
+        default=None,
+    )
+    remove: Sequence[int] = option("Ids of items that are taken out.", IntegerList(), default=())
+    replace: Replacement | None = option(
+        "Ids of items, and the video rows that take their places.", IdsAndRows(), default=None
+    )
+    chips: int | None = option(
+        "Refuse a gallery that needs more chips.", Integer("N"), default=None
+    )
+
+
+class EncodeOptions(Record):
+    """The options of `encode`."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    gallery: File = option(
+        "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
+    )
+    output: File = option("Folder of the shards.", DIR, short="o")
+    items_per_shard: int = option(
+        "Items of a shard.", Integer("N", at_least=1), default=ITEMS_PER_SHARD
+    )
+
+
+class SearchOptions(Record):
+    """The options of `search`."""
+
+    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    gallery: File = option("Shards that `cimtool encode` wrote.", DIR, positional=True)
+    queries: EmbeddingsLike = option(
+        "Embeddings whose text rows are the queries (.npz, .npy or .pt).",
+        OneOrTwoFiles(embeddings=False),
+        positional=True,
+    )
+    top: int = option("Items that are kept of each query.", Integer("K", at_least=1), default=10)
+    output: File | None = option("File of the answers.", NPZ, default=None, short="o")
+    dask: str | None = option(
+        "Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster can run "
+        "code in it and here; tls://: needs keys.",
+        Word("ADDRESS"),
+        default=None,
+    )

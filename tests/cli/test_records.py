@@ -1,0 +1,158 @@
+"""Commands made of records: options, arguments and their values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cimtool.base.options import (
+    DIR,
+    FILE,
+    GridValues,
+    IdsAndRows,
+    Integer,
+    IntegerList,
+    KeyValues,
+    Many,
+    MetricLimits,
+    NameList,
+    OneName,
+    OneOrTwoFiles,
+    OnOrOff,
+    PlainValue,
+    Real,
+    Record,
+    Switch,
+    Switched,
+    Word,
+    Words,
+    option,
+)
+from cimtool.cli.group import Refusal
+from cimtool.cli.output import Output
+from cimtool.cli.records import record_command
+
+
+class Dies(Record):
+    """Dies."""
+
+    trials: int = option("Number of dies.", Integer("N"), default=10)
+    seed: int = option("Seed of the dies.", Integer(at_least=0), default=0)
+
+
+class Everything(Record):
+    """An option of each form."""
+
+    files: Sequence[Path] = option("Files.", Many(), positional=True, argument="FILE...")
+    data: Any = option("Rows.", OneOrTwoFiles(), positional=True)
+    map: Any = option("Names in {data}.", FILE, default=None, flag="layers")
+    places: int | Sequence[int] = option("Places.", IntegerList(or_one=True), default=4)
+    limits: Mapping[str, float] | None = option("Limits.", MetricLimits(), default=None)
+    grid: Mapping[str, Any] = option("Grid.", GridValues(example="a=1,2"), default=None)
+    set: Mapping[str, str] = option("Set.", KeyValues(), default=None)
+    times: Sequence[str] = option("Times.", Words("TIME"), default=())
+    names: Sequence[str] | None = option("Names.", NameList("A,B"), default=None)
+    way: str = option("Way.", OneName(names=("exact", "mc")), default="mc")
+    share: float = option("Share.", Real("X"), default=0.5)
+    bits: Any = option("Bits.", PlainValue("N|lossless"), default=None)
+    swap: Any = option("Swap.", IdsAndRows(), default=None)
+    stages: bool = option("Stages.", OnOrOff(), default=True)
+    quick: bool = option("Quick.", Switch(), default=False)
+    title: str | None = option("Title.", Word("TEXT"), default=None)
+    noise: Dies | None = option("Dies.", Switched(record=Dies, about="dies"), default=None)
+    output: Path | None = option("Folder.", DIR, default=None, short="o")
+
+
+@record_command(Everything, defaults={"output": Path("out")})
+def everything(out: Output, found: Everything) -> None:
+    """Take everything."""
+    noise = None if found.noise is None else vars(found.noise)
+    out.result({**vars(found), "noise": noise}, "")
+
+
+def ran(*arguments: str) -> None:
+    with everything.make_context("x", ["a", "--data", "x.npz", *arguments]) as context:
+        everything.invoke(context)
+
+
+def help_of() -> str:
+    with click.Context(everything, info_name="everything", show_default=True) as context:
+        return everything.get_help(context)
+
+
+def test_the_help_has_every_option() -> None:
+    said = " ".join(help_of().split())
+    for text in (
+        "FILE...",
+        "--data FILE Rows (.npz or .pt; or twice, .npy or .pt: text, then video). [required]",
+        "--layers FILE Names in --data.",
+        "--places N,N,... Places. [default: 4]",
+        "--limits METRIC=VALUE Limits.",
+        "--grid KEY=V,V,V Grid.",
+        "--way [exact|mc] Way. [default: mc]",
+        "--share X Share. [default: 0.5]",
+        "--stages / --no-stages Stages. [default: stages]",
+        "--noise Dies.",
+        "--trials N Number of dies.",
+        "--seed INTEGER Seed of the dies. [default: 0]",
+        "-o, --output DIR Folder. [default: out]",
+    ):
+        assert text in said, text
+
+
+def test_texts_become_values(capsys: pytest.CaptureFixture[str]) -> None:
+    ran("b", "--data", "y.npz", "--places", "1,2", "--limits", "r1_loss=0.5", "--grid", "a=1,2.5",
+        "--set", "loss.tau=1", "--times", "1s", "--times", "1h", "--names", "a, b", "--bits", "6",
+        "--swap", "1,2", "z.npz", "--no-stages", "--noise", "--trials", "3", "--seed", "5",
+        "--json")  # fmt: skip
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "files": ["a", "b"],
+        "data": ["x.npz", "y.npz"],
+        "map": None,
+        "places": [1, 2],
+        "limits": {"r1_loss": 0.5},
+        "grid": {"a": [1, 2.5]},
+        "set": {"loss.tau": "1"},
+        "times": ["1s", "1h"],
+        "names": ["a", "b"],
+        "way": "mc",
+        "share": 0.5,
+        "bits": 6,
+        "swap": [[1, 2], "z.npz"],
+        "stages": False,
+        "quick": False,
+        "title": None,
+        "noise": {"trials": 3, "seed": 5},
+        "output": "out",
+    }
+    ran("--bits", "lossless", "--places", "3", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["bits"], found["places"], found["data"]) == ("lossless", 3, "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (("--limits", "r1"), "--limits r1: expected METRIC=VALUE, such as logit_rmse=0.2"),
+        (("--trials", "3"), "--trials is about dies; expected --noise with it"),
+    ],
+)
+def test_a_text_that_is_no_value_is_told_by_its_option(
+    given: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(Refusal) as caught:
+        ran(*given)
+    assert str(caught.value) == sentence
+
+
+def test_a_third_file_and_a_seed_below_0_are_usage_errors() -> None:
+    with pytest.raises(click.UsageError, match="--data is given 3 times; expected once or twice"):
+        ran("--data", "y", "--data", "z")
+    with pytest.raises(click.BadParameter, match="-1 is no integer of at least 0"):
+        ran("--seed", "-1")
