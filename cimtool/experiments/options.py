@@ -8,22 +8,20 @@ from typing import Literal, get_args
 from cimtool.base.grids import Grid
 from cimtool.base.options import (
     DIR,
+    EMBEDDINGS,
     FILE,
     NPZ,
     TOML,
     GridValues,
-    Integer,
     IntegerList,
     Many,
     MetricLimits,
     NameList,
     OneName,
-    OneOrTwoFiles,
-    Real,
-    Switch,
     Word,
     Words,
     option,
+    optional,
 )
 from cimtool.experiments.sweeps.results import TableFormat
 from cimtool.experiments.tuning.widths import ORDER, CostName
@@ -45,22 +43,20 @@ DASK_RISK = (
 class SweepOptions(ModelArguments, JudgedData, SeenData):
     """The options of `sweep`."""
 
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", OneOrTwoFiles())
-    data: EmbeddingsLike = option("Embeddings to measure on.", OneOrTwoFiles())
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS)
     grid: Grid = option(
         "Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
         GridValues(),
     )
-    target: str | Target | None = option(
-        "The hardware, if it is not in the grid.", Word("NAME|FILE"), default=None
+    target: str | Target | None = optional(
+        "The hardware, if it is not in the grid.", Word("NAME|FILE")
     )
-    settings: File | None = option("Settings of all points (TOML).", FILE, default=None)
-    teacher: File | None = option("Labels that {grid} degree=... fits.", FILE, default=None)
-    trials: int | None = option(
-        "Dies drawn for each point.", Integer("N", at_least=1), default=None
-    )
-    noise_model: File | None = option(
-        "A noise model in place of the targets'.", Word("NAME|TOML"), default=None
+    settings: File | None = optional("Settings of all points (TOML).", FILE)
+    teacher: File | None = optional("Labels that {grid} degree=... fits.", FILE)
+    trials: int | None = optional("Dies drawn for each point.", "N", at_least=1)
+    noise_model: File | None = optional(
+        "A noise model in place of the targets'.", Word("NAME|TOML")
     )
     times: Sequence[str] = option(
         "Times after programming.", Words("TIME"), default=(), flag="time"
@@ -68,18 +64,12 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
     corners: Sequence[str] = option(
         "Corners of the noise.", Words("NAME"), default=(), flag="corner"
     )
-    seed: int = option("Seed of the dies.", Integer(at_least=0), default=0)
-    budget: Mapping[str, float] | None = option(
-        "Limits of the choice.", MetricLimits(), default=None
-    )
-    min_yield: float | None = option("Share of dies within the {budget}.", Real("X"), default=None)
-    jobs: int | None = option(
-        "Processes on this machine (1).", Integer("N", at_least=1), default=None
-    )
-    dask: str | None = option(
-        f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}",
-        Word("ADDRESS"),
-        default=None,
+    seed: int = option("Seed of the dies.", at_least=0, default=0)
+    budget: Mapping[str, float] | None = optional("Limits of the choice.", MetricLimits())
+    min_yield: float | None = optional("Share of dies within the {budget}.", "X")
+    jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)
+    dask: str | None = optional(
+        f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}", "ADDRESS"
     )
     table: TableFormat = option(
         "Format of the table of points.",
@@ -87,14 +77,14 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
         default="csv",
         flag="format",
     )
-    output: File | None = option("Folder of results and points.", DIR, default=None, short="o")
+    output: File | None = optional("Folder of results and points.", DIR, short="o")
 
 
 class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(
-        "Embeddings whose queries choose (one half) and hold (the other).", OneOrTwoFiles()
+        "Embeddings whose queries choose (one half) and hold (the other).", EMBEDDINGS
     )
     target: str | Target = option("The hardware.", Word("NAME|FILE"))
     budget: Mapping[str, float] = option(
@@ -105,19 +95,18 @@ class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
         OneName(names=tuple(ORDER)),
         default="arrays",
     )
-    grid: Grid | None = option(
+    grid: Grid | None = optional(
         f"Values of {', '.join(VARIED)} to start from; repeat for all combinations.",
         GridValues("KEY=VALUE,...", example="adc_bits=5,6,8"),
-        default=None,
     )
-    settings: File | None = option("Settings to start from (TOML).", FILE, default=None)
-    output: File | None = option("File of the settings.", TOML, default=None, short="o")
+    settings: File | None = optional("Settings to start from (TOML).", FILE)
+    output: File | None = optional("File of the settings.", TOML, short="o")
 
 
 class EvaluateOptions(JudgedData, ModelOptions):
     """The options of `evaluate`."""
 
-    data: EmbeddingsLike = option("Embeddings to evaluate on.", OneOrTwoFiles(), positional=True)
+    data: EmbeddingsLike = option("Embeddings to evaluate on.", EMBEDDINGS, positional=True)
     what: Sequence[Projectors | ModelSource] = option(
         "Checkpoints (or two ONNX files, text first) and bundles.",
         Many(),
@@ -126,25 +115,21 @@ class EvaluateOptions(JudgedData, ModelOptions):
         spread="Projectors | ModelSource",
         argument="[WHAT]...",
     )
-    modalities: Sequence[str] | None = option(
-        "Raw embeddings of each pair of these arrays, such as text,video,audio.",
-        NameList("A,B"),
-        default=None,
+    modalities: Sequence[str] | None = optional(
+        "Raw embeddings of each pair of these arrays, such as text,video,audio.", NameList("A,B")
     )
-    poly: File | None = option("The polynomial, if the checkpoint has none.", FILE, default=None)
+    poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
     samples: Sequence[int] = option(
         "Add trained projectors by Monte Carlo, with K samples a side.",
         IntegerList("K,K,..."),
         default=(),
     )
     leave_one_out: bool = option(
-        "Items of a query's label are right, the query itself left out.", Switch(), default=False
+        "Items of a query's label are right, the query itself left out.", default=False
     )
-    trec: File | None = option(
-        "Folder for the rankings as TREC runs, with their qrels.", DIR, default=None
-    )
-    resamples: int = option("Resamples for the intervals.", Integer(at_least=2), default=1000)
-    seed: int = option("Seed of the resamples.", Integer(at_least=0), default=0)
+    trec: File | None = optional("Folder for the rankings as TREC runs, with their qrels.", DIR)
+    resamples: int = option("Resamples for the intervals.", at_least=2, default=1000)
+    seed: int = option("Seed of the resamples.", at_least=0, default=0)
     calibration_rows: Literal["refuse", "allow"] = option(
         "Rows that a bundle was calibrated on: refuse, or allow (measure them too).",
         OneName(names=("refuse", "allow")),
@@ -155,14 +140,12 @@ class EvaluateOptions(JudgedData, ModelOptions):
 class TrainGridOptions(TrainingOptions):
     """The options of `train_grid`."""
 
-    data: EmbeddingsLike = option("Pairs to train on.", OneOrTwoFiles(), positional=True)
+    data: EmbeddingsLike = option("Pairs to train on.", EMBEDDINGS, positional=True)
     output: File = option("Folder of the results.", DIR, positional=True, short="o")
-    validation: EmbeddingsLike | None = option(
-        "Pairs that choose the best epoch.", NPZ, default=None
-    )
-    seed: int | None = option("Seed of all random draws (0).", Integer(), default=None)
+    validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
+    seed: int | None = optional("Seed of all random draws (0).")
     grid: Grid = option(
-        "Values of loss, model, batch, epochs, learning_rate, weight_decay, optimizer, seed, or an "
-        "option of {options}.",
+        "Values of loss, model, batch, epochs, learning_rate, weight_decay, optimizer, seed, "
+        "or an option of {options}.",
         GridValues(example="batch=16,64"),
     )

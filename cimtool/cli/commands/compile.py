@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cimtool import api
-from cimtool.base.options import Record, Switch, option
+from cimtool.base.options import Record, option
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.bundle.compilation import CompileOptions, PrepareOptions
 from cimtool.bundle.placement_view import floorplan_text, tiling_table
@@ -24,10 +24,8 @@ FEW_NOTES = 5
 class Shown(Record):
     """Options of the command alone."""
 
-    dry_run: bool = option("Say what would be built, and write nothing.", Switch(), default=False)
-    verbose: bool = option(
-        "Print all notes, not the first few.", Switch(), default=False, short="v"
-    )
+    dry_run: bool = option("Say what would be built, and write nothing.", default=False)
+    verbose: bool = option("Print all notes, not the first few.", default=False, short="v")
 
 
 @record_command(CompileOptions, Shown, defaults={"target": ...})

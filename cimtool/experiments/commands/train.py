@@ -13,13 +13,13 @@ from click.core import ParameterSource
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.options import (
+    EMBEDDINGS,
     FILE,
-    OneOrTwoFiles,
     Record,
     Switched,
-    Word,
     Words,
     option,
+    optional,
     options_of,
 )
 from cimtool.bundle.dies import NoiseOptions
@@ -59,8 +59,8 @@ class PointOptions(Record):
     """The grid of `train`, as texts."""
 
     grid: Sequence[str] = option(
-        "Train every point of a grid: loss, model, batch, epochs, learning-rate, weight-decay, "
-        "optimizer, seed, or an option of {options}; may repeat.",
+        "Train every point of a grid: loss, model, batch, epochs, learning-rate, "
+        "weight-decay, optimizer, seed, or an option of {options}; may repeat.",
         Words("KEY=V,V,V"),
         default=(),
     )
@@ -69,18 +69,15 @@ class PointOptions(Record):
 class HardwareOptions(ModelOptions, SettingOptions):
     """Options of `train` for fine-tuning."""
 
-    hardware: str | None = option(
-        "Fine-tune {start} for this target.", Word("TARGET"), default=None
+    hardware: str | None = optional("Fine-tune {start} for this target.", "TARGET")
+    calibration: EmbeddingsLike | None = optional(
+        "With {hardware}: embeddings that decide the ranges.", EMBEDDINGS
     )
-    calibration: EmbeddingsLike | None = option(
-        "With {hardware}: embeddings that decide the ranges.", OneOrTwoFiles(), default=None
-    )
-    noise: NoiseOptions | None = option(
+    noise: NoiseOptions | None = optional(
         "Train on dies with the target's noise.",
         Switched(record=NoiseOptions, about="dies", only=("model", "time", "seed")),
-        default=None,
     )
-    settings: File | None = option("Settings of the build (TOML).", FILE, default=None)
+    settings: File | None = optional("Settings of the build (TOML).", FILE)
 
 
 TRAINING = {*options_of(TrainOptions), "grid"} - {*COMMON, "data", "output"}
