@@ -4,6 +4,7 @@ Written by docs/stubs.py.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from cimtool.base.arrays import Array
@@ -239,11 +240,11 @@ def simulate(
     bundle: File,
     inputs: EmbeddingsLike,
     *,
+    noise: NoiseOptions | None = None,
+    chip: Path | str | None = None,
     output: File | None = None,
     top: int | None = None,
     device: str | None = None,
-    noise: NoiseOptions | None = None,
-    chip: File | None = None,
     say: Say = ...,
 ) -> dict[str, Array]:
     """Score all texts against all videos on the bit-accurate simulator.
@@ -261,11 +262,11 @@ def simulate(
 
     * `bundle`: The bundle's folder.
     * `inputs`: Embeddings to score.
+    * `noise`: Draw dies with the target's noise.
+    * `chip`: A measured chip in place of drawn dies.
     * `output`: File of the scores.
     * `top`: Keep only the K best videos of each text.
     * `device`: Compute with torch on cpu, cuda or cuda:N.
-    * `noise`: Draw dies with the target's noise.
-    * `chip`: A measured chip in place of drawn dies.
     """
 
 def verify(
@@ -277,10 +278,10 @@ def verify(
     samples: int = 10,
     seed: int = 0,
     calibration_rows: SeenRows = "refuse",
+    noise: NoiseOptions | None = None,
+    chip: Path | str | None = None,
     max_drift: Mapping[str, float] | None = None,
     junit: File | None = None,
-    noise: NoiseOptions | None = None,
-    chip: File | None = None,
     baseline: File | None = None,
     tolerance: Mapping[str, float] | None = None,
     report: File | None = None,
@@ -305,10 +306,10 @@ def verify(
     * `seed`: Seed of all random draws. [default: 0]
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
-    * `max_drift`: Fail above this value.
-    * `junit`: Write the checks as JUnit XML (.xml).
     * `noise`: Draw dies with the target's noise.
     * `chip`: A measured chip in place of drawn dies.
+    * `max_drift`: Fail above this value.
+    * `junit`: Write the checks as JUnit XML (.xml).
     * `baseline`: An earlier report.json; fail where worse than it.
     * `tolerance`: Fail only where surely worse than the baseline by more than this.
     * `report`: Folder of the report [default: the bundle].

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from functools import wraps
 from inspect import Parameter
 from typing import Any, TypeVar, dataclass_transform
@@ -47,10 +47,9 @@ class PlainValue(OptionForm):
 
 @dataclass(frozen=True)
 class Integer(OptionForm):
-    """An integer, of at least `at_least` where that is said."""
+    """An integer."""
 
     metavar: str = "INTEGER"
-    at_least: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,9 @@ class OneOrTwoFiles(OptionForm):
 
     metavar: str = "FILE"
     embeddings: bool = True
+
+
+EMBEDDINGS, FILES = OneOrTwoFiles(), OneOrTwoFiles(embeddings=False)
 
 
 class Many(OptionForm):
@@ -165,12 +167,13 @@ class Option:
     `help` may name other options as `{data}`. A `positional` one may be given without its name in
     Python; of a `spread` one all values that follow are, each of that type. `name` is its name
     among all options of a command ("": the field's), `flag` and `short` are those on the command
-    line ("": its name, none). Without a `form` it is not there, and an `argument` such as BUNDLE
-    stands there without a name.
+    line ("": its name, none). Without a `form` it is not there; an `argument` such as BUNDLE stands
+    there without a name. An integer is `at_least` that there.
     """
 
     help: str
-    form: OptionForm | None
+    form: OptionForm | None = None
+    at_least: int | None = None
     positional: bool = False
     spread: str = ""
     argument: str = ""
@@ -184,10 +187,24 @@ class Option:
         return sentence_of(self.help, (), called)
 
 
-def option(help_: str, form: OptionForm | None = None, *, default: Any = ..., **more: Any) -> Any:
-    """Declare a field of a record; without a default it is required. The rest is as in `Option`."""
-    one = Option(help_, form, default=default, **more)
-    return field(default=MISSING if default is ... else default, metadata={OPTION: one})
+def option(
+    help_: str, form: OptionForm | str | None = "", *, default: Any = ..., **more: Any
+) -> Any:
+    """Declare a field of a record; without a default it is required. The rest is as in `Option`.
+
+    A field of a plain type has a `form` of its own, of which the metavar is enough.
+    """
+    usual = MISSING if default is ... else default
+    return field(default=usual, metadata={OPTION: (help_, form, {"default": default, **more})})
+
+
+def optional(help_: str, form: OptionForm | str | None = "", **more: Any) -> Any:
+    """Declare a field that is None if it is not given."""
+    return option(help_, form, default=None, **more)
+
+
+PLAIN = {"int": Integer, "float": Real, "bool": Switch, "str": Word}
+"""Forms of the plain types."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -243,11 +260,20 @@ def options_of(record: type[Record]) -> dict[str, Option]:
     """The options of a record by field: positional ones first, those of bases before its own."""
     known = {one.name: one for one in fields(record)}  # type: ignore[arg-type]  # subclasses are
     found = {
-        name: replace(one, name=one.name or name)
+        name: _option(name, str(known[name].type), *known[name].metadata[OPTION])
         for name in dict.fromkeys(_field_names(record))
-        if (one := known[name].metadata.get(OPTION))
     }
     return dict(sorted(found.items(), key=lambda item: not item[1].positional))
+
+
+def _option(
+    field: str, type_: str, help_: str, form: OptionForm | str | None, more: dict[str, Any]
+) -> Option:
+    """The option of a field as it is declared."""
+    if isinstance(form, str):
+        (plain,) = (one for name, one in PLAIN.items() if type_ in (name, f"{name} | None"))
+        form = plain(form) if form else plain()
+    return Option(help_, form, **{"name": field, **more})
 
 
 def _field_names(record: type) -> Iterator[str]:

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
-from cimtool.base.options import DIR, FILE, OnOrOff, option, takes
+from cimtool.base.options import DIR, FILE, OnOrOff, option, optional, takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -173,15 +173,15 @@ class Compilation(Result):
 class PrepareOptions(BuildOptions, SettingOptions):
     """The options of `prepare`."""
 
-    check: File | Mapping[str, Array] | None = option(
-        "Rows, and the mu and logvar that the model should give (.npz).", FILE, default=None
+    check: File | Mapping[str, Array] | None = optional(
+        "Rows, and the mu and logvar that the model should give (.npz).", FILE
     )
 
 
 class CompileOptions(PrepareOptions):
     """The options of `compile`."""
 
-    output: File | None = option("Folder of the bundle.", DIR, default=None, short="o")
+    output: File | None = optional("Folder of the bundle.", DIR, short="o")
     stages: bool = option(
         "Keep what verify, compare and evaluate alone read: more than half of the bundle.",
         OnOrOff(),

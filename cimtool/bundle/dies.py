@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from cimtool.base.errors import ArgumentError
-from cimtool.base.options import Integer, OneName, Record, Word, option
+from cimtool.base.options import DIR, OneName, Record, Switched, Word, option, optional
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
@@ -24,25 +24,32 @@ WORST: float = 5.0
 class NoiseOptions(Record, kw_only=False):
     """Number and seed of the dies that are drawn, the time of reading, and drift compensation."""
 
-    trials: int = option("Number of dies (10).", Integer("N"), default=10)
-    seed: int = option("Seed of the dies.", Integer(at_least=0), default=0)
-    time: str | None = option(
-        "Time after programming: 30s, 10m, 1h, 1d, 1y.", Word("TIME"), default=None
-    )
+    trials: int = option("Number of dies (10).", "N", default=10)
+    seed: int = option("Seed of the dies.", at_least=0, default=0)
+    time: str | None = optional("Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME")
     compensation: Compensation = option(
         "Factors against drift: none, one a layer (global), or one a column.",
         OneName(names=get_args(Compensation)),
         default="none",
     )
-    model: Path | str | None = option(
-        "A noise model in place of the target's own.",
-        Word("NAME|TOML"),
-        default=None,
-        name="noise_model",
+    model: Path | str | None = optional(
+        "A noise model in place of the target's own.", Word("NAME|TOML"), name="noise_model"
     )
-    corner: str | None = option(
-        "A corner of the noise model: ss, ff, nominal.", Word("NAME"), default=None
+    corner: str | None = optional("A corner of the noise model: ss, ff, nominal.", "NAME")
+
+
+class DrawnDies(Record):
+    """Dies that are drawn."""
+
+    noise: NoiseOptions | None = optional(
+        "Draw dies with the target's noise.", Switched(record=NoiseOptions, about="dies")
     )
+
+
+class DrawnOrMeasured(DrawnDies):
+    """Dies that are drawn, or a measured one."""
+
+    chip: Path | str | None = optional("A measured chip in place of drawn dies.", DIR)
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:

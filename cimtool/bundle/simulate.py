@@ -13,18 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
-from cimtool.base.options import (
-    DIR,
-    FILE,
-    NPZ,
-    Integer,
-    OneOrTwoFiles,
-    Record,
-    Switched,
-    Word,
-    option,
-    takes,
-)
+from cimtool.base.options import EMBEDDINGS, FILE, NPZ, option, optional, takes
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.bundle.bundle import Bundle, Gallery
@@ -32,6 +21,7 @@ from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
     MEDIAN,
     WORST,
+    DrawnOrMeasured,
     NoiseOptions,
     conditions_of,
     dies,
@@ -50,24 +40,14 @@ RECALL_AT = 10
 """A shortlist is also measured by the share that it holds of this number of best items."""
 
 
-class SimulateOptions(Record):
+class SimulateOptions(DrawnOrMeasured):
     """The options of `simulate`."""
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    inputs: EmbeddingsLike = option("Embeddings to score.", OneOrTwoFiles(), positional=True)
-    output: File | None = option("File of the scores.", NPZ, default=None, short="o")
-    top: int | None = option(
-        "Keep only the K best videos of each text.", Integer("K"), default=None
-    )
-    device: str | None = option(
-        "Compute with torch on cpu, cuda or cuda:N.", Word("NAME"), default=None
-    )
-    noise: NoiseOptions | None = option(
-        "Draw dies with the target's noise.",
-        Switched(record=NoiseOptions, about="dies"),
-        default=None,
-    )
-    chip: File | None = option("A measured chip in place of drawn dies.", DIR, default=None)
+    inputs: EmbeddingsLike = option("Embeddings to score.", EMBEDDINGS, positional=True)
+    output: File | None = optional("File of the scores.", NPZ, short="o")
+    top: int | None = optional("Keep only the K best videos of each text.", "K")
+    device: str | None = optional("Compute with torch on cpu, cuda or cuda:N.", "NAME")
 
 
 @keeping_inputs

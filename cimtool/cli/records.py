@@ -23,7 +23,6 @@ from cimtool.base.options import (
     OneOrTwoFiles,
     OnOrOff,
     Option,
-    OptionForm,
     Place,
     PlainValue,
     Real,
@@ -127,59 +126,54 @@ def _flag(one: Option) -> str:
 
 def _parameter(one: Option, help_: str) -> click.Parameter:
     """The option or the argument of click."""
-    required, default = one.default is ..., None if one.default is ... else one.default
+    type_, more = _type(one)
+    if one.default is ...:
+        more["required"] = True
+    elif not more.get("multiple"):
+        one_of_list = isinstance(one.form, IntegerList) and isinstance(one.default, int)
+        more["default"] = str(one.default) if one_of_list else one.default
     if one.argument:
-        many = isinstance(one.form, Many)
-        return click.Argument(
-            [one.name],
-            metavar=one.argument,
-            type=FilePath("FILE"),
-            nargs=-1 if many else 1,
-            required=required,
-        )
-    names = [*([f"-{one.short}"] if one.short else []), f"--{_flag(one)}"]
-    type_, more = _type(one.form, f"--{_flag(one)}")
+        return click.Argument([one.name], metavar=one.argument, type=FilePath("FILE"), **more)
+    names = [f"--{_flag(one)}", *([f"-{one.short}"] if one.short else [])]
     if isinstance(one.form, OnOrOff):
         names = [f"--{_flag(one)}/--no-{_flag(one)}"]
     if isinstance(one.form, OneOrTwoFiles) and one.form.embeddings:
         help_ = f"{help_.removesuffix('.')} {FORMS}"
-    if more.get("multiple"):
-        default = None
-    if isinstance(one.form, IntegerList) and isinstance(default, int):
-        default = str(default)
-    return click.Option(
-        [*names, one.name], type=type_, required=required, default=default, help=help_, **more
-    )
+    return click.Option([*names, one.name], type=type_, help=help_, **more)
 
 
-def _type(form: OptionForm | None, name: str) -> tuple[Any, dict[str, Any]]:
-    """The type of click for a kind, and what else the option is."""
-    match form:
+def _type(one: Option) -> tuple[Any, dict[str, Any]]:
+    """The type of click for an option, and what else it is."""
+    more: dict[str, Any] = {"metavar": one.form.metavar} if one.form and one.form.metavar else {}
+    match one.form:
         case Switch():
             return None, {"is_flag": True}
         case OnOrOff():
             return None, {}
-        case Integer(metavar, at_least):
-            return INTEGER if at_least is None else AtLeast(at_least), {"metavar": metavar}
-        case Real(metavar):
-            return NUMBER, {"metavar": metavar}
-        case IntegerList(metavar):
-            return Integers(), {"metavar": metavar}
+        case Integer():
+            return INTEGER if one.at_least is None else AtLeast(one.at_least), more
+        case Real():
+            return NUMBER, more
+        case IntegerList():
+            return Integers(), more
         case OneName(_, names):
             return OneOf(list(names)), {}
         case OneOfFamily(_, family, checked):
             return NameOf(family, checked), {}
-        case Place(metavar):
-            return FilePath(metavar), {}
-        case OneOrTwoFiles(metavar):
-            return FilePath(metavar), {"multiple": True, "callback": _one_or_two(name)}
+        case Many():
+            return None, {"nargs": -1}
+        case Place(kind):
+            return FilePath(kind), {}
+        case OneOrTwoFiles(kind):
+            callback = _one_or_two(f"--{_flag(one)}")
+            return FilePath(kind), {"multiple": True, "callback": callback}
         case MetricLimits() | GridValues() | KeyValues() | Words():
-            return str, {"multiple": True, "metavar": form.metavar}
-        case PlainValue(metavar):
-            return plain_value, {"metavar": metavar}
-        case IdsAndRows(metavar):
-            return (Integers(), FilePath("FILE")), {"metavar": metavar}
-    return str, {"metavar": form.metavar if form else None}
+            return str, {"multiple": True, **more}
+        case PlainValue():
+            return plain_value, more
+        case IdsAndRows():
+            return (Integers(), FilePath("FILE")), more
+    return str, more
 
 
 def _one_or_two(name: str) -> Callable[..., Any]:

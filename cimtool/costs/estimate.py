@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.options import FILE, Integer, Record, Word, option, takes
+from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
@@ -276,17 +276,11 @@ class CostOptions(Record):
     """The options of `cost`."""
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    gallery: int | None = option(
-        "Items that a query is scored against.", Integer("M", at_least=1), default=None
-    )
-    samples: int = option(
-        "Monte Carlo samples a side.", Integer("K", at_least=1), default=DEFAULT_SAMPLES
-    )
-    operating_point: str | None = option(
-        "Operating point [default: the first].", Word("NAME"), default=None
-    )
-    digital: File | None = option(
-        "TOML file of the digital unit: its process, width, clock, prices.", FILE, default=None
+    gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
+    samples: int = option("Monte Carlo samples a side.", "K", at_least=1, default=DEFAULT_SAMPLES)
+    operating_point: str | None = optional("Operating point [default: the first].", "NAME")
+    digital: File | None = optional(
+        "TOML file of the digital unit: its process, width, clock, prices.", FILE
     )
 
 

@@ -8,16 +8,15 @@ from typing import Literal, get_args
 from cimtool.base.options import (
     DIR,
     FILE,
+    FILES,
     NPZ,
     IdsAndRows,
-    Integer,
     IntegerList,
     OneName,
-    OneOrTwoFiles,
-    Real,
     Record,
     Word,
     option,
+    optional,
 )
 from cimtool.loading.embeddings import EmbeddingsLike, File
 
@@ -34,47 +33,34 @@ class ProgrammedOptions(Record):
     """A bundle whose gallery is written, and the bundle that holds it then."""
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    output: File | None = option("Folder of the new bundle.", DIR, default=None, short="o")
-    shortlist: int | None = option(
-        "Items that a hybrid score rescores.", Integer("L"), default=None
-    )
+    output: File | None = optional("Folder of the new bundle.", DIR, short="o")
+    shortlist: int | None = optional("Items that a hybrid score rescores.", "L")
 
 
 class NewGallery(ProgrammedOptions):
     """A gallery that is programmed."""
 
     gallery: EmbeddingsLike = option(
-        "Embeddings whose video rows are the items (.npz, .npy or .pt).",
-        OneOrTwoFiles(embeddings=False),
-        positional=True,
+        "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILES, positional=True
     )
-    shortlist_bits: int | None = option(
-        "Bits an item stores of a value: 1 is its sign.", Integer("B"), default=None
-    )
+    shortlist_bits: int | None = optional("Bits an item stores of a value: 1 is its sign.", "B")
 
 
 class ProgramOptions(NewGallery):
     """The options of `program`."""
 
-    query_bits: int | None = option("Bits of a query of such items.", Integer("Q"), default=None)
-    shortlist_dimensions: int | None = option(
-        "Principal components of mu that an item stores in place of all.",
-        Integer("D"),
-        default=None,
+    query_bits: int | None = optional("Bits of a query of such items.", "Q")
+    shortlist_dimensions: int | None = optional(
+        "Principal components of mu that an item stores in place of all.", "D"
     )
-    recall: float | None = option(
-        "Choose the cheapest bits, dimensions and length that hold this share of best items.",
-        Real("X"),
-        default=None,
+    recall: float | None = optional(
+        "Choose the cheapest bits, dimensions and length that hold this share of best items.", "X"
     )
-    minimise: Minimised | None = option(
+    minimise: Minimised | None = optional(
         "What such a choice makes least, cells where nothing is said.",
         OneName(names=get_args(Minimised)),
-        default=None,
     )
-    chips: int | None = option(
-        "Refuse a gallery that needs more chips.", Integer("N"), default=None
-    )
+    chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
 
 
 class CamOptions(NewGallery):
@@ -90,18 +76,14 @@ class CamOptions(NewGallery):
 class ChangeOptions(ProgrammedOptions):
     """The options of `change_gallery`."""
 
-    add: EmbeddingsLike | None = option(
-        "Embeddings whose video rows come into the gallery.",
-        OneOrTwoFiles(embeddings=False),
-        default=None,
+    add: EmbeddingsLike | None = optional(
+        "Embeddings whose video rows come into the gallery.", FILES
     )
     remove: Sequence[int] = option("Ids of items that are taken out.", IntegerList(), default=())
-    replace: Replacement | None = option(
-        "Ids of items, and the video rows that take their places.", IdsAndRows(), default=None
+    replace: Replacement | None = optional(
+        "Ids of items, and the video rows that take their places.", IdsAndRows()
     )
-    chips: int | None = option(
-        "Refuse a gallery that needs more chips.", Integer("N"), default=None
-    )
+    chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
 
 
 class EncodeOptions(Record):
@@ -112,9 +94,7 @@ class EncodeOptions(Record):
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
     )
     output: File = option("Folder of the shards.", DIR, short="o")
-    items_per_shard: int = option(
-        "Items of a shard.", Integer("N", at_least=1), default=ITEMS_PER_SHARD
-    )
+    items_per_shard: int = option("Items of a shard.", "N", at_least=1, default=ITEMS_PER_SHARD)
 
 
 class SearchOptions(Record):
@@ -123,15 +103,12 @@ class SearchOptions(Record):
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: File = option("Shards that `cimtool encode` wrote.", DIR, positional=True)
     queries: EmbeddingsLike = option(
-        "Embeddings whose text rows are the queries (.npz, .npy or .pt).",
-        OneOrTwoFiles(embeddings=False),
-        positional=True,
+        "Embeddings whose text rows are the queries (.npz, .npy or .pt).", FILES, positional=True
     )
-    top: int = option("Items that are kept of each query.", Integer("K", at_least=1), default=10)
-    output: File | None = option("File of the answers.", NPZ, default=None, short="o")
-    dask: str | None = option(
-        "Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster can run "
-        "code in it and here; tls://: needs keys.",
-        Word("ADDRESS"),
-        default=None,
+    top: int = option("Items that are kept of each query.", "K", at_least=1, default=10)
+    output: File | None = optional("File of the answers.", NPZ, short="o")
+    dask: str | None = optional(
+        "Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster "
+        "can run code in it and here; tls://: needs keys.",
+        "ADDRESS",
     )

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.named import nearest
-from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, option
+from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, optional
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
@@ -98,7 +98,7 @@ def _with_settings(record: type[RecordT]) -> type[RecordT]:
         forms = list(_written_forms(schemas[name]))
         metavar = one.metavar or "|".join(shown for shown, _ in forms if shown)
         annotations[name] = " | ".join(dict.fromkeys([*(kind for _, kind in forms), "None"]))
-        body[name] = option(one.help, PlainValue(metavar) if metavar else OnOrOff(), default=None)
+        body[name] = optional(one.help, PlainValue(metavar) if metavar else OnOrOff())
     names = {name: getattr(record, name) for name in ("__module__", "__qualname__", "__doc__")}
     body |= names | {"__annotations__": annotations}
     return new_class(record.__name__, (record,), exec_body=lambda made: made.update(body))
@@ -121,8 +121,8 @@ def _written_forms(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 class SettingOptions(Record):
     """The settings by name, each of which may be given."""
 
-    layers: Mapping[str, Mapping[str, Any]] | None = option(
-        "Settings of the layers that a pattern names, by pattern.", default=None
+    layers: Mapping[str, Mapping[str, Any]] | None = optional(
+        "Settings of the layers that a pattern names, by pattern.", None
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cimtool.base.options import FILE, OneName, OneOrTwoFiles, Record, Word, option
+from cimtool.base.options import EMBEDDINGS, FILE, OneName, Record, Word, option, optional
 from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import SEEN_ROWS, SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
@@ -12,25 +12,23 @@ from cimtool.loading.source import ModelArguments
 class BuildOptions(ModelArguments):
     """A model, and the build that is made of it."""
 
-    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", OneOrTwoFiles())
+    calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
     target: str | Target = option("The hardware.", Word("NAME|FILE"), default="ideal")
-    settings: File | None = option("Settings, also of single layers (TOML).", FILE, default=None)
+    settings: File | None = optional("Settings, also of single layers (TOML).", FILE)
 
 
 class BundleData(Record):
     """A bundle, and the data that it is measured on."""
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    data: EmbeddingsLike = option("Embeddings to measure on.", OneOrTwoFiles(), positional=True)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
 
 
 class JudgedData(Record):
     """Right answers of data that do not say them."""
 
-    qrels: File | None = option(
-        "Judgements of what is right: lines of text, 0, video, grade (TREC qrels).",
-        FILE,
-        default=None,
+    qrels: File | None = optional(
+        "Judgements of what is right: lines of text, 0, video, grade (TREC qrels).", FILE
     )
 
 
@@ -38,8 +36,8 @@ class SeenData(Record):
     """The treatment of rows that a model was calibrated on."""
 
     calibration_rows: SeenRows = option(
-        "Rows that the bundle was calibrated on: refuse, allow (measure them too) or drop (leave "
-        "them out, with their pairs).",
+        "Rows that the bundle was calibrated on: refuse, allow (measure them too) or drop "
+        "(leave them out, with their pairs).",
         OneName(names=SEEN_ROWS),
         default="refuse",
     )

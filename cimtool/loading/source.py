@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
-from cimtool.base.options import FILE, OneOfFamily, OneOrTwoFiles, Real, Record, option
+from cimtool.base.options import FILE, FILES, OneOfFamily, Record, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import read_checkpoint
@@ -41,26 +41,22 @@ STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
 class ModelOptions(Record):
     """Fields of a ModelSource beside its projectors and their polynomial."""
 
-    head: str | None = option(
-        "The score, if the checkpoint names none.",
-        OneOfFamily(family=Head, checked=False),
-        default=None,
+    head: str | None = optional(
+        "The score, if the checkpoint names none.", OneOfFamily(family=Head, checked=False)
     )
-    layer_map: File | None = option("Names of the layers (TOML).", FILE, default=None, flag="map")
-    a: float | None = option("The teacher's a in sigmoid(b - a D).", Real("X"), default=None)
-    b: float | None = option("The teacher's b.", Real("X"), default=None)
+    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    a: float | None = optional("The teacher's a in sigmoid(b - a D).", "X")
+    b: float | None = optional("The teacher's b.", "X")
 
 
 class ModelArguments(ModelOptions):
     """The fields of a ModelSource."""
 
     projectors: Projectors = option(
-        "The checkpoint (or twice, .onnx: text, then video).",
-        OneOrTwoFiles(embeddings=False),
-        positional=True,
+        "The checkpoint (or twice, .onnx: text, then video).", FILES, positional=True
     )
-    poly: File | Polynomial | None = option(
-        "The polynomial, if the checkpoint has none.", FILE, default=None, positional=True
+    poly: File | Polynomial | None = optional(
+        "The polynomial, if the checkpoint has none.", FILE, positional=True
     )
 
 

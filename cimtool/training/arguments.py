@@ -8,20 +8,19 @@ from typing import Any, Literal
 from cimtool.base.arrays import Array
 from cimtool.base.options import (
     DIR,
+    EMBEDDINGS,
     FILE,
+    FILES,
     NPZ,
-    Integer,
     IntegerList,
     KeyValues,
     NameList,
     OneName,
-    OneOrTwoFiles,
-    Real,
     Record,
-    Switch,
     Switched,
     Word,
     option,
+    optional,
 )
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.hardware.settings import SettingOptions
@@ -37,31 +36,24 @@ LabelKind = Literal["mc", "exact"]
 class TeacherOptions(Record):
     """The options of `teacher`."""
 
-    projectors: Projectors | None = option(
-        "The checkpoint (or twice, .onnx: text, then video).",
-        OneOrTwoFiles(embeddings=False),
-        default=None,
-        positional=True,
+    projectors: Projectors | None = optional(
+        "The checkpoint (or twice, .onnx: text, then video).", FILES, positional=True
     )
-    data: EmbeddingsLike | None = option(
-        "Embeddings to draw pairs from.", OneOrTwoFiles(), default=None, positional=True
+    data: EmbeddingsLike | None = optional(
+        "Embeddings to draw pairs from.", EMBEDDINGS, positional=True
     )
-    layer_map: File | None = option("Names of the layers (TOML).", FILE, default=None, flag="map")
-    gaussians: File | Mapping[str, Array] | None = option(
-        "Instead of {data}: text_mu, text_logvar, video_... (or image_...)", NPZ, default=None
+    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    gaussians: File | Mapping[str, Array] | None = optional(
+        "Instead of {data}: text_mu, text_logvar, video_... (or image_...)", NPZ
     )
-    pairs: int = option("Pairs drawn.", Integer(), default=300_000)
-    matched: float = option("Share of right pairs.", Real(), default=0.9)
+    pairs: int = option("Pairs drawn.", default=300000)
+    matched: float = option("Share of right pairs.", default=0.9)
     labels: LabelKind = option("Kind of labels.", OneName(names=("mc", "exact")), default="exact")
-    samples: int | None = option("Monte Carlo samples a side (10).", Integer("K"), default=None)
-    a: float | None = option(
-        "a of sigmoid(b - a D) [default: the model's].", Real("X"), default=None
-    )
-    b: float | None = option(
-        "b of sigmoid(b - a D) [default: the model's].", Real("X"), default=None
-    )
-    seed: int = option("Seed of pairs and samples.", Integer(), default=0)
-    output: File | None = option("File of the teacher.", NPZ, default=None, short="o")
+    samples: int | None = optional("Monte Carlo samples a side (10).", "K")
+    a: float | None = optional("a of sigmoid(b - a D) [default: the model's].", "X")
+    b: float | None = optional("b of sigmoid(b - a D) [default: the model's].", "X")
+    seed: int = option("Seed of pairs and samples.", default=0)
+    output: File | None = optional("File of the teacher.", NPZ, short="o")
 
 
 class FormOptions(Record):
@@ -72,63 +64,42 @@ class FormOptions(Record):
         IntegerList(or_one=True),
         default=4,
     )
-    ed_alone: bool = option("No term takes vd: one matrix product of six.", Switch(), default=False)
-    tolerance: float | None = option(
-        "Logits that a lower degree may err more [default: a tenth of what samples scatter].",
-        Real("X"),
-        default=None,
+    ed_alone: bool = option("No term takes vd: one matrix product of six.", default=False)
+    tolerance: float | None = optional(
+        "Logits that a lower degree may err more [default: a tenth of what samples scatter].", "X"
     )
-    alpha: float = option("Ridge penalty, on standardised features.", Real(), default=ALPHA)
-    scale_ed: float | None = option(
-        "Divisor of ed [default: the teacher's].", Real("X"), default=None
-    )
-    scale_vd: float | None = option(
-        "Divisor of vd [default: the teacher's].", Real("X"), default=None
-    )
-    seed: int = option("Seed of the held-out pairs.", Integer(), default=0)
+    alpha: float = option("Ridge penalty, on standardised features.", default=ALPHA)
+    scale_ed: float | None = optional("Divisor of ed [default: the teacher's].", "X")
+    scale_vd: float | None = optional("Divisor of vd [default: the teacher's].", "X")
+    seed: int = option("Seed of the held-out pairs.", default=0)
 
 
 class TrainingOptions(Record):
     """The options of a training; None leaves it to the loss, to `start`, or to what is usual."""
 
-    modalities: Sequence[str] | None = option(
-        "Arrays of {data} that are taken as text and video, such as text,audio.",
-        NameList("A,B"),
-        default=None,
+    modalities: Sequence[str] | None = optional(
+        "Arrays of {data} that are taken as text and video, such as text,audio.", NameList("A,B")
     )
-    held_out: float | None = option(
-        "Share of {data}, without {validation} (0.1).", Real("X"), default=None
+    held_out: float | None = optional("Share of {data}, without {validation} (0.1).", "X")
+    test: float | None = optional("Share of {data} that the run sets aside, as test.npz.", "X")
+    model: str | None = optional(
+        "trunk, two-branch, ... [default: that of {start}, or trunk].", "NAME"
     )
-    test: float | None = option(
-        "Share of {data} that the run sets aside, as test.npz.", Real("X"), default=None
+    loss: str | None = optional(
+        "info-nce, info-nce-poly, ... (the latter with a polynomial).", "NAME"
     )
-    model: str | None = option(
-        "trunk, two-branch, ... [default: that of {start}, or trunk].", Word("NAME"), default=None
-    )
-    loss: str | None = option(
-        "info-nce, info-nce-poly, ... (the latter with a polynomial).", Word("NAME"), default=None
-    )
-    poly: File | None = option("The polynomial to train on.", FILE, default=None)
-    start: File | None = option("A checkpoint to start from.", FILE, default=None)
-    epochs: int | None = option(
-        "Training epochs [default: the loss's].", Integer("N"), default=None
-    )
-    batch: int | None = option(
-        "Pairs of a batch [default: the loss's].", Integer("N"), default=None
-    )
-    learning_rate: float | None = option(
-        "Learning rate [default: the loss's].", Real("X"), default=None
-    )
-    weight_decay: float | None = option(
-        "Weight decay [default: the loss's].", Real("X"), default=None
-    )
-    optimizer: str | None = option("adamw, or sgd (adamw).", Word("NAME"), default=None)
-    seed: int | None = option("Seed of all random draws.", Integer(), default=0)
-    device: str | None = option("Train on cpu, cuda or cuda:N (cpu).", Word("NAME"), default=None)
-    options: Mapping[str, Any] | None = option(
+    poly: File | None = optional("The polynomial to train on.", FILE)
+    start: File | None = optional("A checkpoint to start from.", FILE)
+    epochs: int | None = optional("Training epochs [default: the loss's].", "N")
+    batch: int | None = optional("Pairs of a batch [default: the loss's].", "N")
+    learning_rate: float | None = optional("Learning rate [default: the loss's].", "X")
+    weight_decay: float | None = optional("Weight decay [default: the loss's].", "X")
+    optimizer: str | None = optional("adamw, or sgd (adamw).", "NAME")
+    seed: int | None = option("Seed of all random draws.", default=0)
+    device: str | None = optional("Train on cpu, cuda or cuda:N (cpu).", "NAME")
+    options: Mapping[str, Any] | None = optional(
         "An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
         KeyValues(),
-        default=None,
         flag="set",
     )
 
@@ -136,26 +107,23 @@ class TrainingOptions(Record):
 class TrainOptions(TrainingOptions):
     """The options of `train`."""
 
-    data: EmbeddingsLike = option("Pairs to train on.", OneOrTwoFiles(), positional=True)
+    data: EmbeddingsLike = option("Pairs to train on.", EMBEDDINGS, positional=True)
     output: File = option("Folder of the run.", DIR, positional=True, short="o")
-    validation: EmbeddingsLike | None = option(
-        "Pairs that choose the best epoch.", NPZ, default=None
-    )
-    resume: bool = option("Continue an interrupted run in this folder.", Switch(), default=False)
+    validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
+    resume: bool = option("Continue an interrupted run in this folder.", default=False)
 
 
 class FineTuneOptions(BuildOptions, SettingOptions):
     """The options of `fine_tune`."""
 
-    data: EmbeddingsLike = option("Rows to train on, which need no labels.", OneOrTwoFiles())
+    data: EmbeddingsLike = option("Rows to train on, which need no labels.", EMBEDDINGS)
     target: str | Target = option("The hardware.", Word("NAME|FILE"))
     output: File = option("Folder of the run.", DIR, short="o")
-    epochs: int | None = option("Training epochs (5).", Integer("N"), default=None)
-    batch: int | None = option("Rows of a batch (128).", Integer("N"), default=None)
-    learning_rate: float | None = option("Learning rate (6e-5).", Real("X"), default=None)
-    seed: int = option("Seed of all random draws.", Integer(), default=0)
-    noise: NoiseOptions | None = option(
+    epochs: int | None = optional("Training epochs (5).", "N")
+    batch: int | None = optional("Rows of a batch (128).", "N")
+    learning_rate: float | None = optional("Learning rate (6e-5).", "X")
+    seed: int = option("Seed of all random draws.", default=0)
+    noise: NoiseOptions | None = optional(
         "Train on dies with the target's noise.",
         Switched(record=NoiseOptions, about="dies", only=("model", "time", "seed")),
-        default=None,
     )

@@ -19,11 +19,13 @@ from cimtool.base.files import (
 )
 from cimtool.base.options import (
     DIR,
+    EMBEDDINGS,
     FILE,
+    FILES,
     OneName,
-    OneOrTwoFiles,
     Word,
     option,
+    optional,
     takes,
 )
 from cimtool.base.progress import Say, silent
@@ -77,27 +79,19 @@ class FitOptions(FormOptions):
     teacher: File | Teacher = option(
         "The teacher, or its file.", FILE, positional=True, argument="TEACHER"
     )
-    projectors: Projectors | None = option(
-        "The checkpoint (or twice, .onnx: text, then video).",
-        OneOrTwoFiles(embeddings=False),
-        default=None,
+    projectors: Projectors | None = optional(
+        "The checkpoint (or twice, .onnx: text, then video).", FILES
     )
-    layer_map: File | None = option("Names of the layers (TOML).", FILE, default=None, flag="map")
-    data: EmbeddingsLike | None = option(
-        "Embeddings of which the table has R@1.", OneOrTwoFiles(), default=None
+    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    data: EmbeddingsLike | None = optional("Embeddings of which the table has R@1.", EMBEDDINGS)
+    target: File | Target | None = optional(
+        "Target by which the table has an item's energy.", Word("NAME|FILE")
     )
-    target: File | Target | None = option(
-        "Target by which the table has an item's energy.", Word("NAME|FILE"), default=None
+    output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
+    pt_keys: PtKeys | None = optional(
+        "Keys of a .pt: coeff and bias, or c and b [default: coeff].", OneName(names=PT_KEYS)
     )
-    output: File | None = option(
-        "File of the polynomial, .json or .pt.", FILE, default=None, short="o"
-    )
-    pt_keys: PtKeys | None = option(
-        "Keys of a .pt: coeff and bias, or c and b [default: coeff].",
-        OneName(names=PT_KEYS),
-        default=None,
-    )
-    report: File | None = option("Folder of its report [default: beside it].", DIR, default=None)
+    report: File | None = optional("Folder of its report [default: beside it].", DIR)
 
 
 @keeping_inputs

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from cimtool.base.options import (
     DIR,
+    EMBEDDINGS,
     FILE,
-    Integer,
     Many,
     MetricLimits,
     OneName,
-    OneOrTwoFiles,
     Record,
-    Switched,
     option,
+    optional,
 )
-from cimtool.bundle.dies import NoiseOptions
+from cimtool.bundle.dies import DrawnOrMeasured
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.options import BundleData, JudgedData, SeenData
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
@@ -31,39 +30,25 @@ class ReferenceOptions(Record):
         OneName(names=KINDS),
         default="exact",
     )
-    samples: int = option(
-        "Monte Carlo samples a side.", Integer("K", at_least=2), default=DEFAULT_SAMPLES
-    )
-    seed: int = option("Seed of all random draws.", Integer(at_least=0), default=0)
+    samples: int = option("Monte Carlo samples a side.", "K", at_least=2, default=DEFAULT_SAMPLES)
+    seed: int = option("Seed of all random draws.", at_least=0, default=0)
 
 
-class DriftOptions(SeenData):
+class DriftOptions(SeenData, DrawnOrMeasured):
     """Dies and limits of a measurement of drift, and the treatment of rows."""
 
-    max_drift: Mapping[str, float] | None = option(
-        "Fail above this value.", MetricLimits(), default=None
-    )
-    junit: File | None = option("Write the checks as JUnit XML (.xml).", FILE, default=None)
-    noise: NoiseOptions | None = option(
-        "Draw dies with the target's noise.",
-        Switched(record=NoiseOptions, about="dies"),
-        default=None,
-    )
-    chip: File | None = option("A measured chip in place of drawn dies.", DIR, default=None)
+    max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
+    junit: File | None = optional("Write the checks as JUnit XML (.xml).", FILE)
 
 
 class VerifyOptions(BundleData, JudgedData, ReferenceOptions, DriftOptions):
     """The options of `verify`."""
 
-    baseline: File | None = option(
-        "An earlier report.json; fail where worse than it.", FILE, default=None
+    baseline: File | None = optional("An earlier report.json; fail where worse than it.", FILE)
+    tolerance: Mapping[str, float] | None = optional(
+        "Fail only where surely worse than the baseline by more than this.", MetricLimits()
     )
-    tolerance: Mapping[str, float] | None = option(
-        "Fail only where surely worse than the baseline by more than this.",
-        MetricLimits(),
-        default=None,
-    )
-    report: File | None = option("Folder of the report [default: the bundle].", DIR, default=None)
+    report: File | None = optional("Folder of the report [default: the bundle].", DIR)
 
 
 class CompareOptions(JudgedData, ReferenceOptions, SeenData):
@@ -72,4 +57,4 @@ class CompareOptions(JudgedData, ReferenceOptions, SeenData):
     bundles: Sequence[File] = option(
         "The folders of the bundles.", Many(), positional=True, argument="BUNDLE BUNDLE..."
     )
-    data: EmbeddingsLike = option("Embeddings to measure on.", OneOrTwoFiles(), positional=True)
+    data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)

@@ -10,13 +10,11 @@ import pytest
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.options import (
     FILE,
-    Integer,
     OneName,
     Record,
-    Switch,
     Switched,
-    Word,
     option,
+    optional,
     options_of,
     takes,
 )
@@ -25,30 +23,30 @@ from cimtool.base.options import (
 class Dies(Record):
     """Dies."""
 
-    trials: int = option("Number of dies.", Integer("N"), default=10)
-    model: str | None = option("A noise model.", Word("NAME"), default=None, name="noise_model")
-    seed: int = option("Seed.", Integer(), default=0)
+    trials: int = option("Number of dies.", "N", default=10)
+    model: str | None = optional("A noise model.", "NAME", name="noise_model")
+    seed: int = option("Seed.", default=0)
 
 
 class Seeded(Record):
     """A seed."""
 
-    seed: int = option("Seed of {data}.", Integer(), default=0)
+    seed: int = option("Seed of {data}.", default=0)
 
 
 class Measure(Seeded):
     """A measurement."""
 
     way: str = option("The way.", OneName(names=("exact", "mc")), default="exact")
-    noise: Dies | None = option("Dies.", Switched(record=Dies, about="dies"), default=None)
+    noise: Dies | None = optional("Dies.", Switched(record=Dies, about="dies"))
     data: Path = option("Rows.", FILE, positional=True)
-    quick: bool = option("Be quick.", Switch(), default=False)
+    quick: bool = option("Be quick.", default=False)
 
 
 class Names(Record):
     """Any number of names."""
 
-    names: tuple[str, ...] = option("Names.", positional=True, spread="str", default=())
+    names: tuple[str, ...] = option("Names.", None, positional=True, spread="str", default=())
 
 
 @takes(Measure)

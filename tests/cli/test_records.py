@@ -15,7 +15,6 @@ from cimtool.base.options import (
     FILE,
     GridValues,
     IdsAndRows,
-    Integer,
     IntegerList,
     KeyValues,
     Many,
@@ -25,13 +24,11 @@ from cimtool.base.options import (
     OneOrTwoFiles,
     OnOrOff,
     PlainValue,
-    Real,
     Record,
-    Switch,
     Switched,
-    Word,
     Words,
     option,
+    optional,
 )
 from cimtool.cli.group import Refusal
 from cimtool.cli.output import Output
@@ -41,8 +38,8 @@ from cimtool.cli.records import record_command
 class Dies(Record):
     """Dies."""
 
-    trials: int = option("Number of dies.", Integer("N"), default=10)
-    seed: int = option("Seed of the dies.", Integer(at_least=0), default=0)
+    trials: int = option("Number of dies.", "N", default=10)
+    seed: int = option("Seed of the dies.", at_least=0, default=0)
 
 
 class Everything(Record):
@@ -50,22 +47,22 @@ class Everything(Record):
 
     files: Sequence[Path] = option("Files.", Many(), positional=True, argument="FILE...")
     data: Any = option("Rows.", OneOrTwoFiles(), positional=True)
-    map: Any = option("Names in {data}.", FILE, default=None, flag="layers")
+    map: Any = optional("Names in {data}.", FILE, flag="layers")
     places: int | Sequence[int] = option("Places.", IntegerList(or_one=True), default=4)
-    limits: Mapping[str, float] | None = option("Limits.", MetricLimits(), default=None)
-    grid: Mapping[str, Any] = option("Grid.", GridValues(example="a=1,2"), default=None)
-    set: Mapping[str, str] = option("Set.", KeyValues(), default=None)
+    limits: Mapping[str, float] | None = optional("Limits.", MetricLimits())
+    grid: Mapping[str, Any] = optional("Grid.", GridValues(example="a=1,2"))
+    set: Mapping[str, str] = optional("Set.", KeyValues())
     times: Sequence[str] = option("Times.", Words("TIME"), default=())
-    names: Sequence[str] | None = option("Names.", NameList("A,B"), default=None)
+    names: Sequence[str] | None = optional("Names.", NameList("A,B"))
     way: str = option("Way.", OneName(names=("exact", "mc")), default="mc")
-    share: float = option("Share.", Real("X"), default=0.5)
-    bits: Any = option("Bits.", PlainValue("N|lossless"), default=None)
-    swap: Any = option("Swap.", IdsAndRows(), default=None)
+    share: float = option("Share.", "X", default=0.5)
+    bits: Any = optional("Bits.", PlainValue("N|lossless"))
+    swap: Any = optional("Swap.", IdsAndRows())
     stages: bool = option("Stages.", OnOrOff(), default=True)
-    quick: bool = option("Quick.", Switch(), default=False)
-    title: str | None = option("Title.", Word("TEXT"), default=None)
-    noise: Dies | None = option("Dies.", Switched(record=Dies, about="dies"), default=None)
-    output: Path | None = option("Folder.", DIR, default=None, short="o")
+    quick: bool = option("Quick.", default=False)
+    title: str | None = optional("Title.", "TEXT")
+    noise: Dies | None = optional("Dies.", Switched(record=Dies, about="dies"))
+    output: Path | None = optional("Folder.", DIR, short="o")
 
 
 @record_command(Everything, defaults={"output": Path("out")})

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from cimtool import api
-from cimtool.base.options import Record, Switch, option
+from cimtool.base.options import Record, option
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.bundle.compilation import CompileOptions, PrepareOptions
 from cimtool.cli.output import Output
@@ -17,7 +17,7 @@ from cimtool.report.document import Sentence, Verbatim
 class DryRun(Record):
     """The option of the command alone."""
 
-    dry_run: bool = option("Say what would be built, and write nothing.", Switch(), default=False)
+    dry_run: bool = option("Say what would be built, and write nothing.", default=False)
 
 
 @record_command(CompileOptions, DryRun, defaults={"target": ...})

@@ -5,19 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool import api
-from cimtool.base.options import (
-    DIR,
-    FILE,
-    OneOfFamily,
-    OneOrTwoFiles,
-    Record,
-    Switch,
-    Switched,
-    Word,
-    option,
-)
+from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
 from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.dies import NoiseOptions
+from cimtool.bundle.dies import DrawnDies
 from cimtool.bundle.exporters import Exporter, Request, export_bundle
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
@@ -25,24 +15,17 @@ from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.report.document import Document, Verbatim
 
 
-class ExportOptions(Record):
+class ExportOptions(DrawnDies):
     """The options of `export`."""
 
     bundle: Path = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
     output: Path = option("Folder of the files.", DIR, short="o")
-    layers: str | None = option("Only these layers (default: all).", Word("PATTERN"), default=None)
-    inputs: EmbeddingsLike | None = option(
-        "Embeddings, for test vectors of real rows.", OneOrTwoFiles(), default=None
+    layers: str | None = optional("Only these layers (default: all).", "PATTERN")
+    inputs: EmbeddingsLike | None = optional(
+        "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
-    gallery: bool = option(
-        "Also what `cimtool program` put into the arrays.", Switch(), default=False
-    )
-    noise: NoiseOptions | None = option(
-        "Draw dies with the target's noise.",
-        Switched(record=NoiseOptions, about="dies"),
-        default=None,
-    )
+    gallery: bool = option("Also what `cimtool program` put into the arrays.", default=False)
 
 
 @record_command(ExportOptions)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cimtool import api
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
-from cimtool.base.options import DIR, Record, option
+from cimtool.base.options import DIR, Record, optional
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.output import Output, json_text
@@ -24,9 +24,7 @@ from cimtool.report.table import Column, Content, Table, item_table
 class CostPlace(Record):
     """The place of what the command writes."""
 
-    output: Path | None = option(
-        "Folder of the files [default: the bundle].", DIR, default=None, short="o"
-    )
+    output: Path | None = optional("Folder of the files [default: the bundle].", DIR, short="o")
 
 
 @record_command(CostOptions, CostPlace)

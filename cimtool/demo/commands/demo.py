@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cimtool.base.options import FILE, Integer, Record, Word, option
+from cimtool.base.options import FILE, Record, option
 from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
@@ -25,8 +25,8 @@ BY_HAND = Path("by-hand")
 class DemoOptions(Record):
     """The options of `demo`."""
 
-    target: str = option("The hardware.", Word("NAME|FILE"), default="isaac-rram-128")
-    epochs: int = option("Epochs of each of both trainings.", Integer("N"), default=3)
+    target: str = option("The hardware.", "NAME|FILE", default="isaac-rram-128")
+    epochs: int = option("Epochs of each of both trainings.", "N", default=3)
     folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
     cache: Path = option("Folder of trained models.", FILE, default=CACHE)
 
