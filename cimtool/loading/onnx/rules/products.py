@@ -157,13 +157,13 @@ def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
             )
     summed = {label: size for label, size in a.extents.items() if label not in out}
     fitting = all(b.extents[label] == size for label, size in summed.items())
+    said = f"multiplies {_text(a)} by {_text(b)}"
     a, b = _spread(a, b), _spread(b, a)
     sizes = a.extents | b.extents
     if not fitting or any(sizes[label] != size for label, size in a.extents.items()):
         fixed = not (isinstance(a.of, Rows) and isinstance(b.of, Rows))
         t.fail(
-            f"multiplies {_text(a)} by {_text(b)}; expected [..., r, k] by [..., k, c] of each item"
-            f"{OPEN_ITEMS if fixed else ''}"
+            f"{said}; expected [..., r, k] by [..., k, c] of each item{OPEN_ITEMS if fixed else ''}"
         )
     _require_items(t, a, b, out)
     if isinstance(a.of, Rows) and isinstance(b.of, Rows):
