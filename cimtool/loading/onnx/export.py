@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import importlib.util
 import io
@@ -22,7 +23,6 @@ from cimtool.loading.onnx.module_calls import (
     evaluating,
     field_names,
     floats,
-    in_single,
     kind_of,
     outputs_of,
 )
@@ -70,12 +70,24 @@ def export_module(module: nn.Module, where: str, width: int | None = None) -> Gr
 def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
     """The module, or a copy in float32 on the CPU, unless only the module itself takes rows.
 
-    CimError where that one computes in half precision.
+    CimError if no copy is made, or if the module itself computes in half precision.
     """
-    own = in_single(module, where)
-    if own is module or _takes(own, width) or not _takes(module, width):
+    import torch
+
+    arrays = floats(module)
+    other = [a for a in arrays if a.dtype != torch.float32 or a.device.type != "cpu"]
+    if not other:
+        return module
+    kinds = [str(array.dtype).removeprefix("torch.") for array in (*other, *arrays)]
+    try:
+        own = copy.deepcopy(module).float().cpu()
+    except Exception as error:
+        raise CimError(
+            f"{where} has {kinds[0]} on {other[0].device} and cannot be copied "
+            f"({first_line(error)}); expected module.float().cpu()"
+        ) from None
+    if _takes(own, width) or not _takes(module, width):
         return own
-    kinds = [str(array.dtype).removeprefix("torch.") for array in floats(module)]
     half = next((kind for kind in kinds if kind not in ("float32", "float64")), None)
     if half is not None:
         raise CimError(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
 from cimtool.loading.onnx.graph import OUTPUTS
 
 if TYPE_CHECKING:
@@ -61,11 +60,15 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     A call may keep activations in attributes, weight norms keep their weights there, and any part
     may keep a state in its buffers: only tensors are copied for it, and containers of them.
     """
+    import torch
+
     parts = [(part, part.training, dict(vars(part))) for part in module.modules()]
     held = [value for *_, own in parts for value in own.values() if type(value) in CONTAINERS]
     containers = [(value, copy.copy(value)) for value in held]
     tensors = [(one, one.detach(), one.detach().clone()) for one in _plain_tensors(module)]
-    script = [(p, list(p.named_buffers(recurse=False))) for p in module.modules() if _is_script(p)]
+    # Of TorchScript no attribute of Python's holds the buffers.
+    script = [p for p in module.modules() if isinstance(p, torch.jit.ScriptModule)]
+    buffers = [(part, *pair) for part in script for pair in part.named_buffers(recurse=False)]
     with suppress(NotImplementedError):  # an exported program has the mode that it was made in
         module.eval()
     try:
@@ -79,18 +82,14 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         for container, kept in containers:
             container.clear()
             (container.extend if isinstance(container, list) else container.update)(kept)
-        for part, buffers in script:
-            for name, buffer in buffers:
-                setattr(part, name, buffer)
-        for tensor, memory, numbers in tensors:
-            _restore(tensor, memory, numbers)
-
-
-def _is_script(module: nn.Module) -> bool:
-    """True for TorchScript, whose buffers are in no attribute of Python's."""
-    import torch
-
-    return isinstance(module, torch.jit.ScriptModule)
+        for part, name, buffer in buffers:
+            setattr(part, name, buffer)
+        with torch.no_grad():
+            for tensor, memory, numbers in tensors:
+                if not torch.equal(memory, numbers):
+                    memory.copy_(numbers)
+                if tensor.shape != memory.shape or tensor.data_ptr() != memory.data_ptr():
+                    tensor.data = memory
 
 
 def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:
@@ -111,38 +110,10 @@ def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def _restore(tensor: torch.Tensor, memory: torch.Tensor, numbers: torch.Tensor) -> None:
-    """Give a tensor its memory and its numbers back, where they are others."""
-    import torch
-
-    with torch.no_grad():
-        if not torch.equal(memory, numbers):
-            memory.copy_(numbers)
-        if tensor.shape != memory.shape or tensor.data_ptr() != memory.data_ptr():
-            tensor.data = memory
-
-
 def floats(module: nn.Module) -> list[torch.Tensor]:
     """The parameters and buffers of a module that hold real numbers."""
     arrays = (*module.parameters(), *module.buffers())
     return [array for array in arrays if array.is_floating_point()]
-
-
-def in_single(module: nn.Module, where: str) -> nn.Module:
-    """The module, or a copy in float32 on the CPU where it is not; CimError where none is made."""
-    import torch
-
-    other = [a for a in floats(module) if a.dtype != torch.float32 or a.device.type != "cpu"]
-    if not other:
-        return module
-    try:
-        return copy.deepcopy(module).float().cpu()
-    except Exception as error:
-        text = str(error).splitlines() or [type(error).__name__]
-        raise CimError(
-            f"{where} has {str(other[0].dtype).removeprefix('torch.')} on {other[0].device} and "
-            f"cannot be copied ({text[0].rstrip('.')}); expected module.float().cpu()"
-        ) from None
 
 
 def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from cimtool.ir.program import MODALITIES, Graph, Node
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
-from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
 from cimtool.loading.onnx.export import export_module, first_line
 from cimtool.loading.onnx.graph import OUTPUTS
@@ -83,7 +81,11 @@ def model_from_modules(
             for (modality, module), width in zip(modules.items(), widths, strict=True)
         )
         towers = text_tower, video_tower
-        layout, same = _layout_of(checkpoint, towers, widths)
+        try:
+            layout, read = read_towers(checkpoint, NO_MAP, lambda _: widths)
+            same = all(map(_same, read, towers))
+        except CimError:
+            layout, same = None, False
     else:
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
@@ -94,7 +96,16 @@ def model_from_modules(
     else:
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
-            note = _raw_note(name, layout) if same else _other_note(name, layout)
+            found = (
+                f"both modules are of layout {layout.name}, which takes rows of unit norm, and "
+                "those of the data are of others: the modules are read as they are, for such rows, "
+            )
+            if not same:
+                found = (
+                    f"the modules have the layers of layout {layout.name} and compute something "
+                    "else with them: they are read as they are, "
+                )
+            note = f"{name}: {found}and a polynomial is of ed and vd, undivided"
             model = replace(model, warnings=(note,))
     own = (None, None) if rows is None else rows
     notes = [
@@ -115,17 +126,6 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
     compiled = type(given).__module__ == "torch._dynamo.eval_frame"
     original: nn.Module = given._orig_mod if compiled else given  # type: ignore[assignment]
     return original
-
-
-def _layout_of(
-    checkpoint: Checkpoint, exported: Sequence[Graph], widths: tuple[int | None, int | None]
-) -> tuple[type[Layout] | None, bool]:
-    """The layout that reads modules' weights, and whether that is the same as was exported."""
-    try:
-        layout, towers = read_towers(checkpoint, NO_MAP, lambda _: widths)
-    except CimError:
-        return None, False
-    return layout, all(map(_same, towers, exported))
 
 
 def _same(tower: Graph, other: Graph) -> bool:
@@ -188,21 +188,6 @@ def _are_raw(rows: tuple[Array, Array] | None) -> bool:
     return any(bool((np.abs(norm - 1) > UNIT_TOLERANCE).any()) for norm in norms)
 
 
-def _raw_note(name: str, layout: type[Layout]) -> str:
-    return (
-        f"{name}: both modules are of layout {layout.name}, which takes rows of unit norm, and "
-        "those of the data are of others: the modules are read as they are, for such rows, and a "
-        "polynomial is of ed and vd, undivided"
-    )
-
-
-def _other_note(name: str, layout: type[Layout]) -> str:
-    return (
-        f"{name}: the modules have the layers of layout {layout.name} and compute something else "
-        "with them: they are read as they are, and a polynomial is of ed and vd, undivided"
-    )
-
-
 def _state(module: nn.Module, where: str) -> dict[str, Array]:
     """The module's arrays by key, with each norm's eps, which a state_dict leaves out."""
     import torch
@@ -228,17 +213,6 @@ def _state(module: nn.Module, where: str) -> dict[str, Array]:
     return state
 
 
-def _probe(tower: Graph, unit: bool) -> Array:
-    """A few rows [n, in] that a tower takes."""
-    shape = PROBE_ROWS, tower.extent("x")
-    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    return unit_rows(rows) if unit else rows
-
-
-def _is_finite(outputs: Mapping[str, Array]) -> bool:
-    return all(bool(np.isfinite(array).all()) for array in outputs.values())
-
-
 def _error(found: Array, wanted: Array) -> float:
     """The largest error, as a share of the largest value."""
     if found.shape != wanted.shape:
@@ -255,7 +229,9 @@ def _compare(
     It is run on a few normal rows and on a share of those of the `data` [n, in], where there are
     any.
     """
-    probes = [(_probe(tower, model.unit_rows), f"a probe of {PROBE_ROWS} rows")]
+    normal = np.random.default_rng(0).normal(size=(PROBE_ROWS, tower.extent("x")))
+    probe = unit_rows(normal.astype(np.float32)) if model.unit_rows else normal.astype(np.float32)
+    probes = [(probe, f"a probe of {PROBE_ROWS} rows")]
     if data is not None and data.shape[1] == tower.extent("x"):
         own = _share(data)
         probes += [(own, f"{len(own)} rows of the data")] if len(own) else []
@@ -268,7 +244,7 @@ def _compare(
             )
             for rows, what in probes
         ]
-    if len(compared) > 1 and not _is_finite(compared[0][1]):
+    if len(compared) > 1 and not all(np.isfinite(one).all() for one in compared[0][1].values()):
         del compared[0]  # rows of the data say more than normal ones, for which it was not made
     try:
         chosen, notes = ", ".join(choices(module, probes[-1][0])), []

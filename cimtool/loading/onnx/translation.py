@@ -28,6 +28,9 @@ from cimtool.loading.onnx.views import Rows, in_order, in_rows, item_size, like
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
 """Numbers that an item may have in all values together, and multiply-adds that make them."""
 
+MOST_AXES = 24
+"""Axes of a value; numpy has 64, and products and norms need a few more on their way."""
+
 MOST_ITEM_PLACES = 1 << 27
 """Numbers that an item may have in all values of a file, which also has them in other places."""
 
@@ -224,9 +227,23 @@ class Translation:
             factors = (a % items == 0) & (b % other == 0) & (a // items == b // other)
             if not ((a == b) | factors).all():
                 self.fail(COUNTED)
-            value = a
-        sizes = value if isinstance(value, np.ndarray) else self.weights(index)
-        return [int(size) for size in sizes.reshape(-1)]
+            return [int(size) for size in a.reshape(-1)]
+        return self.integers(index)
+
+    def integers(self, index: int) -> list[int]:
+        """A constant of whole numbers; none where it is left out."""
+        array = self.constant(index)
+        if array is None:
+            return []
+        kind = self.value(index)
+        if not isinstance(kind, np.ndarray) or kind.dtype.kind not in "iu":
+            self.fail(f"{self.input(index)} holds real numbers; expected whole ones")
+        return [int(number) for number in kind.reshape(-1)]
+
+    def require_axes(self, count: int) -> None:
+        """Raise CimError for more axes than a value has."""
+        if count > MOST_AXES:
+            self.fail(f"makes {count} axes; expected at most {MOST_AXES}")
 
     def items_axis(self, sizes: Sequence[int]) -> int | None:
         """The axis whose extent has the number of items in it; None where none is known to."""
@@ -359,6 +376,7 @@ class Translation:
     def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:
         """A view in other axes, one of which may be -1: what is left. None if it does not fit."""
         items, sizes = self.graph.items, list(sizes)
+        self.require_axes(len(sizes))
         if sizes.count(-1) == 1 and min(sizes) >= -1:
             rest = math.prod(size for size in sizes if size != -1)
             sizes[sizes.index(-1)] = items * view.size // max(rest, 1)
@@ -394,9 +412,7 @@ class Translation:
 
     def axes(self) -> list[int]:
         """Axes as the second input or (before operator set 13 or 18) an attribute."""
-        given = self.constant(1)
-        found = self.node.attributes.get("axes", ()) if given is None else given.reshape(-1)
-        return [int(axis) for axis in found]
+        return self.integers(1) if self.input(1) else [*self.node.attributes.get("axes", ())]
 
     def require(self, name: str, accepted: tuple[int, ...], expected: str) -> None:
         """Raise CimError unless an attribute is one of `accepted`, the first where it is absent."""

@@ -54,7 +54,7 @@ def test_the_rest_works_without_this_folder(
     tmp_path: Path, branch_content: dict[str, Any], poly_file: Path
 ) -> None:
     copied = tmp_path / "copied"
-    shutil.copytree(ROOT / "cimtool", copied / "cimtool", ignore=lambda *_: {"__pycache__"})
+    shutil.copytree(ROOT / "cimtool", copied / "cimtool")  # with the compiled kernels
     shutil.copytree(ROOT / "targets", copied / "targets")
     shutil.rmtree(copied / "cimtool" / "loading" / "onnx")
     checkpoint, rows, file = (tmp_path / name for name in ("last.pth", "rows.npz", "text.onnx"))

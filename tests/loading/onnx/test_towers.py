@@ -973,6 +973,26 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"n\d \(Tanh\): up to here an item has [0-9,]{10} numbers in all values and 0 multiply-"
         "adds; expected at most 16,777,216 and 4,294,967,296",
     ),
+    "axes that are no whole numbers": (
+        [linear(), node("Unsqueeze", ["h0", "lone"], ["h"], "u")],
+        r"u \(Unsqueeze\): lone holds real numbers; expected whole ones",
+    ),
+    "an axis twice": (
+        [linear(), node("Unsqueeze", ["h0", "same_axis"], ["h"], "u")],
+        r"u \(Unsqueeze\): its axes are \[1, 1\] of 4; expected each once",
+    ),
+    "very many axes": (
+        [linear(), node("Reshape", ["h0", "many_axes"], ["h"], "r")],
+        r"r \(Reshape\): makes 70 axes; expected at most 24",
+    ),
+    "a product over the items": (
+        [linear(), node("MatMul", ["five_ones", "h0"], ["h"], "m")],
+        r"m \(MatMul\): sums inner, which is over the items; expected it in the result, as each",
+    ),
+    "a product with fewer numbers": (
+        [linear(), node("MatMul", ["h0", "lone"], ["h"], "m")],
+        r"m \(MatMul\): multiplies \[n, 5\] by \[1\]; expected \[\.\.\., r, k\] by",
+    ),
     "numbers in many other places": (
         [
             node("Gemm", ["x", "many"], ["m"]),
@@ -1131,7 +1151,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "more numbers than there are": (
         [linear(), node("TopK", ["h0", "six_of"], ["h", "i"], "t")],
-        r"t \(TopK\): takes \[6\.0\] of 5 numbers; expected a number from 1 to 5",
+        r"t \(TopK\): takes \[6\] of 5 numbers; expected a number from 1 to 5",
     ),
     "items that are fixed": (
         [node("Reshape", ["x", "frozen"], ["h"], "r")],
@@ -1375,6 +1395,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
     weights |= {"g0": np.ones(1, np.float32)}
     weights |= {"many": np.ones((WIDTH, 3000), np.float32), "row_places": np.array([[0, 1]])}
+    weights |= {"same_axis": np.array([1, 1]), "many_axes": np.array([-1, 5, *[1] * 68])}
     weights["by_thousand"] = np.array([1, 3000, 1000])
     weights["spread"] = np.array([1, WIDTH, 3_000_000 // WIDTH])
     weights |= {"vast": np.array([10**12]), "far": np.float32(1), "frozen": np.array([2, -1, 3])}

@@ -101,12 +101,7 @@ def einsum(t: Translation) -> Translated:
         axes = " and ".join(str(len(one.labels)) for one in operands)
         t.fail(f'is "{text}" of values of {axes} axes; expected a letter for each')
     a, b = (replace(one, labels=tuple(own)) for one, own in zip(operands, letters, strict=True))
-    for label in (_items_label(a), _items_label(b)):
-        if label is not None and label not in out:
-            t.fail(
-                f"sums {label}, which is over the items; expected it in the result, as each item "
-                "is computed alone"
-            )
+    _require_items(t, a, b, out)
     return contracted(t, a, b, tuple(out))
 
 
@@ -160,17 +155,29 @@ def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
                 f"sums {label} of one input alone; expected axes of the result or of both inputs "
                 "(a sum or mean before it)"
             )
+    summed = {label: size for label, size in a.extents.items() if label not in out}
+    fitting = all(b.extents[label] == size for label, size in summed.items())
+    said = f"multiplies {_text(a)} by {_text(b)}"
     a, b = _spread(a, b), _spread(b, a)
     sizes = a.extents | b.extents
-    if any(sizes[label] != size for label, size in a.extents.items()):
+    if not fitting or any(sizes[label] != size for label, size in a.extents.items()):
         fixed = not (isinstance(a.of, Rows) and isinstance(b.of, Rows))
         t.fail(
-            f"multiplies {_text(a)} by {_text(b)}; expected [..., r, k] by [..., k, c] of each item"
-            f"{OPEN_ITEMS if fixed else ''}"
+            f"{said}; expected [..., r, k] by [..., k, c] of each item{OPEN_ITEMS if fixed else ''}"
         )
+    _require_items(t, a, b, out)
     if isinstance(a.of, Rows) and isinstance(b.of, Rows):
         return _by_values(t, a, b, out)
     return _by_weights(t, a, b, out) if isinstance(a.of, Rows) else _by_weights(t, b, a, out)
+
+
+def _require_items(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> None:
+    for label in (_items_label(a), _items_label(b)):
+        if label is not None and label not in out:
+            t.fail(
+                f"sums {label}, which is over the items; expected it in the result, as each item "
+                "is computed alone"
+            )
 
 
 def _text(operand: Operand) -> str:

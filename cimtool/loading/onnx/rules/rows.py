@@ -167,10 +167,10 @@ def top(t: Translation) -> Translated:
         t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
     view = t.view()
     order = view.last(t.place(int(t.node.attributes.get("axis", -1)), view))
-    rows, counts = t.in_rows(view.reordered(order)), t.weights(1)
-    count, width = int(counts.flat[0]) if counts.size == 1 else 0, t.width(rows.name)
+    rows, counts = t.in_rows(view.reordered(order)), t.integers(1)
+    count, width = counts[0] if len(counts) == 1 else 0, t.width(rows.name)
     if not 1 <= count <= width:
-        t.fail(f"takes {counts.tolist()} of {width} numbers; expected a number from 1 to {width}")
+        t.fail(f"takes {counts} of {width} numbers; expected a number from 1 to {width}")
     if count > 1 and not t.node.attributes.get("sorted", 1):
         t.fail(
             f"takes {count} numbers in no order (sorted = 0); expected sorted = 1 "

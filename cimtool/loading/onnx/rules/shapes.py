@@ -50,8 +50,11 @@ def reshape(t: Translation) -> Translated:
 def unsqueeze(t: Translation) -> Translated:
     """An axis of extent 1 more."""
     view, axes = t.view(), t.axes()
-    rank = view.rank + len(axes)
-    for place in sorted(axis % rank for axis in axes):
+    t.require_axes(rank := view.rank + len(axes))
+    places = {axis % rank for axis in axes if -rank <= axis < rank}
+    if len(places) < len(axes):
+        t.fail(f"its axes are {axes} of {rank}; expected each once")
+    for place in sorted(places):
         view = view.expanded(place)
     return view
 
@@ -93,14 +96,14 @@ def split(t: Translation) -> tuple[Translated, ...]:
     """Numbers along an axis in groups."""
     view, count = t.view(), len(t.node.outputs)
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
-    width, given = view.extents[axis], t.constant(1)
-    sizes = t.node.attributes.get("split") if given is None else given.reshape(-1).tolist()
-    if sizes is None:
+    width = view.extents[axis]
+    sizes = t.integers(1) if t.input(1) else [*t.node.attributes.get("split", ())]
+    if not sizes:
         share = -(-width // count)
         sizes = [share] * (count - 1) + [width - share * (count - 1)]
     ends = np.cumsum(np.array(sizes, np.int64))
     if len(sizes) != count or ends[-1] != width or min(sizes) < 1:
-        t.fail(f"{width} numbers into {[int(size) for size in sizes]}; expected a sum of {width}")
+        t.fail(f"{width} numbers into {sizes}; expected a sum of {width}")
     starts = ends - np.array(sizes, np.int64)
     return tuple(view.taken(axis, np.arange(*one)) for one in zip(starts, ends, strict=True))
 
@@ -109,12 +112,14 @@ def split(t: Translation) -> tuple[Translated, ...]:
 def sliced(t: Translation) -> Translated:
     """Ranges of numbers along axes."""
     view, attributes = t.view(), t.node.attributes
-    given = [t.constant(i) for i in (1, 2, 3, 4)]
     starts, ends, axes, steps = (
-        _numbers(attributes.get(name) if array is None else array)
-        for name, array in zip(("starts", "ends", "axes", "steps"), given, strict=True)
+        t.integers(i) if t.input(i) else [*attributes.get(name, ())]
+        for i, name in enumerate(("starts", "ends", "axes", "steps"), start=1)
     )
-    for i, axis in enumerate(axes or range(len(starts))):
+    axes = axes or [*range(len(starts))]
+    if not len(starts) == len(ends) == len(axes) == len(steps or starts):
+        t.fail("has other numbers of starts, ends, axes and steps; expected equal ones")
+    for i, axis in enumerate(axes):
         step, place = steps[i] if steps else 1, t.place(axis)
         every = starts[i] == 0 and ends[i] >= np.iinfo(np.int32).max and step == 1
         if place == view.items and every:
@@ -136,7 +141,7 @@ def gather(t: Translation) -> Translated:
     view = t.view()
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
     given, width = t.weights(1), view.extents[axis]
-    places = given.reshape(-1).astype(np.int64)
+    places = np.array(t.integers(1), np.int64)
     if given.ndim > 1:
         t.fail(f"takes places of shape {list(given.shape)}; expected one, or a list of them")
     if not len(places) or places.min() < -width or places.max() >= width:
@@ -144,10 +149,6 @@ def gather(t: Translation) -> Translated:
     t.require_numbers(view.size // width * len(places))
     found = view.taken(axis, places % width)
     return found if given.ndim else found.squeezed(axis)
-
-
-def _numbers(values: object) -> list[int]:
-    return [] if values is None else [int(number) for number in np.ravel(np.asarray(values))]
 
 
 def _axis_of_numbers(t: Translation, axis: int) -> int:
@@ -169,6 +170,7 @@ def expand(t: Translation) -> Translated:
 
 def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
     """A value with axes of extent 1 repeated."""
+    t.require_axes(len(sizes))
     while len(sizes) > view.rank:
         view = view.expanded(0)
     own = view.sizes(t.graph.items)
