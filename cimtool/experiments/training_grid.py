@@ -458,6 +458,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     outcomes, folders, resumed = list[TrainedPoint | Failed](), list[Path | None](), 0
     with TRAININGS.opened(folder, whose) as kept:
         every = itertools.chain(failed, [first], jobs)
+        del first  # its rows go once it is trained, as those of the others do
         for number, (point, job) in enumerate(zip(points, every, strict=True), 1):
             if isinstance(job, CimError):
                 outcomes.append(Failed(str(job)))
