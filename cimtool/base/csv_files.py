@@ -11,8 +11,8 @@ from typing import IO
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
-from cimtool.base.decimals import number_of
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import number_of
 from cimtool.base.files import reading, require_file
 from cimtool.base.named import nearest
 

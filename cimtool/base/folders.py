@@ -22,8 +22,7 @@ from cimtool.base.files import (
     unwritable,
 )
 from cimtool.base.json_files import LARGEST, parse_json, values_digest
-from cimtool.base.locks import is_at, lock
-from cimtool.base.partial import PARTIAL
+from cimtool.base.partial import PARTIAL, is_at, lock
 from cimtool.base.untrusted import read_bounded
 
 LOCK = ".lock"

@@ -20,7 +20,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -253,3 +253,33 @@ def _check_targets(targets: Path) -> None:
         for name in sorted(file.stem for file in (targets / folder).glob("*.toml")):
             if name in known:
                 raise ValueError(f'{kind} "{name}" has the name of one of {known[name][1]}')
+
+
+EXTRAS = {
+    "torch": ("torch", "train"),
+    "sklearn": ("scikit-learn", "train"),
+    "distributed": ("distributed", "dask"),
+    "pyarrow": ("pyarrow", "parquet"),
+    "pandas": ("pandas", "report"),
+    "polars": ("polars", "polars"),
+}
+"""The package and the extra of each library, by the name under which it is imported."""
+
+
+@contextmanager
+def needing(what: str, otherwise: str = "") -> Iterator[None]:
+    """Raise CimError where a library of EXTRAS is missing: `what` needs it, here is its extra.
+
+    `otherwise` names what can be done without it; `what` may be an Argument.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = package_of(error.name or "")
+        if library not in EXTRAS:
+            raise
+        package, extra = EXTRAS[library]
+        raise ArgumentError(
+            '{} needs the package {}; expected `pip install "cimtool[{}]"`{}',
+            what, package, extra, f", or {otherwise}" if otherwise else "",
+        ) from None  # fmt: skip

@@ -30,9 +30,8 @@ from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
-from cimtool.reference.classes import any_alike, memberships
-from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.exact import OutOfReach, exact
+from cimtool.reference.judgements import any_alike, memberships
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import check_samples, monte_carlo
@@ -45,7 +44,7 @@ from cimtool.reference.queries import (
     uncertainties,
 )
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, columns, questions, rank_queries
+from cimtool.reference.truth import Truth, all_equal, columns, questions, rank_queries
 from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator

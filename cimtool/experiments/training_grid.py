@@ -30,10 +30,9 @@ from cimtool.experiments.engine import (
 )
 from cimtool.experiments.trained_points import TrainedPoint, Unseen, train_point
 from cimtool.loading.embeddings import EmbeddingsLike, embeddings_in
-from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
+from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples, students
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, Queries, metrics
-from cimtool.reference.students import students
 from cimtool.training.history import MEASURES
 from cimtool.training.job import (
     Start,

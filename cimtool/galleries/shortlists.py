@@ -18,8 +18,7 @@ from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse
 from cimtool.costs.totals import Quantity
 from cimtool.passes.shortlist import ShortlistBits
-from cimtool.reference.binomial import counted_share
-from cimtool.reference.bootstrap import Change
+from cimtool.reference.bootstrap import Change, counted_share
 
 Minimised = Literal["cells", "conversions", "energy"]
 

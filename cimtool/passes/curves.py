@@ -15,9 +15,8 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import RowsError
 from cimtool.ir.arithmetic import Add
-from cimtool.ir.calibration import Range
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph, Node
+from cimtool.ir.program import Graph, Node, Range
 from cimtool.ir.source import (
     Abs,
     Elu,

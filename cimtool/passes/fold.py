@@ -18,8 +18,7 @@ from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.quantized import QuantizedMvm
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
-from cimtool.passes.base import Job, Pass
-from cimtool.passes.room import require_room
+from cimtool.passes.base import Job, Pass, require_room
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20

@@ -26,11 +26,10 @@ from cimtool.ir.arithmetic import (
     scalar,
 )
 from cimtool.ir.backends import LOWER
-from cimtool.ir.calibration import Range
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
-from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
+from cimtool.ir.program import Builder, Graph, Node, Program, Range, keep, rewrite, score_inputs
 from cimtool.ir.quantized import (
     FractionalBias,
     QuantizedMvm,
@@ -56,7 +55,6 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
-from cimtool.passes import norms, softmax, sorting  # noqa: F401  (importing rules registers them)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range

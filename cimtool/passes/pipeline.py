@@ -13,11 +13,10 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program, check_program, misplaced
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.calibrate import CalibratePass
-from cimtool.passes.converters import FitConvertersPass
+from cimtool.passes.converters import FitConvertersPass, TilePass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.quantize import QuantizePass
-from cimtool.passes.tile import TilePass
 
 TRAINED = "trained"
 """The stage before all passes."""

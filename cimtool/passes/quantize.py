@@ -38,8 +38,8 @@ from cimtool.ir.quantized import (
     QuantizedStore,
 )
 from cimtool.ir.types import Type
-from cimtool.passes.base import Job, Pass
-from cimtool.passes.bias import correct_bias, layer_means
+from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.calibrate import layer_inputs
 from cimtool.passes.formats import (
     Format,
     feature_format,
@@ -51,9 +51,7 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.passes.observe import layer_inputs
-from cimtool.passes.room import rows_with_room
-from cimtool.passes.rounding import least_error_weights
+from cimtool.passes.rounding import correct_bias, layer_means, least_error_weights
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45

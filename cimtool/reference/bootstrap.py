@@ -1,13 +1,13 @@
-"""Bootstrap: the interval of a metric over other draws of the queries.
+"""Intervals: of a metric over other draws of the queries, of a counted share, of a few figures.
 
-Queries are drawn with replacement, texts by the video that they share; the gallery stays. All
-metrics of all stages are computed on the same draws, so that the difference of two is paired. A NaN
-is no query of its metric.
+The bootstrap draws queries with replacement, texts by the video that they share; the gallery stays.
+All metrics of all stages are computed on the same draws, so that the difference of two is paired. A
+query whose value is NaN does not count in that metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -141,3 +141,40 @@ def interval(values: Array) -> Interval:
         return Interval(np.nan, np.nan)
     low, high = np.nanpercentile(values, (edge, 100 - edge))
     return Interval(float(low), float(high))
+
+
+def counted_share(count: int, of: int) -> Change:
+    """The share `count / of` and its interval at LEVEL, which covers at least that for any share.
+
+    Clopper and Pearson 1934: the ends are quantiles of beta distributions.
+    """
+    from scipy.special import betaincinv  # slow to load, and every command imports this
+
+    edge = (1 - LEVEL) / 2
+    low = float(betaincinv(count, of - count + 1, edge)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, of - count, 1 - edge)) if count < of else 1.0
+    return Change(count / of, low, high)
+
+
+def chance_of_split(first: int, second: int) -> float:
+    """The chance that so many discordant pairs split so unevenly or more, were both as likely.
+
+    The exact conditional test of two shares on the same items, of which `first` have only the one
+    and `second` only the other property: McNemar, Psychometrika 12, 1947, with the binomial
+    distribution in place of the normal. It keeps its level for every number of items; Fagerland,
+    Lydersen and Laake, BMC Med. Res. Methodol. 13:91, 2013, compare it with less cautious ones.
+    """
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5)))
+
+
+def students(values: Sequence[float]) -> Change:
+    """The mean and its interval at LEVEL; the ends are NaN where there are fewer than two."""
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return Change(mean, np.nan, np.nan)
+    from scipy.special import stdtrit  # slow to load, and every command imports this
+
+    half = float(stdtrit(count - 1, (1 + LEVEL) / 2) * np.std(values, ddof=1) / np.sqrt(count))
+    return Change(mean, mean - half, mean + half)

@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import CimError
 from cimtool.base.threads import map_rows
-from cimtool.reference.classes import Classes, alike, alike_counts, alike_sums
+from cimtool.reference.judgements import Classes, alike, alike_counts, alike_sums
 from cimtool.reference.statistics import blocks
 
 TIE_GRID = 2.0**-30
