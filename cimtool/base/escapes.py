@@ -71,17 +71,12 @@ def c_comment(text: str) -> str:
 def c_string(text: str) -> str:
     """A string of C, quotes included, that holds a text in UTF-8."""
     marks = {"\\": "\\\\", '"': '\\"', "?": "\\?", "\n": "\\n", "\t": "\\t"}
-    return (
-        '"'
-        + "".join(
-            marks.get(one) or (one if one.isascii() else _octal(one)) for one in visible(text)
-        )
-        + '"'
-    )
 
+    def coded(one: str) -> str:
+        in_octal = "".join(f"\\{byte:03o}" for byte in one.encode())
+        return marks.get(one) or (one if one.isascii() else in_octal)
 
-def _octal(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode())
+    return f'"{"".join(map(coded, visible(text)))}"'
 
 
 def toml_string(text: str) -> str:

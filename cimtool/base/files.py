@@ -174,7 +174,12 @@ def require_kept(place: Path, argument: str | None = None) -> None:
     # A folder on the way that is made later turns new/../x into x.
     places = [one for one in (place, Path(os.path.normpath(place))) if os.path.isfile(one)]
     for name, given in _GIVEN.get().items() if places else ():
-        if any(os.path.samefile(p, one) for p in _files(given) for one in places):
+        if any(
+            os.path.samefile(text, one)
+            for text in _texts(given)
+            for one in places
+            if os.path.isfile(text)
+        ):
             raise ArgumentError(
                 "{}{}: is the file of {}, which would be lost; expected another one",
                 "" if argument is None else ArgumentError("{} ", Argument(argument)),
@@ -217,10 +222,6 @@ COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
 
 BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)
 """The files that commands may add to the folder of a bundle."""
-
-
-def _files(value: object) -> Iterator[str]:
-    return (text for text in _texts(value) if os.path.isfile(text))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -294,6 +295,18 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
 
 
 @contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """Remove a folder and those above it in the end, if they are new and empty."""
+    new = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
+    try:
+        yield
+    finally:
+        for one in new:
+            with suppress(OSError):  # others may have written there meanwhile
+                one.rmdir()
+
+
+@contextmanager
 def staged(folder: Path, what: str) -> Iterator[Path]:
     """Give a folder whose files are moved into `folder` in the end, all or nothing.
 
@@ -301,21 +314,16 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
     `what` cannot be written.
     """
     require_outside_bundles(folder)
-    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with partial_folder(folder, PARTIAL) as partial:
-            yield partial
-            files = sorted(partial.iterdir())
-            for file in files:
-                require_kept(folder / file.name)
-            for file in files:
-                os.replace(file, folder / file.name)
-    except BaseException as error:
-        for one in made:
-            with suppress(OSError):  # others may have written there meanwhile
-                one.rmdir()
-        if not isinstance(error, OSError):
-            raise
+        with no_empty_folders(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with partial_folder(folder, PARTIAL) as partial:
+                yield partial
+                files = sorted(partial.iterdir())
+                for file in files:
+                    require_kept(folder / file.name)
+                for file in files:
+                    os.replace(file, folder / file.name)
+    except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error

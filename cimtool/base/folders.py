@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +16,7 @@ from typing import IO, Any
 from cimtool.base.errors import CimError
 from cimtool.base.files import (
     check_folder,
+    no_empty_folders,
     reading,
     replace_texts,
     require_outside_bundles,
@@ -67,22 +68,20 @@ class KindOfWork:
             )
         with alone_in(path, self.noun):
             if (path / self.file).is_file():
-                self._require_same(path, whose)
-                _clear(path)
+                held = read_object(path / self.file) or {}
+                for name, value in whose.items():
+                    if held.get(name) != value:
+                        raise CimError(
+                            f"{path}: holds a {self.noun} with another {self.names[name]}; "
+                            "expected a new folder"
+                        )
+                for prefix in (PARTIAL, SHARED):  # what a killed run left half-way
+                    for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
+                        shutil.rmtree(left, ignore_errors=True)
             else:
                 text = json.dumps(dict(whose), indent=1) + "\n"
                 replace_texts(path, {self.file: text}, f"the {self.noun}")
             yield
-
-    def _require_same(self, path: Path, whose: WorkIdentity) -> None:
-        """Raise CimError where the work in the folder is not `whose`."""
-        held = read_object(path / self.file) or {}
-        for name, value in whose.items():
-            if held.get(name) != value:
-                raise CimError(
-                    f"{path}: holds a {self.noun} with another {self.names[name]}; expected a new "
-                    "folder"
-                )
 
 
 @contextmanager
@@ -92,33 +91,27 @@ def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
     The lock ends with the process whatever ends that. The folder is left only with files in it.
     Raises CimError where another process is at such work there, which is called `noun`.
     """
-    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
-    try:
-        with _locked(folder, noun, folder / lock_file):
-            yield
-    finally:
-        for one in made:
-            with suppress(OSError):  # others may have written there meanwhile
-                one.rmdir()
-
-
-@contextmanager
-def _locked(folder: Path, noun: str, file: Path) -> Iterator[None]:
-    try:
-        stream, taken = _lock_of(file)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    with stream:
-        if not taken:
-            raise CimError(
-                f"{folder}: another {noun} is at work there (process {stream.read(20).strip()}); "
-                "expected it to end first, or a new folder"
-            )
+    file = folder / lock_file
+    with no_empty_folders(folder):
         try:
-            _write_own_number(stream.fileno(), folder)
-            yield
-        finally:
-            file.unlink(missing_ok=True)
+            stream, taken = _lock_of(file)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        with stream:
+            if not taken:
+                raise CimError(
+                    f"{folder}: another {noun} is at work there (process "
+                    f"{stream.read(20).strip()}); expected it to end first, or a new folder"
+                )
+            try:
+                try:
+                    os.ftruncate(stream.fileno(), 0)
+                    os.write(stream.fileno(), f"{os.getpid()}\n".encode())
+                except OSError as error:  # the disk has no room for the lock
+                    raise unwritable(folder, error) from error
+                yield
+            finally:
+                file.unlink(missing_ok=True)
 
 
 def _lock_of(file: Path) -> tuple[IO[str], bool]:
@@ -135,15 +128,6 @@ def _lock_of(file: Path) -> tuple[IO[str], bool]:
         if is_at(stream.fileno(), file):
             return stream, True
         stream.close()  # who held it has just removed it
-
-
-def _write_own_number(handle: int, folder: Path) -> None:
-    """Write this process into the lock of a folder; CimError where the disk has no room for it."""
-    try:
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 @contextmanager
@@ -189,13 +173,6 @@ def exchange(one: Path, other: Path) -> bool:
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(number, os.strerror(number), str(other))
-
-
-def _clear(path: Path) -> None:
-    """Remove the folders that a killed run left half-way."""
-    for prefix in (PARTIAL, SHARED):
-        for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def sealed_text(values: Mapping[str, Any]) -> str:

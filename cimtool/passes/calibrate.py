@@ -87,7 +87,7 @@ class CalibratePass(Pass):
 
 def _require_finite(graph: Graph, seen: Mapping[str, Observation]) -> None:
     for node in graph.nodes:
-        if not seen[node.name].is_finite:
+        if not (np.isfinite(seen[node.name].lo) & np.isfinite(seen[node.name].hi)).all():
             reach = max(np.abs(seen["x"].lo).max(), np.abs(seen["x"].hi).max())
             raise RowsError(
                 f"{graph.layer(node)} ({node.op.name}): is not finite on these rows, whose "
@@ -224,11 +224,6 @@ class Observation:
     def mean_squares(self) -> Array:
         """The mean square of each channel."""
         return np.asarray(self.squares / self.count)
-
-    @property
-    def is_finite(self) -> bool:
-        """True where all numbers are finite."""
-        return bool((np.isfinite(self.lo) & np.isfinite(self.hi)).all())
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,15 @@ def fuse(graph: Graph) -> Graph:
 
     Raises CimError where a function alone is beyond any polynomial.
     """
-    roots = _roots(graph)
+    roots = {name: name for name in graph.inputs}
+    # The value that each value is a function of, number by number: itself if it is of none.
+    for node in graph.nodes:
+        own, op = {roots[i] for i in node.inputs}, node.op
+        if isinstance(op, Add):
+            function = all(np.ndim(constant) == 0 for constant in (*op.factors, op.offset))
+        else:
+            function = isinstance(op, (*BENT, Abs, Gate))
+        roots[node.name] = own.pop() if function and len(own) == 1 else node.name
     read = set(graph.outputs.values())
     nodes = []
     for node in reversed(graph.nodes):
@@ -78,22 +86,6 @@ def fuse(graph: Graph) -> Graph:
         nodes.append(fused)
         read.update(fused.inputs)
     return replace(graph, nodes=tuple(reversed(nodes)))
-
-
-def _roots(graph: Graph) -> dict[str, str]:
-    """The value that each value is a function of, number by number: itself where it is of none."""
-    roots = {name: name for name in graph.inputs}
-    for node in graph.nodes:
-        own = {roots[i] for i in node.inputs}
-        roots[node.name] = own.pop() if len(own) == 1 and _is_function(node.op) else node.name
-    return roots
-
-
-def _is_function(op: Op) -> bool:
-    """True where each number of the value depends on one number of each input, alike for all."""
-    if isinstance(op, Add):
-        return all(np.ndim(constant) == 0 for constant in (*op.factors, op.offset))
-    return isinstance(op, (*BENT, Abs, Gate))
 
 
 def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:

@@ -42,15 +42,12 @@ class FoldPass(Pass):
         for graph in (program.text, program.video):
             require_room(graph, job)
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
-        of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
-        centre = _common_mean(program, job) if of_distances else None
+        centre = None
+        if all(isinstance(op, DistanceScore | PolynomialScore) for op in scores):
+            simulator = Simulator(program)
+            means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+            centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
         return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre)))
-
-
-def _common_mean(program: Program, job: Job) -> FloatArray:
-    simulator = Simulator(program)
-    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-    return round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
 
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:

@@ -315,7 +315,12 @@ def polynomial_score(
 def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:
     """Horner in u over Horner in v; rows are coefficients of u^i v^j."""
     negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
-    rows = [_trimmed(row, negligible) for row in table]
+    rows = []
+    for coefficients in table:
+        kept = [as_float(c) if abs(c) > negligible else 0.0 for c in coefficients]
+        while len(kept) > 1 and kept[-1] == 0:
+            kept.pop()
+        rows.append(tuple(kept))
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     value: str | None = None
@@ -337,14 +342,6 @@ def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str,
     if value is None:
         return builder.add(f"{name}.constant", plus(0, offset=constant), u)
     return value
-
-
-def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
-    """The coefficients as floats, negligible ones as zero and not at the end."""
-    kept = [as_float(c) if abs(c) > negligible else 0.0 for c in row]
-    while len(kept) > 1 and kept[-1] == 0:
-        kept.pop()
-    return tuple(kept)
 
 
 @dataclass(frozen=True)

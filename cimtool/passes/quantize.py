@@ -57,6 +57,9 @@ from cimtool.simulation.kernels.operations import fast_kernel
 EXACT_BITS = 45
 """Bits up to which sums are kept exact; 2^46 times a 15-bit multiplier stays below 2^62."""
 
+WIDE_LIMIT = 1 << EXACT_BITS + 2
+"""No value of a program reaches it."""
+
 RESCALE_BITS = 29
 """Bits by which a multiplier makes a unit finer: it has 31, and is shifted by 1 at least."""
 
@@ -283,8 +286,11 @@ def multiply(builder: Quantizing, op: Mul, node: Node, inputs: tuple[str, ...]) 
 def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
     """Bring all terms to one unit (exact shifts where scales allow) and add the constant."""
     values = list(inputs)
-    if len(values) > 1:
-        values = [_uniform(builder, value) for value in values]
+    for i, value in enumerate(values if len(values) > 1 else ()):
+        own_unit = builder.types[value].unit
+        # Terms have one scale each, or scales that are powers of two of one another.
+        if own_unit.ndim and not np.all(np.frexp(own_unit / own_unit.flat[0])[0] == 0.5):
+            values[i] = builder.narrow(value, FACTOR_BITS)
     tops = [
         float(np.max(np.abs(factor) * magnitude(builder.types[value])))
         for factor, value in zip(op.factors, values, strict=True)
@@ -306,31 +312,18 @@ def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...
         if np.all(share >= 1) and np.all(np.frexp(share)[0] == 0.5):
             factors.append((np.sign(factor) * share).astype(np.int64))
             continue
-        fmt = wide_format(unit / sizes[i])
+        # The limit is beyond every value: the requantisation changes the scale alone.
+        fmt = Format(-WIDE_LIMIT, WIDE_LIMIT, np.asarray(unit / sizes[i]))
         values[i] = requantize(builder, f"{value}.aligned", value, fmt)
         factors.append(np.sign(factor).astype(np.int64))
     offset = round_half_up(op.offset / unit)
     return builder.add(node.name, Add(tuple(factors), offset, unit), *values)
 
 
-def _uniform(builder: Quantizing, value: str) -> str:
-    """A value with one scale, or with scales that are powers of two of one another."""
-    unit = builder.types[value].unit
-    if unit.ndim and not np.all(np.frexp(unit / unit.flat[0])[0] == 0.5):
-        return builder.narrow(value, FACTOR_BITS)
-    return value
-
-
 def _in_units(limit: Array, unit: FloatArray) -> Array:
     """A limit in units of a value; one beyond all values is none, however many units it may be."""
     units = limit / unit if np.isfinite(limit).all() else limit
     return round_half_up(np.clip(units, -CLIP_LIMIT, CLIP_LIMIT))
-
-
-def wide_format(scale: FloatArray) -> Format:
-    """A format that no value of a program leaves: for changing the scale alone."""
-    limit = 1 << EXACT_BITS + 2
-    return Format(-limit, limit, np.asarray(scale))
 
 
 def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cimtool.base.errors import CimError
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerSettings, Settings
-from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.program import Program
 from cimtool.ir.quantized import QuantizedMvm, quantizer_of
 
@@ -22,7 +21,10 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
     for graph in (program.text, program.video):
         for name, op in graph.operations(QuantizedMvm).items():
             layer = f"{graph.name}.{name}"
-            bits = {"weight_bits": _weight_bits(op, settings.weight_code)}
+            # Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+            lowest, highest = int(op.codes.min()), int(op.codes.max())
+            reach = max(highest, -lowest if settings.weight_code.paired else -lowest - 1, 1)
+            bits = {"weight_bits": max(op.weight_bits, reach.bit_length() + 1)}
             if bits["weight_bits"] > MOST_BITS:
                 raise CimError(
                     f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
@@ -33,17 +35,6 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
                 bits["activation_bits"] = max(quantizer.bits, LEAST_BITS)
             found[layer] = bits
     return found
-
-
-def _weight_bits(op: QuantizedMvm, code: WeightCode) -> int:
-    """Bits in which cells hold all weights: those of their quantizer, or one more.
-
-    Cells in pairs hold magnitudes, and so no -128 in 8 bits.
-    """
-    codes = op.codes
-    lowest, highest = int(codes.min()), int(codes.max())
-    reach = max(highest, -lowest if code.paired else -lowest - 1, 1)
-    return max(op.weight_bits, reach.bit_length() + 1)
 
 
 def with_trained_bits(build: Configuration, program: Program) -> Settings:

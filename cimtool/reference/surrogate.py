@@ -121,7 +121,15 @@ class Polynomial:
     def __post_init__(self) -> None:
         if not 1 <= self.degree <= MAX_DEGREE:
             raise CimError(f"polynomial: degree is {self.degree}; expected 1 to {MAX_DEGREE}")
-        self._check_count()
+        count, expected = len(self.coeff), len(exponents(self.degree))
+        if count != expected:
+            fits = [g for g in range(1, MAX_DEGREE + 1) if len(exponents(g)) == count]
+            hint = f" ({count} belong to degree {fits[0]})" if fits else ""
+            if count - 1 == expected:
+                hint = " (the constant is not one of them: it is the bias)"
+            raise CimError(
+                f"polynomial: coeff has {count} numbers; degree {self.degree} has {expected}{hint}"
+            )
         numbers = {f"coeff[{k}]": c for k, c in enumerate(self.coeff)}
         numbers |= {"bias": self.bias, "scale_ed": self.scale_ed, "scale_vd": self.scale_vd}
         numbers |= {name: x for name, x in (("a", self.a), ("b", self.b)) if x is not None}
@@ -147,18 +155,6 @@ class Polynomial:
         """False where every coefficient of a term with vd is zero: it is a polynomial in ed."""
         terms = zip(exponents(self.degree), self.coeff, strict=True)
         return any(c != 0 for (_, j), c in terms if j)
-
-    def _check_count(self) -> None:
-        count, expected = len(self.coeff), len(exponents(self.degree))
-        if count == expected:
-            return
-        fits = [g for g in range(1, MAX_DEGREE + 1) if len(exponents(g)) == count]
-        hint = f" ({count} belong to degree {fits[0]})" if fits else ""
-        if count - 1 == expected:
-            hint = " (the constant is not one of them: it is the bias)"
-        raise CimError(
-            f"polynomial: coeff has {count} numbers; degree {self.degree} has {expected}{hint}"
-        )
 
     def evaluate(self, ed: ArrayLike, vd: ArrayLike) -> FloatArray:
         """Return the value at ed and vd (raw, of one shape), float64.

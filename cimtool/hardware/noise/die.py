@@ -139,10 +139,19 @@ class Devices(CellLevels):
         self.die = die
 
     def conductances(self, digits: IntArray, layer: str, *place: int) -> FloatArray:
-        """Their conductances, in uS; stuck cells and wires come later."""
-        total = self.asked(digits)
-        for device in range(self.noise.devices):
-            total += self._deviation(digits, layer, (*place, device))
+        """Their conductances, in uS, exactly the targets if nothing is wrong.
+
+        Stuck cells and wires come later.
+        """
+        noise, die, asked = self.noise, self.die, self.levels[digits]
+        total, x = self.asked(digits), self.levels / noise.g_max
+        for device in range(noise.devices):
+            g = asked.copy()
+            for one in noise.of(DeviceNoise):
+                rng = die.numbers(one, layer, *place, device)
+                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
+                g = one.effective(g, state)
+            total += g - asked
         return total
 
     def read_variance(self, g: FloatArray) -> FloatArray:
@@ -152,15 +161,6 @@ class Devices(CellLevels):
         for one in noise.of(ReadNoise):
             total += one.variance(g / self.unit, state)
         return total
-
-    def _deviation(self, digits: IntArray, layer: str, place: tuple[int, ...]) -> FloatArray:
-        """Errors of one device's conductance in uS, exactly zero where nothing is wrong."""
-        noise, die, asked = self.noise, self.die, self.levels[digits]
-        x, g = self.levels / noise.g_max, asked.copy()
-        for one in noise.of(DeviceNoise):
-            rng = die.numbers(one, layer, *place)
-            g = one.effective(g, DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng))
-        return g - asked
 
 
 def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> DrawnCells:

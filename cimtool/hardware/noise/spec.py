@@ -117,7 +117,11 @@ class Noise(TomlTable):
         names = [key for key in own if key not in cls.model_fields and NonIdeality.knows(key)]
         tables = {name: own.pop(name) for name in names}
         noise = handler(own)
-        noise._mechanisms = _validated(tables)
+        given = sorted((NonIdeality.family[name] for name in tables), key=lambda one: one.order)
+        fields: dict[str, Any] = {kind.name: (kind | None, None) for kind in given}
+        # One table of all, so that an error of pydantic knows the key in its table.
+        found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(tables)
+        noise._mechanisms = tuple(one for _, one in found if one is not None)
         noise._check()
         alone = {**noise.model_dump(by_alias=True, exclude_none=True), "corners": {}}
         for name, corner in noise.corners.items():
@@ -208,17 +212,6 @@ class Noise(TomlTable):
                 " nor ".join(ageing()),
             )
         return seconds
-
-
-def _validated(tables: dict[str, Any]) -> tuple[NonIdeality, ...]:
-    """The mechanisms of tables by name, in the order in which they act; None is not given.
-
-    Raises ValidationError, which knows the key in its table.
-    """
-    given = sorted((NonIdeality.family[name] for name in tables), key=lambda kind: kind.order)
-    fields: dict[str, Any] = {kind.name: (kind | None, None) for kind in given}
-    found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(tables)
-    return tuple(one for _, one in found if one is not None)
 
 
 PRESETS = "noise"
