@@ -37,10 +37,10 @@ Dask's own configuration files may name them as well.
 
 
 def check_tls(address: str, scheme: str, place: str, seconds: float) -> None:
-    """Raise CimError where Dask's files for TLS are missing or wrong, or the handshake fails.
+    """Raise CimError if Dask's files for TLS are missing or wrong, or the handshake fails.
 
-    Nothing is said where nobody answers within so many seconds. An address of TCP needs no files;
-    those that are named must be right, for Dask reads them all the same.
+    If nobody answers within `seconds`, nothing is raised. An address of TCP needs no files, but
+    those that are named must be right, as Dask reads them in any case.
     """
     from distributed.comm.addressing import parse_host_port
     from distributed.security import Security
@@ -216,7 +216,7 @@ def _another_version(address: str, found: str, own: str) -> CimError:
 
 
 def _registered(kind: type[Client], address: str) -> Client | None:
-    """A client that the scheduler at `address` has registered; None where it does not in time.
+    """A client that the scheduler at `address` has registered; None if it does not in time.
 
     Dask's own timeout is of the connection alone.
     """
@@ -238,7 +238,7 @@ def _registered(kind: type[Client], address: str) -> Client | None:
 def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
     """The last heartbeats of the workers of the scheduler at `address`, by its clock.
 
-    None where it does not answer in time.
+    None if it does not answer in time.
     """
 
     async def heartbeats(scheduler: Any) -> Mapping[str, float]:
@@ -253,7 +253,7 @@ def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
 
 
 def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The answer of the scheduler at `address` to a question; OSError where there is none in time.
+    """The answer of the scheduler at `address` to a question; OSError if there is none in time.
 
     It is asked in a thread, for a caller (a notebook) whose own thread has a loop at work.
     """
@@ -347,7 +347,7 @@ def on_cluster(
     """
     work = list(calls)
     answers: Answers = SimpleQueue()
-    # In a thread of its own: a call to a scheduler that has fallen silent never returns.
+    # In a separate thread: a call to a scheduler that has fallen silent never returns.
     arguments = (client, function, shared, work, answers)
     Thread(target=_compute, args=arguments, daemon=True).start()
     heartbeats = _Heartbeats(address)
@@ -402,7 +402,7 @@ def _compute(
 
 
 def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str) -> tuple[str, Any]:
-    """The next answer; CimError where none will come, as the cluster has ended or is silent."""
+    """The next answer; CimError if none will come, as the cluster has ended or is silent."""
     while True:
         try:
             status, answer = answers.get(timeout=ASK_SECONDS)

@@ -74,7 +74,7 @@ def evaluated(words: Iterable[str]) -> frozenset[str]:
 
 
 def cpu_has(feature: str) -> bool:
-    """True where compiled code may use a set, by LLVM's name, of this CPU."""
+    """True if compiled code may use a set, by LLVM's name, of this CPU."""
     return feature in switched_on()
 
 

@@ -166,7 +166,7 @@ def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def require_kept(place: Path, argument: str | None = None) -> None:
-    """Raise CimError where a file that is written to `place` replaces an input, by any path.
+    """Raise CimError if a file that is written to `place` replaces an input, by any path.
 
     So too where it would lie in the folder of a bundle, which it makes unusable. The sentence names
     the `argument` that is the place.
@@ -192,7 +192,7 @@ def require_kept(place: Path, argument: str | None = None) -> None:
 
 
 def require_outside_bundles(place: Path) -> None:
-    """Raise CimError where a folder above `place` is a bundle: it holds its own files alone."""
+    """Raise CimError if a folder above `place` is a bundle: it holds its own files alone."""
     for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
@@ -241,7 +241,7 @@ def _texts(value: object) -> Iterator[str]:
 def place_in(folder: Path, below: str) -> Path:
     """The place `below` a folder of a file or folder, perhaps with folders before it.
 
-    Every path that is made of a name of others is made here. Raises CimError where it is none below
+    Every path that is made of a name of others is made here. Raises CimError if it is none below
     the folder.
     """
     place = PurePosixPath(below)
@@ -256,7 +256,7 @@ def place_in(folder: Path, below: str) -> Path:
 
 
 def check_room(place: Path, size: int) -> None:
-    """Raise CimError where fewer than `size` bytes are free on the disk of a place to be made."""
+    """Raise CimError if fewer than `size` bytes are free on the disk of a place to be made."""
     within = next(one for one in (place, *place.absolute().parents) if one.exists())
     free = shutil.disk_usage(within).free
     if free < size:

@@ -54,7 +54,7 @@ class KindOfWork:
     def opened(self, path: Path, whose: WorkIdentity) -> Iterator[None]:
         """Open or make the folder, for this process alone until the end.
 
-        Raises CimError where it holds other work of this kind or something else, and where another
+        Raises CimError if it holds other work of this kind or something else, and where another
         process is at work in it.
         """
         require_outside_bundles(path)
@@ -88,8 +88,8 @@ class KindOfWork:
 def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
     """Make a folder that is written step by step, and keep other processes out until the end.
 
-    The lock ends with the process whatever ends that. The folder is left only with files in it.
-    Raises CimError where another process is at such work there, which is called `noun`.
+    The lock ends with the process, however that ends. An empty folder is not left.
+    Raises CimError if another process is at such work there, which is called `noun`.
     """
     file = folder / lock_file
     with no_empty_folders(folder):
@@ -134,7 +134,7 @@ def _lock_of(file: Path) -> tuple[IO[str], bool]:
 def alone_with(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that is to be replaced, if there is one, until the end.
 
-    The lock ends with the process whatever ends that. Raises CimError where another one holds it,
+    The lock ends with the process, however that ends. Raises CimError if another one holds it,
     or has just replaced the folder, and where the file system cannot lock a folder.
     """
     if not folder.is_dir():
@@ -160,9 +160,9 @@ def alone_with(folder: Path) -> Iterator[None]:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step; False where the system or the file system cannot.
+    """Exchange two folders in one step; False if the system or the file system cannot.
 
-    It is Linux's `renameat2` with RENAME_EXCHANGE. Raises OSError where it fails.
+    It is Linux's `renameat2` with RENAME_EXCHANGE. Raises OSError if it fails.
     """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
@@ -187,7 +187,7 @@ def read_sealed(file: Path) -> dict[str, Any]:
 
 
 def read_object(file: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no file or no object in it."""
+    """The object in a JSON file; None if there is no file or no object in it."""
     try:
         values = parse_json(read_bounded(file, LARGEST))
     except (CimError, ValueError):

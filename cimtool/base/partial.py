@@ -22,9 +22,9 @@ from cimtool.base.errors import CimWarning
 
 
 def lock(handle: int) -> bool:
-    """Lock an open file or folder; False where another process holds it.
+    """Lock an open file or folder; False if another process holds it.
 
-    Raises OSError where its file system has no such lock, as NFS has none of a folder.
+    Raises OSError if its file system has no such lock, as NFS has none of a folder.
     """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,7 +34,7 @@ def lock(handle: int) -> bool:
 
 
 def is_at(handle: int, place: Path) -> bool:
-    """True where an open file or folder is still the one at this place."""
+    """True if an open file or folder is still the one at this place."""
     try:
         return os.path.samestat(os.fstat(handle), place.stat())
     except FileNotFoundError:

@@ -98,7 +98,7 @@ def origins_of(kinds: Iterable[type[Any]]) -> list[str]:
 
 
 def check_plugins(origins: Iterable[str]) -> None:
-    """Raise CimError where the package of an origin has no plug-in here that can be imported.
+    """Raise CimError if the package of an origin has no plug-in here that can be imported.
 
     Its version may be another one.
     """
@@ -245,7 +245,7 @@ def _forget(packages: frozenset[str], before: set[str]) -> None:
 
 
 def _check_targets(targets: Path) -> None:
-    """Raise ValueError where a folder is none, or a file has the name of one that is known."""
+    """Raise ValueError if a folder is none, or a file has the name of one that is known."""
     if not targets.is_dir():
         raise ValueError(f"TARGETS = {targets}: there is no such folder")
     for folder, kind in FILES.items():
@@ -268,7 +268,7 @@ EXTRAS = {
 
 @contextmanager
 def needing(what: str, otherwise: str = "") -> Iterator[None]:
-    """Raise CimError where a library of EXTRAS is missing: `what` needs it, here is its extra.
+    """Raise CimError if a library of EXTRAS is missing: `what` needs it, here is its extra.
 
     `otherwise` names what can be done without it; `what` may be an Argument.
     """

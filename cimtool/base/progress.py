@@ -37,7 +37,7 @@ class Countdown:
 
 
 class Sparse:
-    """Tells each PartDone, and of other lines one in so many `seconds`, the first after as long."""
+    """Tells each PartDone, and at most one other line in `seconds`, the first after as long."""
 
     def __init__(self, say: Say, seconds: float, clock: Callable[[], float] = time.monotonic):
         self.say, self.seconds, self.clock, self.last = say, seconds, clock, clock()

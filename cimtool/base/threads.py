@@ -62,7 +62,13 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
 
 def _as_here(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """The function under this thread's settings of NumPy's warnings; a new thread has its own."""
-    return np.errstate(**np.geterr())(function)
+    errors = np.geterr()
+
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with np.errstate(**errors):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def _nested() -> bool:

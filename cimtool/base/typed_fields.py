@@ -62,7 +62,7 @@ def _form(kind: type[Any]) -> tuple[dict[str, Test], list[str]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """True where a value is of an annotated type; whole numbers are real numbers, truths neither.
+    """True if a value is of an annotated type; whole numbers are real numbers, truths neither.
 
     A whole number has at most 64 bits. TypeError for an annotation that is none of those which this
     project's classes use.

@@ -75,7 +75,7 @@ class Ratio:
 def ratio(factor: Fraction, magnitude: int) -> Ratio:
     """Express `factor` for values up to `magnitude`, with as many bits as the contract allows.
 
-    Raises ValueError where fewer than 15 bits are left, or the shift leaves 1..62.
+    Raises ValueError if fewer than 15 bits are left, or the shift leaves 1..62.
     """
     if factor.denominator & (factor.denominator - 1) == 0:
         shift = max(factor.denominator.bit_length() - 1, 1)

@@ -179,7 +179,7 @@ class Program:
 
     @property
     def gallery_items(self) -> int | None:
-        """Items whose columns the score holds; None where it takes videos as they come."""
+        """Items whose columns the score holds; None if it takes videos as they come."""
         if features_of(self.video, self.score.inputs):
             return None
         (logit,) = self.score.outputs.values()
@@ -212,7 +212,7 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
 
 
 def calibrated(known: Type, seen: Range | None) -> Type:
-    """The type of a real value with the bounds that calibration saw in place of its own."""
+    """The type of a real value, with the bounds that calibration saw if there are any."""
     if seen is None or known.is_integer:
         return known
     return replace(known, lo=seen.lo, hi=seen.hi)
@@ -332,8 +332,8 @@ def misplaced(graph: Graph, level: Level) -> Node | None:
 def check_program(program: Program, stage: str, level: Level) -> None:
     """Check a pass's program: operations of its level, order of use, unique names, ranges.
 
-    Raises CimError where integers could overflow or the rule of a plug-in leaves what it should
-    not, and RuntimeError where the pass is wrong.
+    Raises CimError if integers could overflow or the rule of a plug-in leaves what it should
+    not, and RuntimeError if the pass is wrong.
     """
     for graph in program.graphs:
         known = set(graph.inputs)

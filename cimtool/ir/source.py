@@ -266,7 +266,7 @@ class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
     """`exp(x + mask)` over its sum along each row.
 
     Of attention `mask` [rows of an item, d], or [1, d] where it is the same for all rows, is 0
-    where a number counts and NO_WEIGHT, or less, where it does not; None where all count.
+    where a number counts and NO_WEIGHT, or less, where it does not; None if all count.
     """
 
     mask: Array | None = None

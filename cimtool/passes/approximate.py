@@ -306,7 +306,7 @@ def _lowest(
 ) -> tuple[float, ...] | None:
     """The interpolation of `function / factor` on [-1, 1], of the lowest degree, for `function`.
 
-    None where none of the degrees that are allowed is within the tolerance.
+    None if none of the degrees that are allowed is within the tolerance.
     """
     v = np.linspace(-1.0, 1.0, DENSE_POINTS)
     exact = function(v)
@@ -379,7 +379,7 @@ def _newton(
     hi: float,
     tolerance: float,
 ) -> NewtonIteration | None:
-    """The iteration for `1 / inverse(x)`; None where MAX_NEWTON_STEPS are not enough."""
+    """The iteration for `1 / inverse(x)`; None if MAX_NEWTON_STEPS are not enough."""
     x = np.linspace(lo, hi, DENSE_POINTS)
     nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
     ends = 1 / inverse(nodes)

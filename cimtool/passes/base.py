@@ -71,7 +71,7 @@ LEAST_ROWS = 16
 
 
 def require_room(graph: Graph, job: Job) -> None:
-    """Raise CimError where the values of a projector leave no room for LEAST_ROWS of its rows."""
+    """Raise CimError if the values of a projector leave no room for LEAST_ROWS of its rows."""
     _rows_with_room(graph, job, live_numbers(graph))
 
 
@@ -80,7 +80,7 @@ def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ())
 
     Its values are freed after their last use, but those that are `kept`. How many rows follows from
     the graph alone: a larger limit of memory lets larger items in, and changes no build. A note
-    says where not all are taken, for what they are `doing`. Raises CimError where there is no room
+    says where not all are taken, for what they are `doing`. Raises CimError if there is no room
     for LEAST_ROWS.
     """
     rows = job.rows(graph.name)
@@ -94,7 +94,7 @@ def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ())
 
 
 def _rows_with_room(graph: Graph, job: Job, numbers: int) -> int:
-    """The rows that there is room for where an item has so many numbers at once."""
+    """The rows that there is room for, if an item has `numbers` numbers in memory at once."""
     least, item = min(LEAST_ROWS, len(job.rows(graph.name))), NUMBER * numbers
     said = os.environ.get(MAX_MEMORY)
     limit = MOST_BYTES if said is None else max(MOST_BYTES, memory_size(said))

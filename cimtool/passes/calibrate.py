@@ -122,7 +122,7 @@ def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[s
 def _calibration(
     graph: Graph, seen: Observed, calibrator: Calibrator, settings: Settings
 ) -> Calibration:
-    """The calibration of a projector of which so much was seen."""
+    """The calibration of a projector from what was observed."""
     ranges = {name: _range(value.lo, value.hi) for name, value in seen.values.items()}
     if calibrator == "percentile":
         ranges |= _narrowed(graph, seen.values, ranges)
@@ -288,7 +288,7 @@ def percentile(seen: Observation, numbers: int) -> float:
 
 
 def _place(numbers: int) -> float:
-    """The place of the percentile among so many numbers in order."""
+    """The place of the percentile among sorted numbers."""
     return (numbers - 1) * (PERCENTILE / 100)
 
 

@@ -100,7 +100,7 @@ def fit_references(
 ) -> tuple[AdcReferences | None, ...]:
     """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
-    None where provably lossless; else they are set for as much as `scope` says, left out as much as
+    None if provably lossless; else they are set for as much as `scope` says, left out as much as
     the layer's can be, to values that are `settable`.
     """
     scope = scope or op.crossbar.scope
@@ -134,7 +134,7 @@ def _apart(steps: list[int]) -> list[int]:
 def _chosen(
     columns: Sequence[Tried | None], scale: Array
 ) -> tuple[float, tuple[AdcReferences | None, ...]]:
-    """(scatter, references) of the joint choice among those tried; None where lossless."""
+    """(scatter, references) of the joint choice among those tried; None if lossless."""
     fitted = [column for column in columns if column is not None]
     scatter, places = _joint_choice(fitted, scale)
     chosen = iter(places)

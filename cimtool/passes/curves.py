@@ -66,7 +66,7 @@ class FittedCurve(Op):
 def fuse(graph: Graph) -> Graph:
     """A calibrated graph with a FittedCurve for each value that other operations read of a chain.
 
-    Raises CimError where a function alone is beyond any polynomial.
+    Raises CimError if a function alone is beyond any polynomial.
     """
     roots = {name: name for name in graph.inputs}
     # The value that each value is a function of, number by number: itself if it is of none.
@@ -89,9 +89,9 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:
-    """A node as the FittedCurve of the root of its chain; of its own input where that does not fit.
+    """A node as the FittedCurve of its chain's root, or of its own input if the chain does not fit.
 
-    As it is where it bends nothing, or is an exp that nothing bends further, which `lower` knows.
+    It stays as it is if nothing in the chain is bent, or if it is an exp, which `lower` knows.
     """
     root = roots[node.name]
     if root == node.name or isinstance(node.op, Exp):

@@ -45,9 +45,9 @@ Limits = Mapping[str, SettableReference]
 NO_LIMITS: Limits = {}
 
 SAMPLED_COLUMNS = 128
-"""Columns of a layer by which few of all references are chosen that are tried on every column.
+"""Columns of a layer on which all references are tried; the best few are tried on every column.
 
-Those of each cycle are tried on these alone: they are so many. So are levels.
+References of single cycles, and levels, are tried on these columns only: there are too many.
 """
 
 
@@ -93,7 +93,7 @@ class GroupSums:
         self.idle = stored.cells.idle_sums
 
     def of_slice(self, conducts: IntArray, bound: int, cycles: range) -> Iterator[Array]:
-        """Column sums [cycles, n, N] of every group for cells that conduct so much [K, N]."""
+        """Column sums [cycles, n, N] of every group for cells that conduct `conducts` [K, N]."""
         kind, own = product_kind(bound), slice(cycles.start, cycles.stop)
         digits, packed = self.digits[own].astype(kind), conducts.astype(kind)
         for group, idle in zip(self.groups, self.idle[:, own], strict=True):

@@ -68,7 +68,7 @@ class Folding(Builder):
     def take_layer(self, node: Node, value: str) -> tuple[Mvm, Node] | None:
         """Take the layer that makes a node's input out again, to be added anew with other numbers.
 
-        None where something else reads the value, no layer makes it, or one of whole weights.
+        None if something else reads the value, no layer makes it, or one of whole weights.
         """
         layer = self.by_name.get(value)
         if layer is None or not isinstance(layer.op, Mvm) or self.readers[node.inputs[0]] > 1:

@@ -360,7 +360,7 @@ class DomainLimits:
 
 
 def domain_limits(score: Graph, value: str) -> DomainLimits | None:
-    """The limits that `lower` put on a value, at any later stage; None where no score reads it."""
+    """The limits that `lower` put on a value, at any later stage; None if no score reads it."""
     shift: Add | None = None
     for node in score.nodes:
         if node.inputs != (value,):

@@ -342,7 +342,7 @@ def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
 def _within_reach(unit: FloatArray, terms: Sequence[FloatArray]) -> FloatArray:
     """The unit of a sum, coarsened by a power of two until multipliers bring each term to it.
 
-    A value in few bits of its own is many times coarser than a product that is exact in 45.
+    A value of few bits is many times coarser than a product that is exact in 45.
     """
     shares = [own / unit for own in terms]
     rescaled = [float(share.max()) for share in shares if np.any(np.frexp(share)[0] != 0.5)]

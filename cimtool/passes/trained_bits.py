@@ -15,7 +15,7 @@ LEAST_BITS, MOST_BITS = 2, 16
 def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, int]]:
     """The bits of weights, and of inputs that have a quantizer, by layer of whole weights.
 
-    CimError where weights less their zero point need more than MOST_BITS.
+    CimError if weights less their zero point need more than MOST_BITS.
     """
     found = {}
     for graph in (program.text, program.video):
@@ -40,7 +40,7 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
 def with_trained_bits(build: Configuration, program: Program) -> Settings:
     """The settings of a build with the bits that layers of its trained program bring.
 
-    Raises CimError where fewer are asked for. A target's own bits are not asked for.
+    Raises CimError if fewer are asked for. A target's own bits are not asked for.
     """
     settings, layers = build.settings, []
     for layer, bits in trained_bits(program, settings).items():

@@ -45,7 +45,7 @@ class Change:
 
     @property
     def is_real(self) -> bool:
-        """True where the interval leaves out 0."""
+        """True if the interval leaves out 0."""
         return self.low > 0 or self.high < 0
 
 
@@ -67,7 +67,7 @@ class QueryCounts:
         return found
 
     def mean(self, values: Array) -> FloatArray:
-        """Mean of `values` [n] in each resample, [B]; NaN where no query is left."""
+        """Mean of `values` [n] in each resample, [B]; NaN if no query is left."""
         known = ~np.isnan(values)
         total = self.counts @ np.where(known, values, 0.0)
         number = self._sizes if known.all() else self.counts @ known.astype(np.float64)
@@ -77,7 +77,7 @@ class QueryCounts:
         return found
 
     def median(self, values: Array) -> FloatArray:
-        """Median of `values` [n] in each resample, [B]; NaN where no query is left."""
+        """Median of `values` [n] in each resample, [B]; NaN if no query is left."""
         order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]
         if not len(order):
             return np.full(len(self.counts), np.nan)
@@ -111,7 +111,7 @@ class Samples:
 
 
 def resamples(right: IntArray, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
-    """Yield `count` resamples in blocks, the same for the same numbers whatever the block.
+    """Yield `count` resamples in blocks; the size of a block does not change them.
 
     `right` [n] names the video of each text. Texts of one video are no independent queries: for
     texts, videos are drawn, each with all of its texts (a cluster bootstrap).
@@ -157,7 +157,7 @@ def counted_share(count: int, of: int) -> Change:
 
 
 def chance_of_split(first: int, second: int) -> float:
-    """The chance that so many discordant pairs split so unevenly or more, were both as likely.
+    """The chance that discordant pairs split this unevenly or more, if both kinds are as likely.
 
     The exact conditional test of two shares on the same items, of which `first` have only the one
     and `second` only the other property: McNemar, Psychometrika 12, 1947, with the binomial
@@ -170,7 +170,7 @@ def chance_of_split(first: int, second: int) -> float:
 
 
 def students(values: Sequence[float]) -> Change:
-    """The mean and its interval at LEVEL; the ends are NaN where there are fewer than two."""
+    """The mean and its interval at LEVEL; the ends are NaN if there are fewer than two."""
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Change(mean, np.nan, np.nan)

@@ -43,7 +43,7 @@ def exact(
 ) -> MatchProbabilities:
     """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
 
-    Raises CimError where a is not above 0, a or b is not finite, the two have not one d, a mean or
+    Raises CimError if a is not above 0, a or b is not finite, the two have not one d, a mean or
     variance is not finite, or a pair's probability is not reached.
     """
     if text.d != video.d:
@@ -71,7 +71,7 @@ def log_match_probability(
     """Return log p and log(1-p) of p = E[sigmoid(b - a |z_t - z_v|^2)], both [...].
 
     Means `mu` and variances `s` are [..., d] with one d; what stands before d is broadcast. Raises
-    CimError where the shapes do not fit, a variance is negative, a is not above 0, a number is not
+    CimError if the shapes do not fit, a variance is negative, a is not above 0, a number is not
     finite, or a pair's probability is not reached.
     """
     arrays = tuple(np.asarray(x, np.float64) for x in (mu_t, s_t, mu_v, s_v))

@@ -51,7 +51,7 @@ def memberships(classes: Classes) -> tuple[IntArray, IntArray]:
 
 
 def any_alike(classes: Classes) -> bool:
-    """True where two items have a class in common."""
+    """True if two items have a class in common."""
     return bool(np.bincount(memberships(classes)[1], minlength=1).max() > 1)
 
 
@@ -120,7 +120,7 @@ class Judgements:
     def best(self, texts: int, videos: int) -> IntArray:
         """The video of the highest grade of each text [texts], of equals the first.
 
-        A text without any has a number of its own from `videos` on, which is no video's.
+        A text without any gets a number from `videos` on, which is no video's.
         """
         found = np.arange(videos, videos + texts)
         order = np.lexsort((-self.video, self.grade))  # the last one that is put down stays
@@ -172,7 +172,7 @@ class Comparisons:
         return len(self.rows)
 
     def among(self, kept: IntArray, items: int) -> Comparisons:
-        """Those that compare none but the items `kept`, of `items`, which get their new rows."""
+        """The comparisons of `kept` items alone, of `items`, by their new rows."""
         place = np.full(items, -1)
         place[kept] = np.arange(len(kept))
         rows = place[self.rows]

@@ -19,9 +19,9 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
-# Sampled points: of videos that are drawn once and held, while the texts are drawn anew for each
-# such block, by threads; of texts that a thread draws; and of the videos that it then takes at a
-# time. Their product is the largest array, 13 MB whatever K: beyond 32 MB each would be new memory.
+# Sampled points. Videos are drawn once a block and held; threads draw the texts anew for each block,
+# and take some of the block's videos at a time. The largest array is the product of the last two,
+# 13 MB for every K: beyond 32 MB each would be new memory.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120
@@ -45,7 +45,7 @@ MOST_SAMPLES = 100_000
 
 
 def check_samples(samples: int) -> None:
-    """Raise CimError where samples a side are too few for a standard error, or too many."""
+    """Raise CimError if samples a side are too few for a standard error, or too many."""
     if not 2 <= samples <= MOST_SAMPLES:
         raise ArgumentError(
             "{samples} is {}; expected at least 2, for a standard error, and at most {:,}",
@@ -69,7 +69,7 @@ def monte_carlo(
     The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
     the K*K pairs share their draws; the delta method carries it to the logit, and the jackknife
     where that error is more than 0.7 of the mean.
-    Raises CimError where there are fewer than two samples or the seed is not in [0, 2^64).
+    Raises CimError if there are fewer than two samples or the seed is not in [0, 2^64).
     """
     check_samples(samples)
     if not 0 <= seed < 2**64:
@@ -109,7 +109,7 @@ def draw(
 ) -> FloatArray:
     """Draw `samples` points of each item, [n, K, d], keyed by (seed, modality, row of the item).
 
-    The first draws of an item are the same whatever K.
+    The first draws of an item are the same for every K.
     """
     z = np.empty((len(items), samples, items.d))
     key = np.array([seed, _STREAM[modality]], np.uint64)

@@ -59,8 +59,8 @@ class Truth:
     """The right items of each of the texts [n] and of the `videos`.
 
     `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
-    videos [m], or of several an item, [n, C] and [m, C]; None where not known. A video that is
-    right for no text has no class, whatever `labels` hold of it. With `leave_one_out` row i of both
+    videos [m], or of several an item, [n, C] and [m, C]; None if not known. A video that is
+    right for no text has no class, even if `labels` hold one. With `leave_one_out` row i of both
     is one item, which does not find itself: right are the others of its class, and nothing is where
     classes are not known. Where pairs are `judged`, right are those alone, and `text_to_video` is
     the best of each text; one without any has a number from `videos` on.
@@ -74,12 +74,12 @@ class Truth:
 
     @property
     def ranks(self) -> bool:
-        """True where some query has something right to find."""
+        """True if some query has something right to find."""
         return not self.leave_one_out or self.by_class
 
     @property
     def by_class(self) -> bool:
-        """True where all items of a class, or all that are judged so, are right for a query."""
+        """True if all items of a class, or all that are judged so, are right for a query."""
         return self.labels is not None or self.judged is not None
 
     def right_pairs(self, rows: slice = slice(None)) -> BoolArray:
@@ -121,7 +121,7 @@ class Truth:
         return (texts - 1 - alike_counts(self.labels[0]),) * 2
 
     def cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
-        """The cosine gap of each text from means [n, d] and [m, d]; None where nothing is wrong."""
+        """The cosine gap of each text from means [n, d] and [m, d]; None if nothing is wrong."""
         if self.judged is not None:
             pairs = self.judged.text, self.judged.video
             return judged_cosine_gaps(text, video, pairs, self.leave_one_out)
@@ -195,7 +195,7 @@ def questions(
 
 
 def retrieved(scores: Array, truth: Truth) -> Queries:
-    """Rank every query of `scores` [n, m]; nothing where nothing is right.
+    """Rank every query of `scores` [n, m]; nothing if nothing is right.
 
     `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
     BY_CLASS are of all right items: those of the class where classes are known.

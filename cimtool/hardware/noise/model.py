@@ -99,7 +99,7 @@ class NonIdeality(Named, TomlTable):
         return None
 
     def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
-        """Raise ValueError where it contradicts devices up to `g_max` uS, or those `beside` it.
+        """Raise ValueError if it contradicts devices up to `g_max` uS, or those `beside` it.
 
         The sentence goes on from the mechanism's name and a dot.
         """
@@ -136,7 +136,7 @@ class DeviceNoise(NonIdeality):
 
     @abstractmethod
     def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
-        """Conductances in uS of devices that conducted `g`; `g` itself where nothing changes."""
+        """Conductances in uS of devices that conducted `g`; `g` itself if nothing changes."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ArrayState:
     `digits` [rows, columns] are held, and a digit counts `column_weights` [columns] in the result.
     `full` and `erased` (uS) are the conductances of the largest digit, `top`, and of none; `rng`
     has the array's random numbers, and `layer` is the name of the layer that it holds. Beside its
-    columns lie so many that are `redundant`, kept for repair.
+    columns lie `redundant` more, kept for repair.
     """
 
     digits: FloatArray
@@ -169,7 +169,7 @@ class ArrayNoise(NonIdeality):
 
 @dataclass(frozen=True)
 class ReadState:
-    """Cells of so many `devices` in parallel, a digit `unit` uS, read `seconds` after `t0`."""
+    """Cells of `devices` in parallel, a digit `unit` uS, read `seconds` after `t0`."""
 
     devices: int
     unit: float
@@ -270,7 +270,7 @@ class Curve(TomlTable):
 
 
 def non_negative(curve: Curve | FloatArray, where: str) -> None:
-    """Raise ValueError where a standard deviation falls below zero for some x from 0 to 1."""
+    """Raise ValueError if a standard deviation falls below zero for some x from 0 to 1."""
     x = np.linspace(0.0, 1.0, 1001)
     values = curve.at(x) if isinstance(curve, Curve) else curve
     if values.min() < 0:

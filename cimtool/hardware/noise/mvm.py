@@ -172,7 +172,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
 
     @property
     def frozen(self) -> bool:
-        """True where the cells are all that differs from the perfect layer."""
+        """True if the cells are all that differs from the perfect layer."""
         beside = (self.fresh, self.errors, self.factors, self.measured)
         return all(one is None for one in beside)
 

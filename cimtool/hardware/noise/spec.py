@@ -136,7 +136,7 @@ class Noise(TomlTable):
     def _flat(
         self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
     ) -> dict[str, Any]:
-        """Write every mechanism as a table of its own name."""
+        """Write every mechanism as a table by its name."""
         values: dict[str, Any] = handler(self)
         for one in self.mechanisms:
             values[one.name] = one.model_dump(
