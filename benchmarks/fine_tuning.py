@@ -22,7 +22,7 @@ import numpy as np
 from accuracy import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
-from cimtool.api import fine_tune, prepare
+from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.bundle.compilation import Compilation
 from cimtool.bundle.dies import NoiseOptions
@@ -33,6 +33,7 @@ from cimtool.reference.retrieval import retrieval, retrieved
 from cimtool.reference.truth import truth_of
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
+from cimtool.training.api import fine_tune
 from cimtool.training.hardware.fine_tune import OPTIMISATION
 from cimtool.training.trainer import BEST
 

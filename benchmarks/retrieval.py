@@ -39,8 +39,7 @@ from cimtool.costs.estimate import estimate
 from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.passes.shortlist import ShortlistBits
-from cimtool.reference.binomial import counted_share
-from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change
+from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change, counted_share
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES
 from cimtool.report.svg import WIDTH, file_text

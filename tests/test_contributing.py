@@ -64,7 +64,7 @@ def test_the_table_says_what_each_kind_of_plug_in_is_within_cimtool() -> None:
 
 # A file of one class for each folder of which the table says that one file in it is enough.
 FILES = {
-    "cimtool/ir/heads/": "from cimtool.ir.heads.cosine import Cosine as Base",
+    "cimtool/ir/heads/": "from cimtool.ir.heads.points import Cosine as Base",
     "cimtool/hardware/noise/mechanisms/": (
         "from cimtool.hardware.noise.mechanisms.devices import Programming as Base"
     ),

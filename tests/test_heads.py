@@ -24,7 +24,7 @@ from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import plus
 from cimtool.ir.heads import Head
 from cimtool.ir.heads.base import distance
-from cimtool.ir.heads.euclidean import Euclidean
+from cimtool.ir.heads.points import Euclidean
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
 from cimtool.ir.types import Type

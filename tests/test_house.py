@@ -52,7 +52,6 @@ LIBRARIES = {
     "llvmlite": ("cimtool/simulation/kernels*",),
     "numba": (
         "cimtool/base/compiled.py",
-        "cimtool/base/cpu.py",
         "cimtool/simulation/kernels*",
         "cimtool/hardware/noise/*",
         "cimtool/passes/fitting.py",
@@ -62,7 +61,6 @@ LIBRARIES = {
     "joblib": ("cimtool/experiments/engine.py",),
     "distributed": (
         "cimtool/base/cluster.py",
-        "cimtool/base/cluster_tls.py",
         "cimtool/experiments/engine.py",
     ),
     "pyarrow": ("cimtool/experiments/engine.py",),
@@ -219,7 +217,7 @@ def test_no_two_types_share_a_name() -> None:
 
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
-    "cimtool/base/cpu.py": "words of LLVM for instruction sets",
+    "cimtool/base/compiled.py": "words of LLVM for instruction sets",
     "cimtool/base/csv_files.py": "lines and fields of a file of numbers",
     "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",

@@ -1,16 +1,19 @@
 """A Dask cluster that computes beside this process: its connection, and answers as they come.
 
-Dask unpickles what comes from a peer, whatever it is asked for: whoever can answer at the address
-of a scheduler, or reach a worker, can run code there and here. Over tls:// both sides show a
-certificate of the same authority, which alone keeps others out. What is asked before any work, the
-workers and their versions, is answered in plain msgpack, and objects beside it are not opened; but
-Dask opens pickles of one kind, `ToPickle`, even so.
+Dask unpickles what a peer sends, whatever was asked. So whoever can answer at a scheduler's
+address, or reach a worker, can run code there and here. Over tls:// both sides show a certificate
+of the same authority, and nothing else keeps others out. Questions before any work (the workers,
+their versions) are answered in plain msgpack, and objects beside it are not opened; but Dask opens
+pickles of one kind, `ToPickle`, even so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -21,9 +24,97 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from cimtool import __version__
-from cimtool.base.cluster_tls import check_tls
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.base.extras import needing
+from cimtool.base.plugins import needing
+
+AUTHORITY, CERTIFICATE, KEY = (
+    f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
+)
+"""Environment variables by which Dask knows a client's files; a key may stand in the certificate's.
+
+Dask's own configuration files may name them as well.
+"""
+
+
+def check_tls(address: str, scheme: str, place: str, seconds: float) -> None:
+    """Raise CimError if Dask's files for TLS are missing or wrong, or the handshake fails.
+
+    If nobody answers within `seconds`, nothing is raised. An address of TCP needs no files, but
+    those that are named must be right, as Dask reads them in any case.
+    """
+    from distributed.comm.addressing import parse_host_port
+    from distributed.security import Security
+
+    try:
+        security = Security()
+    except ValueError as error:  # of a version of TLS
+        raise ArgumentError("{dask} {}: Dask's configuration says {}", address, error) from error
+    _check_files(address, scheme == "tls", security.get_tls_config_for_role("client"))
+    if scheme == "tcp":
+        if security.require_encryption:
+            raise ArgumentError(
+                "{dask} is {}, and Dask's configuration requires encryption; expected tls://{}",
+                address,
+                place,
+            )
+        return
+    context = security.get_connection_args("client")["ssl_context"]
+    try:
+        with (
+            socket.create_connection(parse_host_port(place), seconds) as plain,
+            context.wrap_socket(plain) as stream,
+        ):
+            stream.recv(1)  # a server that refuses our certificate says so after the handshake
+    except ssl.SSLError as error:
+        raise ArgumentError(
+            "{dask} {}: the TLS handshake failed ({}); expected a scheduler over TLS, with "
+            "certificates of the authority in {} on both sides",
+            address,
+            error.reason or error,
+            AUTHORITY,
+        ) from error
+    except (OSError, ValueError):
+        return
+
+
+def _check_files(address: str, required: bool, files: Mapping[str, str | None]) -> None:
+    """Raise CimError for a file that is not named, not there, or not what it should be."""
+    named = {AUTHORITY: files["ca_file"], CERTIFICATE: files["cert"], KEY: files["key"]}
+    for variable, file in named.items():
+        if file is None and required and variable != KEY:
+            raise ArgumentError(
+                "{dask} {}: no file is named for TLS; expected {}, a file in PEM",
+                address,
+                variable,
+            )
+        if file is not None and not os.path.isfile(file):
+            raise ArgumentError(
+                "{dask} {}: {} is {}, and there is no such file", address, variable, file
+            )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority, certificate, key = named.values()
+    if authority is not None:
+        with _in_pem(address, f"{AUTHORITY} is {authority}", "certificates of an authority"):
+            context.load_verify_locations(authority)
+    if certificate is not None:
+        said = f"{CERTIFICATE} is {certificate}" + (f" and {KEY} {key}" if key else "")
+        with _in_pem(address, said, "a certificate and its key"):
+            context.load_cert_chain(certificate, key)
+
+
+@contextmanager
+def _in_pem(address: str, said: str, expected: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # an SSLError is one
+        raise ArgumentError(
+            "{dask} {}: {}, which cannot be read ({}); expected {} in PEM",
+            address,
+            said,
+            getattr(error, "reason", None) or error.strerror or error,
+            expected,
+        ) from error
+
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -125,7 +216,7 @@ def _another_version(address: str, found: str, own: str) -> CimError:
 
 
 def _registered(kind: type[Client], address: str) -> Client | None:
-    """A client that the scheduler at `address` has registered; None where it does not in time.
+    """A client that the scheduler at `address` has registered; None if it does not in time.
 
     Dask's own timeout is of the connection alone.
     """
@@ -147,7 +238,7 @@ def _registered(kind: type[Client], address: str) -> Client | None:
 def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
     """The last heartbeats of the workers of the scheduler at `address`, by its clock.
 
-    None where it does not answer in time.
+    None if it does not answer in time.
     """
 
     async def heartbeats(scheduler: Any) -> Mapping[str, float]:
@@ -162,7 +253,7 @@ def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
 
 
 def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The answer of the scheduler at `address` to a question; OSError where there is none in time.
+    """The answer of the scheduler at `address` to a question; OSError if there is none in time.
 
     It is asked in a thread, for a caller (a notebook) whose own thread has a loop at work.
     """
@@ -256,7 +347,7 @@ def on_cluster(
     """
     work = list(calls)
     answers: Answers = SimpleQueue()
-    # In a thread of its own: a call to a scheduler that has fallen silent never returns.
+    # In a separate thread: a call to a scheduler that has fallen silent never returns.
     arguments = (client, function, shared, work, answers)
     Thread(target=_compute, args=arguments, daemon=True).start()
     heartbeats = _Heartbeats(address)
@@ -311,7 +402,7 @@ def _compute(
 
 
 def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str) -> tuple[str, Any]:
-    """The next answer; CimError where none will come, as the cluster has ended or is silent."""
+    """The next answer; CimError if none will come, as the cluster has ended or is silent."""
     while True:
         try:
             status, answer = answers.get(timeout=ASK_SECONDS)

@@ -11,8 +11,8 @@ from typing import IO
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, FloatArray
-from cimtool.base.decimals import number_of
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import number_of
 from cimtool.base.files import reading, require_file
 from cimtool.base.named import nearest
 
@@ -43,7 +43,7 @@ class CsvColumn:
         return f"{'an integer' if self.whole else 'a number'} from {self.lo:.10g} to {self.hi:.10g}"
 
     def number(self, text: str) -> float:
-        """The number of a field; ValueError where it is none of the column's."""
+        """The number of a field; ValueError if it is none of the column's."""
         if self.words is not None:
             value = self.words.get(text.strip(" \t"), np.nan)
         else:
@@ -73,7 +73,7 @@ class CsvRows:
 
 
 def header_of(file: Path) -> tuple[str, ...]:
-    """The names in a file's first line; CimError where it has none, too many, or one twice."""
+    """The names in a file's first line; CimError if it has none, too many, or one twice."""
     require_file(file)
     with reading(file), file.open("rb") as stream:
         return _header(file, stream)

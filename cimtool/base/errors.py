@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import string
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 
 class CimError(Exception):
@@ -107,3 +108,24 @@ def rows_of(file: object) -> Iterator[None]:
         yield
     except RowsError as error:
         raise CimError(f"{file}: {error}") from None
+
+
+@contextmanager
+def taking_warnings(take: Callable[[str, type[Warning]], bool]) -> Iterator[None]:
+    """Ask `take` for each warning, its text and category; one for which it is False is shown."""
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not take(str(message), category):
+            shown(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

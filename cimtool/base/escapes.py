@@ -1,16 +1,21 @@
 """Texts of others, such as names and notes, within texts of each language that cimtool writes.
 
 Control characters, halves of pairs, and marks that turn the direction of writing are U+FFFD in all
-of them; a terminal shows their codes (`printable`).
+of them; a terminal shows their codes (`printable`). A name that keeps the rule is a file's name and
+a word of each of these languages. A number is written in ASCII digits: Python's own `int` and
+`float` also take `1_0`, which is a typing error here, and the digits of other scripts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
 import unicodedata
 from collections.abc import Callable
+
+from cimtool.base.errors import CimError
 
 REPLACEMENT = "\ufffd"
 UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
@@ -66,17 +71,12 @@ def c_comment(text: str) -> str:
 def c_string(text: str) -> str:
     """A string of C, quotes included, that holds a text in UTF-8."""
     marks = {"\\": "\\\\", '"': '\\"', "?": "\\?", "\n": "\\n", "\t": "\\t"}
-    return (
-        '"'
-        + "".join(
-            marks.get(one) or (one if one.isascii() else _octal(one)) for one in visible(text)
-        )
-        + '"'
-    )
 
+    def coded(one: str) -> str:
+        in_octal = "".join(f"\\{byte:03o}" for byte in one.encode())
+        return marks.get(one) or (one if one.isascii() else in_octal)
 
-def _octal(character: str) -> str:
-    return "".join(f"\\{byte:03o}" for byte in character.encode())
+    return f'"{"".join(map(coded, visible(text)))}"'
 
 
 def toml_string(text: str) -> str:
@@ -87,3 +87,58 @@ def toml_string(text: str) -> str:
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     quoted = json.dumps(whole, ensure_ascii=False)
     return _shown(quoted, lambda one: f"\\U{ord(one):08x}")
+
+
+LONGEST = 100
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+RULE = (
+    f"a name of at most {LONGEST} letters (a to z), digits, dots, dashes and underscores, with no "
+    "dot or dash first"
+)
+
+MARK = 8
+"""Digits of the digest by which a cleaned name tells what it was made of."""
+
+
+def require_name(name: object, key: str) -> None:
+    """Raise CimError, which says the `key`, for a value that is no name."""
+    if not isinstance(name, str) or NAME.fullmatch(name) is None:
+        said = json.dumps(name, default=str)
+        said = said if len(said) <= 60 else f"{said[:57]}..."
+        raise CimError(f"{key} is {said}; expected {RULE}")
+
+
+def clean_name(text: str) -> str:
+    """The name that stands for a text: itself if it keeps the rule.
+
+    Else its letters and digits, `_` in place of others, and a digest of the text, so that two
+    texts have two names.
+    """
+    if NAME.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK]
+    kept = re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("._-")[: LONGEST - MARK - 1]
+    return f"{kept or 'name'}-{digest}"
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE
+)
+
+
+def integer_of(text: str) -> int:
+    """The integer that a text is, blanks and tabs around it left out; ValueError for any other."""
+    return int(_matched(_INTEGER, text))
+
+
+def number_of(text: str) -> float:
+    """The number that a text is, such as `1e-3` or `nan`; ValueError as for `integer_of`."""
+    return float(_matched(_NUMBER, text))
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> str:
+    number = text.strip(" \t")
+    if pattern.fullmatch(number) is None:
+        raise ValueError(text)
+    return number

@@ -166,7 +166,7 @@ def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def require_kept(place: Path, argument: str | None = None) -> None:
-    """Raise CimError where a file that is written to `place` replaces an input, by any path.
+    """Raise CimError if a file that is written to `place` replaces an input, by any path.
 
     So too where it would lie in the folder of a bundle, which it makes unusable. The sentence names
     the `argument` that is the place.
@@ -174,7 +174,12 @@ def require_kept(place: Path, argument: str | None = None) -> None:
     # A folder on the way that is made later turns new/../x into x.
     places = [one for one in (place, Path(os.path.normpath(place))) if os.path.isfile(one)]
     for name, given in _GIVEN.get().items() if places else ():
-        if any(os.path.samefile(p, one) for p in _files(given) for one in places):
+        if any(
+            os.path.samefile(text, one)
+            for text in _texts(given)
+            for one in places
+            if os.path.isfile(text)
+        ):
             raise ArgumentError(
                 "{}{}: is the file of {}, which would be lost; expected another one",
                 "" if argument is None else ArgumentError("{} ", Argument(argument)),
@@ -187,7 +192,7 @@ def require_kept(place: Path, argument: str | None = None) -> None:
 
 
 def require_outside_bundles(place: Path) -> None:
-    """Raise CimError where a folder above `place` is a bundle: it holds its own files alone."""
+    """Raise CimError if a folder above `place` is a bundle: it holds its own files alone."""
     for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
@@ -219,10 +224,6 @@ BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)
 """The files that commands may add to the folder of a bundle."""
 
 
-def _files(value: object) -> Iterator[str]:
-    return (text for text in _texts(value) if os.path.isfile(text))
-
-
 def _texts(value: object) -> Iterator[str]:
     """The texts and paths in an argument."""
     if isinstance(value, str | Path):
@@ -240,7 +241,7 @@ def _texts(value: object) -> Iterator[str]:
 def place_in(folder: Path, below: str) -> Path:
     """The place `below` a folder of a file or folder, perhaps with folders before it.
 
-    Every path that is made of a name of others is made here. Raises CimError where it is none below
+    Every path that is made of a name of others is made here. Raises CimError if it is none below
     the folder.
     """
     place = PurePosixPath(below)
@@ -255,7 +256,7 @@ def place_in(folder: Path, below: str) -> Path:
 
 
 def check_room(place: Path, size: int) -> None:
-    """Raise CimError where fewer than `size` bytes are free on the disk of a place to be made."""
+    """Raise CimError if fewer than `size` bytes are free on the disk of a place to be made."""
     within = next(one for one in (place, *place.absolute().parents) if one.exists())
     free = shutil.disk_usage(within).free
     if free < size:
@@ -294,6 +295,18 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
 
 
 @contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """Remove a folder and those above it in the end, if they are new and empty."""
+    new = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
+    try:
+        yield
+    finally:
+        for one in new:
+            with suppress(OSError):  # others may have written there meanwhile
+                one.rmdir()
+
+
+@contextmanager
 def staged(folder: Path, what: str) -> Iterator[Path]:
     """Give a folder whose files are moved into `folder` in the end, all or nothing.
 
@@ -301,21 +314,16 @@ def staged(folder: Path, what: str) -> Iterator[Path]:
     `what` cannot be written.
     """
     require_outside_bundles(folder)
-    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with partial_folder(folder, PARTIAL) as partial:
-            yield partial
-            files = sorted(partial.iterdir())
-            for file in files:
-                require_kept(folder / file.name)
-            for file in files:
-                os.replace(file, folder / file.name)
-    except BaseException as error:
-        for one in made:
-            with suppress(OSError):  # others may have written there meanwhile
-                one.rmdir()
-        if not isinstance(error, OSError):
-            raise
+        with no_empty_folders(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with partial_folder(folder, PARTIAL) as partial:
+                yield partial
+                files = sorted(partial.iterdir())
+                for file in files:
+                    require_kept(folder / file.name)
+                for file in files:
+                    os.replace(file, folder / file.name)
+    except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -16,14 +16,14 @@ from typing import IO, Any
 from cimtool.base.errors import CimError
 from cimtool.base.files import (
     check_folder,
+    no_empty_folders,
     reading,
     replace_texts,
     require_outside_bundles,
     unwritable,
 )
 from cimtool.base.json_files import LARGEST, parse_json, values_digest
-from cimtool.base.locks import is_at, lock
-from cimtool.base.partial import PARTIAL
+from cimtool.base.partial import PARTIAL, is_at, lock
 from cimtool.base.untrusted import read_bounded
 
 LOCK = ".lock"
@@ -54,7 +54,7 @@ class KindOfWork:
     def opened(self, path: Path, whose: WorkIdentity) -> Iterator[None]:
         """Open or make the folder, for this process alone until the end.
 
-        Raises CimError where it holds other work of this kind or something else, and where another
+        Raises CimError if it holds other work of this kind or something else, and where another
         process is at work in it.
         """
         require_outside_bundles(path)
@@ -68,58 +68,50 @@ class KindOfWork:
             )
         with alone_in(path, self.noun):
             if (path / self.file).is_file():
-                self._require_same(path, whose)
-                _clear(path)
+                held = read_object(path / self.file) or {}
+                for name, value in whose.items():
+                    if held.get(name) != value:
+                        raise CimError(
+                            f"{path}: holds a {self.noun} with another {self.names[name]}; "
+                            "expected a new folder"
+                        )
+                for prefix in (PARTIAL, SHARED):  # what a killed run left half-way
+                    for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
+                        shutil.rmtree(left, ignore_errors=True)
             else:
                 text = json.dumps(dict(whose), indent=1) + "\n"
                 replace_texts(path, {self.file: text}, f"the {self.noun}")
             yield
-
-    def _require_same(self, path: Path, whose: WorkIdentity) -> None:
-        """Raise CimError where the work in the folder is not `whose`."""
-        held = read_object(path / self.file) or {}
-        for name, value in whose.items():
-            if held.get(name) != value:
-                raise CimError(
-                    f"{path}: holds a {self.noun} with another {self.names[name]}; expected a new "
-                    "folder"
-                )
 
 
 @contextmanager
 def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
     """Make a folder that is written step by step, and keep other processes out until the end.
 
-    The lock ends with the process whatever ends that. The folder is left only with files in it.
-    Raises CimError where another process is at such work there, which is called `noun`.
+    The lock ends with the process, however that ends. An empty folder is not left.
+    Raises CimError if another process is at such work there, which is called `noun`.
     """
-    made = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
-    try:
-        with _locked(folder, noun, folder / lock_file):
-            yield
-    finally:
-        for one in made:
-            with suppress(OSError):  # others may have written there meanwhile
-                one.rmdir()
-
-
-@contextmanager
-def _locked(folder: Path, noun: str, file: Path) -> Iterator[None]:
-    try:
-        stream, taken = _lock_of(file)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    with stream:
-        if not taken:
-            raise CimError(
-                f"{folder}: another {noun} is at work there (process {stream.read(20).strip()}); "
-                "expected it to end first, or a new folder"
-            )
+    file = folder / lock_file
+    with no_empty_folders(folder):
         try:
-            _write_own_number(stream.fileno(), folder)
-            yield
-        finally:
-            file.unlink(missing_ok=True)
+            stream, taken = _lock_of(file)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        with stream:
+            if not taken:
+                raise CimError(
+                    f"{folder}: another {noun} is at work there (process "
+                    f"{stream.read(20).strip()}); expected it to end first, or a new folder"
+                )
+            try:
+                try:
+                    os.ftruncate(stream.fileno(), 0)
+                    os.write(stream.fileno(), f"{os.getpid()}\n".encode())
+                except OSError as error:  # the disk has no room for the lock
+                    raise unwritable(folder, error) from error
+                yield
+            finally:
+                file.unlink(missing_ok=True)
 
 
 def _lock_of(file: Path) -> tuple[IO[str], bool]:
@@ -138,20 +130,11 @@ def _lock_of(file: Path) -> tuple[IO[str], bool]:
         stream.close()  # who held it has just removed it
 
 
-def _write_own_number(handle: int, folder: Path) -> None:
-    """Write this process into the lock of a folder; CimError where the disk has no room for it."""
-    try:
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
-    except OSError as error:
-        raise unwritable(folder, error) from error
-
-
 @contextmanager
 def alone_with(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that is to be replaced, if there is one, until the end.
 
-    The lock ends with the process whatever ends that. Raises CimError where another one holds it,
+    The lock ends with the process, however that ends. Raises CimError if another one holds it,
     or has just replaced the folder, and where the file system cannot lock a folder.
     """
     if not folder.is_dir():
@@ -177,9 +160,9 @@ def alone_with(folder: Path) -> Iterator[None]:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step; False where the system or the file system cannot.
+    """Exchange two folders in one step; False if the system or the file system cannot.
 
-    It is Linux's `renameat2` with RENAME_EXCHANGE. Raises OSError where it fails.
+    It is Linux's `renameat2` with RENAME_EXCHANGE. Raises OSError if it fails.
     """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
@@ -190,13 +173,6 @@ def exchange(one: Path, other: Path) -> bool:
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(number, os.strerror(number), str(other))
-
-
-def _clear(path: Path) -> None:
-    """Remove the folders that a killed run left half-way."""
-    for prefix in (PARTIAL, SHARED):
-        for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def sealed_text(values: Mapping[str, Any]) -> str:
@@ -211,7 +187,7 @@ def read_sealed(file: Path) -> dict[str, Any]:
 
 
 def read_object(file: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no file or no object in it."""
+    """The object in a JSON file; None if there is no file or no object in it."""
     try:
         values = parse_json(read_bounded(file, LARGEST))
     except (CimError, ValueError):

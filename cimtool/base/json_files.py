@@ -37,7 +37,7 @@ MOST_TABLES = 1_000_000
 
 
 def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
-    """Read what a file of at most so many bytes holds; CimError where it is no JSON."""
+    """Read a JSON file of at most `most` bytes; CimError if it is no JSON."""
     content = read_bounded(file, most)
     try:
         return parse_json(content)
@@ -77,7 +77,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_table(file: Path, again: str, most: int = LARGEST) -> dict[str, Any]:
-    """Read the one object of a file of at most so many bytes.
+    """Read the one object in a JSON file of at most `most` bytes.
 
     CimError, which says what to do `again`, for anything else.
     """
@@ -122,7 +122,7 @@ def _as_python(value: Any) -> Any:
 
 
 def six_digits(number: float) -> float | None:
-    """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
+    """A number at 6 significant digits, 0.0 for -0.0; None if it is not finite."""
     return significant(number) if math.isfinite(number) else None
 
 

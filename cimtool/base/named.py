@@ -47,7 +47,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
 
 
 def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
-    """The one of several names for a thing that `values` has; CimError where it has two."""
+    """The one of several names for a thing that `values` has; CimError if it has two."""
     found = [name for name in names if name in values]
     if len(found) > 1:
         raise CimError(f"holds {' and '.join(found)}; expected one of them")

@@ -1,7 +1,12 @@
-"""Folders that files are written in before they get to their place; those of killed runs go."""
+"""Folders that files are written in before they get to their place, and locks.
+
+The kernel drops the lock of an open file or folder with the process that holds it: a folder that
+nobody holds was left by a killed run, and is removed.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -14,7 +19,27 @@ from glob import escape
 from pathlib import Path
 
 from cimtool.base.errors import CimWarning
-from cimtool.base.locks import is_at, lock
+
+
+def lock(handle: int) -> bool:
+    """Lock an open file or folder; False if another process holds it.
+
+    Raises OSError if its file system has no such lock, as NFS has none of a folder.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_at(handle: int, place: Path) -> bool:
+    """True if an open file or folder is still the one at this place."""
+    try:
+        return os.path.samestat(os.fstat(handle), place.stat())
+    except FileNotFoundError:
+        return False
+
 
 PARTIAL = ".partial-"
 """Beginning of the name of a folder that holds files until all of them are written."""

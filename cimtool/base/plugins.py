@@ -20,7 +20,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -98,7 +98,7 @@ def origins_of(kinds: Iterable[type[Any]]) -> list[str]:
 
 
 def check_plugins(origins: Iterable[str]) -> None:
-    """Raise CimError where the package of an origin has no plug-in here that can be imported.
+    """Raise CimError if the package of an origin has no plug-in here that can be imported.
 
     Its version may be another one.
     """
@@ -245,7 +245,7 @@ def _forget(packages: frozenset[str], before: set[str]) -> None:
 
 
 def _check_targets(targets: Path) -> None:
-    """Raise ValueError where a folder is none, or a file has the name of one that is known."""
+    """Raise ValueError if a folder is none, or a file has the name of one that is known."""
     if not targets.is_dir():
         raise ValueError(f"TARGETS = {targets}: there is no such folder")
     for folder, kind in FILES.items():
@@ -253,3 +253,33 @@ def _check_targets(targets: Path) -> None:
         for name in sorted(file.stem for file in (targets / folder).glob("*.toml")):
             if name in known:
                 raise ValueError(f'{kind} "{name}" has the name of one of {known[name][1]}')
+
+
+EXTRAS = {
+    "torch": ("torch", "train"),
+    "sklearn": ("scikit-learn", "train"),
+    "distributed": ("distributed", "dask"),
+    "pyarrow": ("pyarrow", "parquet"),
+    "pandas": ("pandas", "report"),
+    "polars": ("polars", "polars"),
+}
+"""The package and the extra of each library, by the name under which it is imported."""
+
+
+@contextmanager
+def needing(what: str, otherwise: str = "") -> Iterator[None]:
+    """Raise CimError if a library of EXTRAS is missing: `what` needs it, here is its extra.
+
+    `otherwise` names what can be done without it; `what` may be an Argument.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = package_of(error.name or "")
+        if library not in EXTRAS:
+            raise
+        package, extra = EXTRAS[library]
+        raise ArgumentError(
+            '{} needs the package {}; expected `pip install "cimtool[{}]"`{}',
+            what, package, extra, f", or {otherwise}" if otherwise else "",
+        ) from None  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 Say = Callable[[str], None]
 
@@ -21,19 +20,14 @@ SHORTEST = 1.0
 """Seconds below which no time left is told."""
 
 
-@dataclass
 class Countdown:
     """Tells parts of a long work, and the time that the rest takes at the pace so far.
 
     It is made before the first of them begins.
     """
 
-    say: Say
-    clock: Callable[[], float] = time.monotonic
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
+    def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic):
+        self.say, self.clock, self.started = say, clock, clock()
 
     def tell(self, text: str, done: int, total: int) -> None:
         """Tell a line after `done` parts of `total`, counted from where this work began."""
@@ -42,17 +36,11 @@ class Countdown:
         self.say(type(text)(f"{text}{rest}"))
 
 
-@dataclass
 class Sparse:
-    """Tells each PartDone, and of other lines one in so many `seconds`, the first after as long."""
+    """Tells each PartDone, and at most one other line in `seconds`, the first after as long."""
 
-    say: Say
-    seconds: float
-    clock: Callable[[], float] = time.monotonic
-    last: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.last = self.clock()
+    def __init__(self, say: Say, seconds: float, clock: Callable[[], float] = time.monotonic):
+        self.say, self.seconds, self.clock, self.last = say, seconds, clock, clock()
 
     def __call__(self, text: str) -> None:
         """Tell a line, or leave it out."""

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 
 def thread_count() -> int:
@@ -48,21 +49,26 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
     if _nested():
         return [function(item) for item in items]
     threads = min(thread_count(), len(items))
-    errors = np.geterr()
-
-    def call(item: Item) -> Result:
-        with np.errstate(**errors):  # a new thread has NumPy's own
-            return function(item)
-
     with one_blas_thread:
         if threads > 1:
             with ThreadPoolExecutor(threads, initializer=_enter) as pool:
-                return list(pool.map(call, items))
+                return list(pool.map(_as_here(function), items))
         _enter()
         try:
             return [function(item) for item in items]
         finally:
             _inside.block = False
+
+
+def _as_here(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function under this thread's settings of NumPy's warnings; a new thread has its own."""
+    errors = np.geterr()
+
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with np.errstate(**errors):
+            return function(*args, **kwargs)
+
+    return call
 
 
 def _nested() -> bool:
@@ -85,16 +91,10 @@ def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
     if thread_count() == 1 or _nested():
         yield from (call() for call in calls)
         return
-    errors = np.geterr()
-
-    def run(call: Callable[[], Result]) -> Result:
-        with np.errstate(**errors):  # a new thread has NumPy's own
-            return call()
-
     coming: deque[Future[Result]] = deque()
     with one_blas_thread, ThreadPoolExecutor(AHEAD) as pool:
         for call in calls:
-            coming.append(pool.submit(run, call))
+            coming.append(pool.submit(_as_here(call)))
             if len(coming) > AHEAD:
                 yield coming.popleft().result()
         while coming:

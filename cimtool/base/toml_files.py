@@ -214,7 +214,7 @@ def _located(
     """Follow a location down the tables, without the marks that pydantic appends for a union.
 
     Returns the location, the innermost table reached, and the field of it that holds the value
-    (None where the location ends at a table, a list or an unknown key).
+    (None if the location ends at a table, a list or an unknown key).
     """
     free_key = False
     for depth, part in enumerate(location):
@@ -257,7 +257,7 @@ def leaves(table: type[TomlTable]) -> list[tuple[str, ...]]:
 
 
 def check_value(table: type[TomlTable], location: tuple[str, ...], value: Any) -> None:
-    """Raise CimError for a value that a key cannot have whatever else is."""
+    """Raise CimError for a value that a key can never have."""
     place, owner, field = _located(table, location)
     for free in reversed(location[len(place) :]):
         value = {free: value}

@@ -24,8 +24,7 @@ def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
     Raises TypeError for values that are no table, for one that is none of its field's type, for a
     name that is none, and for a field that is left out and has no default.
     """
-    if not isinstance(values, Mapping):
-        raise TypeError(f"{kind.__name__} cannot be a {type(values).__name__}")
+    table_of(values, kind.__name__)
     tests, required = _form(kind)  # type: ignore[arg-type]  # classes can be hashed
     for name, value in values.items():
         if name not in tests:
@@ -63,7 +62,7 @@ def _form(kind: type[Any]) -> tuple[dict[str, Test], list[str]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """True where a value is of an annotated type; whole numbers are real numbers, truths neither.
+    """True if a value is of an annotated type; whole numbers are real numbers, truths neither.
 
     A whole number has at most 64 bits. TypeError for an annotation that is none of those which this
     project's classes use.
@@ -82,7 +81,8 @@ def _test(hint: Any) -> Test:
     if hint in (None, NoneType):
         return lambda value: value is None
     if origin in (Union, UnionType):
-        return partial(_any_fits, [_test(one) for one in inner])
+        either = [_test(one) for one in inner]
+        return lambda value: any(test(value) for test in either)
     if origin is Literal:
         return lambda value: any(type(value) is type(one) and value == one for one in inner)
     if origin is tuple:
@@ -96,10 +96,6 @@ def _test(hint: Any) -> Test:
             isinstance(value, Mapping) and all(key(k) and held(v) for k, v in value.items())
         )
     return partial(_is_of, hint)
-
-
-def _any_fits(tests: list[Test], value: Any) -> bool:
-    return any(test(value) for test in tests)
 
 
 def _tuple_test(inner: tuple[Any, ...]) -> Test:

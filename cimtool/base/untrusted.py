@@ -23,7 +23,7 @@ MAX_MEMORY = "CIMTOOL_MAX_MEMORY"
 """The environment variable that limits the memory of reading one file, in bytes."""
 
 RATIO, SPARE = 8, 1 << 28
-"""A file may take so many times its own size, and so many bytes beside, where nothing is said."""
+"""A file may take RATIO times its own size plus SPARE bytes, unless MAX_MEMORY says otherwise."""
 
 NUMBER = 8
 """Bytes of a number as it is computed with: smaller ones count as many."""
@@ -36,7 +36,7 @@ LARGEST_EXTENT = 1 << 62
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """The bytes of an ordinary file; CimError where it has more than `most`."""
+    """The bytes of an ordinary file; CimError if it has more than `most`."""
     require_file(path)
     with reading(path), path.open("rb") as stream:
         content = stream.read(most + 1)
@@ -86,7 +86,7 @@ LONGEST_END = DIRECTORY_END.size + (1 << 16)
 """Bytes of all three records, and of the last one with the longest comment."""
 
 MOST_MEMBERS = 10_000
-"""Files of an archive: each takes time to open, whatever it holds."""
+"""Files of an archive: each takes time to open, even an empty one."""
 
 LARGEST_DIRECTORY = 1 << 21
 """Bytes of an archive's directory, which takes a second a megabyte to read at worst."""
@@ -152,7 +152,7 @@ class Budget:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The whole budget of an ordinary file; CimError where it is none."""
+        """The whole budget of an ordinary file; CimError if it is none."""
         require_file(path)
         said = os.environ.get(MAX_MEMORY)
         with naming(MAX_MEMORY):
@@ -179,9 +179,9 @@ class Budget:
 
 @contextmanager
 def memory_limited(limit: int | None) -> Iterator[None]:
-    """Let each file that is read take so many bytes, here and in processes that begin inside.
+    """Let reading each file take at most `limit` bytes, here and in processes that begin inside.
 
-    None leaves things as they are.
+    None leaves the limit as it is.
     """
     before = os.environ.get(MAX_MEMORY)
     if limit is not None:

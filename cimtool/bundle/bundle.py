@@ -20,6 +20,7 @@ from safetensors.numpy import save
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError, naming
+from cimtool.base.escapes import require_name
 from cimtool.base.files import (
     BUNDLE_BESIDE,
     check_way,
@@ -32,7 +33,6 @@ from cimtool.base.files import CONSTANTS as CONSTANTS
 from cimtool.base.files import MANIFEST as MANIFEST
 from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, in_unicode, read_table, table_in, values_digest
-from cimtool.base.name_rule import require_name
 from cimtool.base.partial import PARTIAL, partial_folder, partial_of
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import is_file_name, validated

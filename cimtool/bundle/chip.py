@@ -27,7 +27,7 @@ from cimtool.bundle.bundle import CONSTANTS, Bundle
 from cimtool.hardware.converted_layer import Cells
 from cimtool.hardware.converters import THRESHOLD_BITS, measured_thresholds
 from cimtool.hardware.noise.model import PositiveNumber
-from cimtool.hardware.noise.transfer import MeasuredConverters
+from cimtool.hardware.noise.mvm import MeasuredConverters
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip, on_chip
 from cimtool.simulation.die_program import DieProgram
 

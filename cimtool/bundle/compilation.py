@@ -54,8 +54,8 @@ from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
-from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import Modalities, clean_names
+from cimtool.reference.truth import all_equal
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator

@@ -13,8 +13,8 @@ import numpy as np
 
 from cimtool.base.arrays import LARGEST_NUMBER, Array, FloatArray, narrow
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import require_name
 from cimtool.base.json_files import parse_json
-from cimtool.base.name_rule import require_name
 from cimtool.base.threads import map_rows
 from cimtool.base.typed_fields import made_of
 from cimtool.bundle.program_checks import require_meeting, require_read, require_sound

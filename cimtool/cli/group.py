@@ -13,13 +13,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cimtool.base.decimals import integer_of, number_of
-from cimtool.base.errors import CimError, CimWarning
-from cimtool.base.extras import needing
+from cimtool.base.errors import CimError, CimWarning, taking_warnings
+from cimtool.base.escapes import integer_of, number_of
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
+from cimtool.base.plugins import needing
 from cimtool.base.untrusted import memory_limited, memory_size
-from cimtool.base.warned import taking_warnings
 from cimtool.cli.output import Output
 from cimtool.loading.data_notes import DataNotes, data_noted
 

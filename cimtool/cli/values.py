@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from cimtool.base.decimals import number_of
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.escapes import number_of
 from cimtool.base.grids import Value
 from cimtool.base.toml_files import parse_line
 

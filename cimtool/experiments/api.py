@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cimtool.base.extras import needing
 from cimtool.base.files import keeping_inputs
 from cimtool.base.options import takes
+from cimtool.base.plugins import needing
 from cimtool.base.progress import Say, silent
 from cimtool.experiments.evaluate import Evaluation as Evaluation
 from cimtool.experiments.evaluate import evaluate as evaluate

@@ -25,7 +25,7 @@ from cimtool.experiments.dies import DieRequest, spread_over_dies
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
 from cimtool.hardware.configuration import Configuration, level_notes
-from cimtool.hardware.noise.times import time_text
+from cimtool.hardware.noise.model import time_text
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program

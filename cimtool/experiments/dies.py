@@ -15,9 +15,8 @@ import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.bundle.dies import MEDIAN, WORST, check_trials
-from cimtool.hardware.noise.times import parse_time, read_after, read_at
-from cimtool.reference.binomial import chance_of_split, counted_share
-from cimtool.reference.bootstrap import LEVEL, Change
+from cimtool.hardware.noise.model import parse_time, read_after, read_at
+from cimtool.reference.bootstrap import LEVEL, Change, chance_of_split, counted_share
 from cimtool.reference.limits import LIMITS, within
 from cimtool.reference.measures import WAYS
 from cimtool.report.formats import counted

@@ -43,14 +43,13 @@ import numpy as np
 from cimtool import __version__
 from cimtool.base.arrays import Array
 from cimtool.base.cluster import connected, on_cluster
-from cimtool.base.errors import ArgumentError, CheckFailed, CimWarning
-from cimtool.base.extras import needing
+from cimtool.base.errors import ArgumentError, CheckFailed, CimWarning, taking_warnings
 from cimtool.base.files import replace_files, replace_texts, text_bytes
 from cimtool.base.folders import POINTS, SHARED, KindOfWork, read_sealed, sealed_text
 from cimtool.base.grids import GridKey
+from cimtool.base.plugins import needing
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
-from cimtool.base.warned import taking_warnings
 from cimtool.report.html import html
 from cimtool.report.result import Result
 

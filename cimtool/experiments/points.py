@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.escapes import clean_name
 from cimtool.base.files import without_links
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value
-from cimtool.base.name_rule import clean_name
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.toml_files import (

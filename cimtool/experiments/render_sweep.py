@@ -28,7 +28,7 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.sweep import Sweep
-from cimtool.hardware.noise.times import read_after
+from cimtool.hardware.noise.model import read_after
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.modality_names import sizes_text, way_names

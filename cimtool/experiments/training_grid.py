@@ -31,11 +31,10 @@ from cimtool.experiments.engine import (
 from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.trained_points import TrainedPoint, Unseen, train_point
 from cimtool.loading.embeddings import embeddings_in
-from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
+from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples, students
 from cimtool.reference.measures import WAYS
 from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics
-from cimtool.reference.students import students
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.history import MEASURES
 from cimtool.training.job import (

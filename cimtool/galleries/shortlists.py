@@ -19,8 +19,7 @@ from cimtool.costs.memory_use import MemoryUse
 from cimtool.costs.totals import Quantity
 from cimtool.galleries.options import Minimised, ProgramOptions
 from cimtool.passes.shortlist import ShortlistBits
-from cimtool.reference.binomial import counted_share
-from cimtool.reference.bootstrap import Change
+from cimtool.reference.bootstrap import Change, counted_share
 
 MOST_BITS = 8
 """Bits that an item may store of a value for a shortlist."""

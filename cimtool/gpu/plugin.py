@@ -6,7 +6,7 @@ from typing import Any
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument
-from cimtool.base.extras import needing
+from cimtool.base.plugins import needing
 from cimtool.ir.op import Op
 from cimtool.ir.types import Type, Types
 from cimtool.simulation.device import Device

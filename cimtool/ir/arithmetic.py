@@ -73,7 +73,7 @@ def mvm_shape(x: Type, weight: Array, bias: Array) -> Shape:
 def mvm_bounds(weight: Array, bias: Array, x: Type) -> tuple[Array, Array]:
     """Exact bounds of `x @ weight + bias` per output channel, from the bounds of `x`.
 
-    Raises RangeError where integers could leave the 62 bits of the digital unit.
+    Raises RangeError if integers could leave the 62 bits of the digital unit.
     """
     lo = np.broadcast_to(x.lo, weight.shape[:1])
     hi = np.broadcast_to(x.hi, weight.shape[:1])
@@ -312,7 +312,7 @@ class Arrange(Op, name="arrange", levels=Level.TRAINED.to(Level.DIE)):
         return items[:, self.places.reshape(-1)].reshape(-1, self.places.shape[1])
 
     def in_order(self, width: int) -> bool:
-        """True where all numbers of rows of this width stay in their order: the rows are others."""
+        """True if all numbers of rows of this width stay in their order: the rows are others."""
         return np.array_equal(self.places.reshape(-1), np.arange(self.rows * width))
 
 

@@ -20,7 +20,7 @@ AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
 class Rules(Generic[AnyRule]):
     """A rule for every operation of the levels that are claimed.
 
-    A class without a rule of its own has that of its base: a rule for `Op` is the default.
+    A class without a rule has that of its base: a rule for `Op` is the default.
     """
 
     declared: ClassVar[list[Rules[Any]]] = []
@@ -47,7 +47,7 @@ class Rules(Generic[AnyRule]):
     def of(self, op: Op) -> AnyRule:
         """The rule for an operation.
 
-        Raises TypeError where there is none; of a plug-in's operation, CimError naming the plug-in.
+        Raises TypeError if there is none; of a plug-in's operation, CimError naming the plug-in.
         """
         rule = self.find(type(op))
         if rule is None:
@@ -63,7 +63,7 @@ class Rules(Generic[AnyRule]):
         return sorted(op.name for op in claimed if self.find(op) is None)
 
     def find(self, kind: type[Op]) -> AnyRule | None:
-        """The rule for a class of operations, or that of its base; None where there is none."""
+        """The rule for a class of operations, or that of its base; None if there is none."""
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
 
 

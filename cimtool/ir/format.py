@@ -24,10 +24,6 @@ def requant(x: Array, multiplier: Array, shift: Array, lo: Array, hi: Array) -> 
     return np.clip((x * multiplier + half) >> shift, lo, hi)
 
 
-def _half_up(p: IntArray, step: Array) -> Array:
-    return (p + (step >> 1)) // step
-
-
 def _half_even(p: IntArray, step: Array) -> Array:
     down = p // step
     twice = 2 * (p - down * step)
@@ -35,14 +31,10 @@ def _half_even(p: IntArray, step: Array) -> Array:
     return up
 
 
-def _floor(p: IntArray, step: Array) -> Array:
-    return p // step
-
-
 ROUNDINGS: dict[Rounding, Callable[[IntArray, Array], Array]] = {
-    "half-up": _half_up,
+    "half-up": lambda p, step: (p + (step >> 1)) // step,
     "half-even": _half_even,
-    "floor": _floor,
+    "floor": lambda p, step: p // step,
 }
 
 
@@ -83,7 +75,7 @@ class Ratio:
 def ratio(factor: Fraction, magnitude: int) -> Ratio:
     """Express `factor` for values up to `magnitude`, with as many bits as the contract allows.
 
-    Raises ValueError where fewer than 15 bits are left, or the shift leaves 1..62.
+    Raises ValueError if fewer than 15 bits are left, or the shift leaves 1..62.
     """
     if factor.denominator & (factor.denominator - 1) == 0:
         shift = max(factor.denominator.bit_length() - 1, 1)

@@ -46,7 +46,7 @@ class Op(Named):
 
     levels: ClassVar[frozenset[Level]] = frozenset()
     scores_statistics: ClassVar[bool] = False
-    """True where its inputs are statistics of pairs, whose domain calibration fixes: ed, vd."""
+    """True if its inputs are statistics of pairs, whose domain calibration fixes: ed, vd."""
 
     def __init_subclass__(cls, levels: Set[Level] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,7 +55,7 @@ class Op(Named):
 
     @property
     def accumulator_bits(self) -> int | None:
-        """Width of the hardware accumulator that must hold the value; None where none does."""
+        """Width of the hardware accumulator that must hold the value; None if none does."""
         return None
 
     @abstractmethod

@@ -1,25 +1,80 @@
 """Programs: three immutable graphs (`text`, `video`, `score`), how to build and to check them.
 
 `text` and `video` take embeddings to stored features; `score` takes both sides' features to
-logits for all pairs. A value is named after the node that makes it.
+logits for all pairs. A value is named after the node that makes it. A graph of real numbers may be
+calibrated: it then knows the ranges and errors of its values on calibration rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.base.name_rule import clean_name
+from cimtool.base.escapes import clean_name
 from cimtool.base.plugins import fault_of
-from cimtool.ir.arithmetic import Arrange
-from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
+from cimtool.ir.arithmetic import Arrange, Clip, plus, scalar
 from cimtool.ir.op import Level, Op
-from cimtool.ir.types import RangeError, Type
+from cimtool.ir.types import RangeError, Type, rows_of_item
+
+REACHES = np.arange(-10, 33) / 4
+"""log2 of the value of a format's largest code, in units of a channel's largest magnitude: below 0
+values are clipped."""
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """The bounds of a value, per channel or scalars."""
+
+    lo: Array
+    hi: Array
+
+    @property
+    def top(self) -> FloatArray:
+        """The largest magnitude within the bounds."""
+        return np.maximum(np.abs(self.lo), np.abs(self.hi))
+
+
+@dataclass(frozen=True, eq=False)
+class StoringErrors:
+    """Mean square errors [steps, channels] of storing a value, at every step of REACHES."""
+
+    tops: FloatArray
+    errors: FloatArray
+
+    def at(self, largest: FloatArray) -> FloatArray:
+        """The errors [channels] where the largest code stands for `largest`, between steps."""
+        live = self.tops > 0
+        reach = np.log2(np.where(live, largest / np.where(live, self.tops, 1.0), 1.0))
+        place = np.clip((reach - REACHES[0]) / (REACHES[1] - REACHES[0]), 0, len(REACHES) - 1)
+        below = np.minimum(place.astype(np.int64), len(REACHES) - 2)
+        channels = np.arange(len(self.tops))
+        near, far = self.errors[below, channels], self.errors[below + 1, channels]
+        errors: FloatArray = near + (place - below) * (far - near)
+        return errors
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The calibration of one graph; empty where it was not calibrated.
+
+    `ranges` and `mean_squares` are by value, `squared_norms` (of what rows are divided by) by the
+    node that normalises, `storing_errors` by value and the bits that it is stored in.
+    """
+
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    mean_squares: Mapping[str, FloatArray] = field(default_factory=dict)
+    squared_norms: Mapping[str, Range] = field(default_factory=dict)
+    storing_errors: Mapping[tuple[str, int], StoringErrors] = field(default_factory=dict)
+
+
+UNCALIBRATED = Calibration()
+
 
 MODALITIES = ("text", "video")
 
@@ -124,7 +179,7 @@ class Program:
 
     @property
     def gallery_items(self) -> int | None:
-        """Items whose columns the score holds; None where it takes videos as they come."""
+        """Items whose columns the score holds; None if it takes videos as they come."""
         if features_of(self.video, self.score.inputs):
             return None
         (logit,) = self.score.outputs.values()
@@ -157,7 +212,7 @@ def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
 
 
 def calibrated(known: Type, seen: Range | None) -> Type:
-    """The type of a real value with the bounds that calibration saw in place of its own."""
+    """The type of a real value, with the bounds that calibration saw if there are any."""
     if seen is None or known.is_integer:
         return known
     return replace(known, lo=seen.lo, hi=seen.hi)
@@ -277,8 +332,8 @@ def misplaced(graph: Graph, level: Level) -> Node | None:
 def check_program(program: Program, stage: str, level: Level) -> None:
     """Check a pass's program: operations of its level, order of use, unique names, ranges.
 
-    Raises CimError where integers could overflow or the rule of a plug-in leaves what it should
-    not, and RuntimeError where the pass is wrong.
+    Raises CimError if integers could overflow or the rule of a plug-in leaves what it should
+    not, and RuntimeError if the pass is wrong.
     """
     for graph in program.graphs:
         known = set(graph.inputs)
@@ -304,3 +359,22 @@ def check_program(program: Program, stage: str, level: Level) -> None:
             np.array_equal(*pair, equal_nan=True) for pair in ends
         ):
             raise RuntimeError(f"{stage}: score takes {name} in other bounds than it comes")
+
+
+def largest(builder: Builder, name: str, x: str) -> str:
+    """The largest number [n, 1] of each row: of two halves `a + max(b - a, 0)`, and of these.
+
+    Values have names that begin with `name`.
+    """
+    rows, _ = rows_of_item(builder.types[x].shape[0])
+    value = x
+    while (width := builder.extent(value)) > 1:
+        half = -(-width // 2)
+        places = np.arange(rows * width).reshape(rows, width)
+        own = f"{name}{half}"
+        a = builder.add(f"{own}.a", Arrange(rows, places[:, :half]), value)
+        b = builder.add(f"{own}.b", Arrange(rows, places[:, -half:]), value)
+        more = builder.add(f"{own}.more", plus(1, -1), b, a)
+        above = builder.add(f"{own}.above", Clip(scalar(0.0), scalar(np.inf)), more)
+        value = builder.add(own, plus(1, 1), a, above)
+    return value

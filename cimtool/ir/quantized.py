@@ -38,7 +38,7 @@ BIAS_FRACTION_BITS = 8
 
 
 def is_whole(bias: FloatArray) -> bool:
-    """True where biases in units of their layer are whole, to BIAS_FRACTION_BITS."""
+    """True if biases in units of their layer are whole, to BIAS_FRACTION_BITS."""
     fine = fixed.round_half_up(np.ldexp(bias, BIAS_FRACTION_BITS))
     return not (fine % (1 << BIAS_FRACTION_BITS)).any()
 
@@ -54,7 +54,7 @@ class FractionalBias(Add, name="fractional_bias", levels={Level.MAC}):
 
 @dataclass(frozen=True)
 class QuantizedStore(Store, name="quantized_store", levels=Level.TRAINED.to(Level.MAC)):
-    """A place where a value is kept in the integers of its own quantizer: rounded at every level.
+    """A place where a value is kept in the integers of its model's quantizer, at every level.
 
     In float32, as ONNX's QuantizeLinear: `clip(rint(x / scale), lo, hi) * scale`, halves to even.
     The quantizer's zero point is taken off its limits; `bits` hold `hi - lo`.
@@ -89,7 +89,7 @@ def quantizer_of(nodes: Mapping[str, Node], value: str) -> QuantizedStore | None
 
 
 def _limited(store: QuantizedStore, clip: Clip) -> QuantizedStore | None:
-    """The quantizer of codes within limits; None where a limit is no whole code, or leaves one."""
+    """The quantizer of codes within limits; None if a limit is no whole code, or leaves one."""
     if clip.lo.ndim or clip.hi.ndim:
         return None
     limits = np.clip(np.array([clip.lo, clip.hi]) / store.scale, store.lo, store.hi)

@@ -20,8 +20,15 @@ NO_WEIGHT = -746.0
 """From here down `exp` is 0 in float64."""
 
 
+class Unbounded(Op):
+    """Base of the operations whose numbers have no bounds that follow from those of the input."""
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape)
+
+
 @dataclass(frozen=True, eq=False)
-class BatchNorm(Op, name="batch_norm", levels={Level.TRAINED}):
+class BatchNorm(Unbounded, name="batch_norm", levels={Level.TRAINED}):
     """Batch normalisation at inference: `(x - mean) / sqrt(var + eps) * gamma + beta`."""
 
     gamma: Array
@@ -34,9 +41,6 @@ class BatchNorm(Op, name="batch_norm", levels={Level.TRAINED}):
     def factor(self) -> Array:
         """`gamma / sqrt(var + eps)`, per channel."""
         return self.gamma / np.sqrt(self.var + self.eps)
-
-    def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
         return (inputs[0] - self.mean) * self.factor + self.beta
@@ -107,11 +111,8 @@ class Elu(Monotone, name="elu", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
-class Log(Op, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
+class Log(Unbounded, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
     """The natural logarithm."""
-
-    def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
         return np.log(inputs[0])
@@ -130,24 +131,18 @@ class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
-class Power(Op, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
+class Power(Unbounded, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
     """`x` to a constant exponent; of numbers above 0 where it is no whole one."""
 
     exponent: float
-
-    def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
         return np.power(inputs[0], self.exponent)
 
 
 @dataclass(frozen=True, eq=False)
-class Reciprocal(Op, name="reciprocal", levels=Level.TRAINED.to(Level.FLOAT)):
+class Reciprocal(Unbounded, name="reciprocal", levels=Level.TRAINED.to(Level.FLOAT)):
     """`1 / x`."""
-
-    def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
         return np.reciprocal(inputs[0])
@@ -271,7 +266,7 @@ class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
     """`exp(x + mask)` over its sum along each row.
 
     Of attention `mask` [rows of an item, d], or [1, d] where it is the same for all rows, is 0
-    where a number counts and NO_WEIGHT, or less, where it does not; None where all count.
+    where a number counts and NO_WEIGHT, or less, where it does not; None if all count.
     """
 
     mask: Array | None = None
@@ -352,7 +347,7 @@ class CosineScore(Identity, name="cosine_score", levels=Level.TRAINED.to(Level.F
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level.FLOAT)):
+class PolynomialScore(Unbounded, name="polynomial_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """The trained polynomial of (ed, vd), each [n, m]: the float surrogate of the logit.
 
     One that does not read vd has ed as its only input.
@@ -370,9 +365,6 @@ class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level
     def polynomial(self) -> Polynomial:
         """The coefficients as a function of (ed, vd)."""
         return Polynomial(self.degree, self.coeff, self.bias, self.scale_ed, self.scale_vd)
-
-    def infer(self, *inputs: Type) -> Type:
-        return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
         ed, vd = inputs if len(inputs) > 1 else (inputs[0], np.zeros_like(inputs[0]))

@@ -46,7 +46,7 @@ def with_rows_of_item(rows: int, symbol: str) -> str:
 def broadcast(*shapes: Shape) -> Shape:
     """The shape of values that meet element by element, as NumPy broadcasts them.
 
-    Raises ValueError where they do not meet: `n` rows and `m`, 3 columns and 4.
+    Raises ValueError if they do not meet: `n` rows and `m`, 3 columns and 4.
     """
     axes = max(map(len, shapes))
     padded = [(1,) * (axes - len(shape)) + tuple(shape) for shape in shapes]
@@ -89,7 +89,7 @@ class Type:
 
     @property
     def signed(self) -> bool:
-        """True where an element may be negative."""
+        """True if an element may be negative."""
         return bool(np.min(self.lo) < 0)
 
     @property
@@ -137,7 +137,7 @@ def real(shape: Shape, lo: Any = -np.inf, hi: Any = np.inf) -> Type:
 
 
 def integer(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
-    """An integer value; RangeError where a bound needs more than 62 bits."""
+    """An integer value; RangeError if a bound needs more than 62 bits."""
     return Type(shape, _checked(lo), _checked(hi), np.asarray(scale, np.float64))
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.extras import needing
 from cimtool.base.files import reading, require_file
+from cimtool.base.plugins import needing
 from cimtool.base.untrusted import (
     NUMBER,
     Budget,

@@ -39,8 +39,7 @@ from cimtool.loading.item_arrays import (
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.row_norms import warn_of_scale
-from cimtool.reference.classes import Classes
-from cimtool.reference.judgements import Comparisons, Judgements
+from cimtool.reference.judgements import Classes, Comparisons, Judgements
 from cimtool.reference.modality_names import (
     TEXT_VIDEO,
     Modalities,

@@ -49,7 +49,7 @@ from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.classes import Classes
+from cimtool.reference.judgements import Classes
 from cimtool.reference.modality_names import item_names
 from cimtool.reference.surrogate import Polynomial, terms
 

@@ -13,8 +13,7 @@ from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import one_of
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.classes import Classes
-from cimtool.reference.judgements import Comparisons
+from cimtool.reference.judgements import Classes, Comparisons
 from cimtool.reference.modality_names import (
     COUNTED,
     NAMES,

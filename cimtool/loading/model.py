@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.name_rule import clean_name
+from cimtool.base.escapes import clean_name
 from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program

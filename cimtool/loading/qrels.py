@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.decimals import integer_of
 from cimtool.base.errors import CimError
+from cimtool.base.escapes import integer_of
 from cimtool.base.untrusted import read_bounded
 from cimtool.loading.embeddings import (
     Embeddings,

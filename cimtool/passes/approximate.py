@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -66,18 +66,6 @@ class ExpPolynomial:
     error: float
 
 
-def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
-    return np.exp(half * (u - 1))
-
-
-def _interpolations(function: Callable[[FloatArray], FloatArray]) -> Iterator[FloatArray]:
-    """Rounded coefficients of the interpolations at Chebyshev nodes, from degree 1 up."""
-    for degree in range(1, MAX_MULTIPLY_ADDS + 1):
-        nodes = chebyshev.chebpts1(degree + 1)
-        fitted = chebyshev.chebfit(nodes, function(nodes), degree)
-        yield significant(chebyshev.cheb2poly(fitted), np.rint, COEFFICIENT_BITS)
-
-
 def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> ExpPolynomial:
     """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
 
@@ -86,18 +74,21 @@ def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> Ex
     which says what it is `of`, where no degree is.
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
+    top = float(significant(np.exp(centre + half), np.rint, COEFFICIENT_BITS))
+
+    def scaled(u: FloatArray) -> FloatArray:
+        return np.exp(half * (u - 1))
+
+    powers = _lowest(scaled, None, tolerance - ROUNDING, least=1)
+    if powers is None:
+        raise RowsError(
+            f"{of} spans {lo:.3g} to {hi:.3g} on these rows, too wide for exp in "
+            f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50: {RIGHT_ROWS}, or "
+            "a clamp in it"
+        )
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact = _scaled_exp(u, half)
-    top = significant(np.exp(centre + half), np.rint, COEFFICIENT_BITS)
-    for powers in _interpolations(lambda nodes: _scaled_exp(nodes, half)):
-        error = float(np.abs(polynomial.polyval(u, powers) - exact).max()) + ROUNDING
-        if error <= tolerance:
-            return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
-    raise RowsError(
-        f"{of} spans {lo:.3g} to {hi:.3g} on these rows, too wide for exp in "
-        f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50: {RIGHT_ROWS}, or a "
-        "clamp in it"
-    )
+    error = float(np.abs(polynomial.polyval(u, powers) - scaled(u)).max()) + ROUNDING
+    return ExpPolynomial(centre, half, tuple(c * top for c in powers), error)
 
 
 @dataclass(frozen=True)
@@ -315,7 +306,7 @@ def _lowest(
 ) -> tuple[float, ...] | None:
     """The interpolation of `function / factor` on [-1, 1], of the lowest degree, for `function`.
 
-    None where none of the degrees that are allowed is within the tolerance.
+    None if none of the degrees that are allowed is within the tolerance.
     """
     v = np.linspace(-1.0, 1.0, DENSE_POINTS)
     exact = function(v)
@@ -388,7 +379,7 @@ def _newton(
     hi: float,
     tolerance: float,
 ) -> NewtonIteration | None:
-    """The iteration for `1 / inverse(x)`; None where MAX_NEWTON_STEPS are not enough."""
+    """The iteration for `1 / inverse(x)`; None if MAX_NEWTON_STEPS are not enough."""
     x = np.linspace(lo, hi, DENSE_POINTS)
     nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
     ends = 1 / inverse(nodes)

@@ -1,16 +1,23 @@
-"""A pass of the pipeline, with its options, what it requires of a program and what it leaves."""
+"""A pass of the pipeline: its options, what it requires and leaves, and the rows it computes on."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
+from cimtool.base.untrusted import MAX_MEMORY, NUMBER, memory_size
 from cimtool.hardware.settings import Settings
 from cimtool.ir.op import Level
-from cimtool.ir.program import Program
+from cimtool.ir.program import Graph, Program
+from cimtool.ir.types import numbers_of_item
+from cimtool.simulation.simulator import live_numbers
 
 
 @dataclass(frozen=True)
@@ -54,3 +61,54 @@ class Pass(ABC):
     @abstractmethod
     def apply(self, program: Program, job: Job) -> Program:
         """The program after this pass."""
+
+
+MOST_BYTES = 1 << 29
+"""Bytes that values may take on rows that are computed at once, where nothing else is said."""
+
+LEAST_ROWS = 16
+"""A mean over fewer rows than these says little of a layer."""
+
+
+def require_room(graph: Graph, job: Job) -> None:
+    """Raise CimError if the values of a projector leave no room for LEAST_ROWS of its rows."""
+    _rows_with_room(graph, job, live_numbers(graph))
+
+
+def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ()) -> Array:
+    """The calibration rows of a projector, or as many of them, evenly spaced, as there is room for.
+
+    Its values are freed after their last use, but those that are `kept`. How many rows follows from
+    the graph alone: a larger limit of memory lets larger items in, and changes no build. A note
+    says where not all are taken, for what they are `doing`. Raises CimError if there is no room
+    for LEAST_ROWS.
+    """
+    rows = job.rows(graph.name)
+    most = _rows_with_room(graph, job, live_numbers(graph, kept))
+    if most >= len(rows):
+        return rows
+    job.note(
+        f"{graph.name}: {doing} on {most:,} of {len(rows):,} rows, as many as there is room for"
+    )
+    return rows[np.arange(most) * len(rows) // most]
+
+
+def _rows_with_room(graph: Graph, job: Job, numbers: int) -> int:
+    """The rows that there is room for, if an item has `numbers` numbers in memory at once."""
+    least, item = min(LEAST_ROWS, len(job.rows(graph.name))), NUMBER * numbers
+    said = os.environ.get(MAX_MEMORY)
+    limit = MOST_BYTES if said is None else max(MOST_BYTES, memory_size(said))
+    if item * least <= limit:
+        return max(least, MOST_BYTES // item)
+    sizes = {node.name: numbers_of_item(graph.types[node.name].shape) for node in graph.nodes}
+    widest = graph.by_name[max(sizes, key=sizes.__getitem__)]
+    raise ArgumentError(
+        "{}: {:,} numbers an item, {:,} with the values beside it, which on {} rows take {:,} "
+        "bytes of memory; expected at most {:,}, or a larger {max_memory}",
+        f"{job.file}: {graph.layer(widest)} ({widest.op.name})",
+        sizes[widest.name],
+        numbers,
+        least,
+        item * least,
+        limit,
+    )

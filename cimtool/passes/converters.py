@@ -1,9 +1,12 @@
-"""Fit converters: the range of each ADC, from column sums of calibration rows.
+"""Crossbars: put layers on them, and fit the range of each converter.
+
+The row group (all columns over the rows summed in one conversion) is the unit of numerics; which
+macro holds which columns is placement, and changes no number.
 
 A slice whose column sums can be proved to fit at step 1 needs no converter model. The references of
 the others (of each slice and polarity, and of the unit column) are chosen together so that clipping
-and rounding make the layer's output scatter least. The mean of what they err is taken off in the
-digital bias.
+and rounding make the layer's output scatter least, on calibration rows. The mean error is taken off
+in the digital bias.
 """
 
 from __future__ import annotations
@@ -18,14 +21,37 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences, ReferenceScope
+from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
-from cimtool.ir.program import Graph, Node, Program, rewrite_each
-from cimtool.passes.base import Job, Pass
-from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
+from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
+from cimtool.passes.base import Job, Pass, rows_with_room
 from cimtool.passes.fitting import Limits, Tried, column_errors, scatter_of, tried_columns
 from cimtool.passes.formats import refit
-from cimtool.passes.room import rows_with_room
+from cimtool.passes.rounding import LayerOp, adjust_layers, layer_means, output_of, with_mean
+
+
+@dataclass(frozen=True)
+class TilePass(Pass):
+    """Put every layer on crossbars, converters still lossless."""
+
+    name = "tiled"
+    doing = "tiling onto crossbars"
+    requires = Level.INTEGER
+    leaves = Level.CROSSBAR
+
+    def apply(self, program: Program, job: Job) -> Program:
+        def mvm(builder: Builder, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
+            assert op.scale is not None
+            settings = job.settings.of_layer(f"{builder.name}.{node.name}")
+            crossbar = settings.crossbar(settings.input_code(builder.types[inputs[0]]))
+            stored = StoredWeights(op.weight, crossbar)
+            tiled = CrossbarMvm(stored, op.bias, op.scale, crossbar.no_references)
+            return builder.add(node.name, tiled, *inputs)
+
+        return program.with_projectors(lambda graph: rewrite_each(graph, Mvm, mvm))
+
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
@@ -74,7 +100,7 @@ def fit_references(
 ) -> tuple[AdcReferences | None, ...]:
     """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
-    None where provably lossless; else they are set for as much as `scope` says, left out as much as
+    None if provably lossless; else they are set for as much as `scope` says, left out as much as
     the layer's can be, to values that are `settable`.
     """
     scope = scope or op.crossbar.scope
@@ -108,7 +134,7 @@ def _apart(steps: list[int]) -> list[int]:
 def _chosen(
     columns: Sequence[Tried | None], scale: Array
 ) -> tuple[float, tuple[AdcReferences | None, ...]]:
-    """(scatter, references) of the joint choice among those tried; None where lossless."""
+    """(scatter, references) of the joint choice among those tried; None if lossless."""
     fitted = [column for column in columns if column is not None]
     scatter, places = _joint_choice(fitted, scale)
     chosen = iter(places)

@@ -15,9 +15,8 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import RowsError
 from cimtool.ir.arithmetic import Add
-from cimtool.ir.calibration import Range
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph, Node
+from cimtool.ir.program import Graph, Node, Range
 from cimtool.ir.source import (
     Abs,
     Elu,
@@ -67,9 +66,17 @@ class FittedCurve(Op):
 def fuse(graph: Graph) -> Graph:
     """A calibrated graph with a FittedCurve for each value that other operations read of a chain.
 
-    Raises CimError where a function alone is beyond any polynomial.
+    Raises CimError if a function alone is beyond any polynomial.
     """
-    roots = _roots(graph)
+    roots = {name: name for name in graph.inputs}
+    # The value that each value is a function of, number by number: itself if it is of none.
+    for node in graph.nodes:
+        own, op = {roots[i] for i in node.inputs}, node.op
+        if isinstance(op, Add):
+            function = all(np.ndim(constant) == 0 for constant in (*op.factors, op.offset))
+        else:
+            function = isinstance(op, (*BENT, Abs, Gate))
+        roots[node.name] = own.pop() if function and len(own) == 1 else node.name
     read = set(graph.outputs.values())
     nodes = []
     for node in reversed(graph.nodes):
@@ -81,26 +88,10 @@ def fuse(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(reversed(nodes)))
 
 
-def _roots(graph: Graph) -> dict[str, str]:
-    """The value that each value is a function of, number by number: itself where it is of none."""
-    roots = {name: name for name in graph.inputs}
-    for node in graph.nodes:
-        own = {roots[i] for i in node.inputs}
-        roots[node.name] = own.pop() if len(own) == 1 and _is_function(node.op) else node.name
-    return roots
-
-
-def _is_function(op: Op) -> bool:
-    """True where each number of the value depends on one number of each input, alike for all."""
-    if isinstance(op, Add):
-        return all(np.ndim(constant) == 0 for constant in (*op.factors, op.offset))
-    return isinstance(op, (*BENT, Abs, Gate))
-
-
 def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:
-    """A node as the FittedCurve of the root of its chain; of its own input where that does not fit.
+    """A node as the FittedCurve of its chain's root, or of its own input if the chain does not fit.
 
-    As it is where it bends nothing, or is an exp that nothing bends further, which `lower` knows.
+    It stays as it is if nothing in the chain is bent, or if it is an exp, which `lower` knows.
     """
     root = roots[node.name]
     if root == node.name or isinstance(node.op, Exp):

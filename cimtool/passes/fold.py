@@ -18,8 +18,7 @@ from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.quantized import QuantizedMvm
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
-from cimtool.passes.base import Job, Pass
-from cimtool.passes.room import require_room
+from cimtool.passes.base import Job, Pass, require_room
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
@@ -43,15 +42,12 @@ class FoldPass(Pass):
         for graph in (program.text, program.video):
             require_room(graph, job)
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
-        of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
-        centre = _common_mean(program, job) if of_distances else None
+        centre = None
+        if all(isinstance(op, DistanceScore | PolynomialScore) for op in scores):
+            simulator = Simulator(program)
+            means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+            centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
         return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre)))
-
-
-def _common_mean(program: Program, job: Job) -> FloatArray:
-    simulator = Simulator(program)
-    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-    return round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
 
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
@@ -72,7 +68,7 @@ class Folding(Builder):
     def take_layer(self, node: Node, value: str) -> tuple[Mvm, Node] | None:
         """Take the layer that makes a node's input out again, to be added anew with other numbers.
 
-        None where something else reads the value, no layer makes it, or one of whole weights.
+        None if something else reads the value, no layer makes it, or one of whole weights.
         """
         layer = self.by_name.get(value)
         if layer is None or not isinstance(layer.op, Mvm) or self.readers[node.inputs[0]] > 1:

@@ -26,11 +26,10 @@ from cimtool.ir.arithmetic import (
     scalar,
 )
 from cimtool.ir.backends import LOWER
-from cimtool.ir.calibration import Range
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
-from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
+from cimtool.ir.program import Builder, Graph, Node, Program, Range, keep, rewrite, score_inputs
 from cimtool.ir.quantized import (
     FractionalBias,
     QuantizedMvm,
@@ -56,7 +55,6 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import rows_of_item
-from cimtool.passes import norms, softmax, sorting  # noqa: F401  (importing rules registers them)
 from cimtool.passes.approximate import CurvePolynomial, fit_exp
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
@@ -317,7 +315,12 @@ def polynomial_score(
 def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:
     """Horner in u over Horner in v; rows are coefficients of u^i v^j."""
     negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
-    rows = [_trimmed(row, negligible) for row in table]
+    rows = []
+    for coefficients in table:
+        kept = [as_float(c) if abs(c) > negligible else 0.0 for c in coefficients]
+        while len(kept) > 1 and kept[-1] == 0:
+            kept.pop()
+        rows.append(tuple(kept))
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     value: str | None = None
@@ -341,14 +344,6 @@ def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str,
     return value
 
 
-def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
-    """The coefficients as floats, negligible ones as zero and not at the end."""
-    kept = [as_float(c) if abs(c) > negligible else 0.0 for c in row]
-    while len(kept) > 1 and kept[-1] == 0:
-        kept.pop()
-    return tuple(kept)
-
-
 @dataclass(frozen=True)
 class DomainLimits:
     """The domain beyond which a value of the score saturates, `lo` to `hi` from `centre`.
@@ -365,7 +360,7 @@ class DomainLimits:
 
 
 def domain_limits(score: Graph, value: str) -> DomainLimits | None:
-    """The limits that `lower` put on a value, at any later stage; None where no score reads it."""
+    """The limits that `lower` put on a value, at any later stage; None if no score reads it."""
     shift: Add | None = None
     for node in score.nodes:
         if node.inputs != (value,):

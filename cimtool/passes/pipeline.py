@@ -13,11 +13,10 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.program import Graph, Program, check_program, misplaced
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.calibrate import CalibratePass
-from cimtool.passes.converters import FitConvertersPass
+from cimtool.passes.converters import FitConvertersPass, TilePass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.quantize import QuantizePass
-from cimtool.passes.tile import TilePass
 
 TRAINED = "trained"
 """The stage before all passes."""
@@ -45,7 +44,7 @@ class Stage:
 
 
 def stage_of(stages: Iterable[Stage], made_by: type[Pass]) -> Stage:
-    """The stage that a pass made; KeyError where none of `stages` is."""
+    """The stage that a pass made; KeyError if none of `stages` is."""
     return {stage.name: stage for stage in stages}[made_by.name]
 
 
@@ -55,7 +54,7 @@ def kept_stages(settings: Settings) -> tuple[str, ...]:
 
 
 def require_in_step(stages: Iterable[Stage]) -> None:
-    """Raise ValueError where a stage has lost what the one before it has, from LowerPass on.
+    """Raise ValueError if a stage has lost what the one before it has, from LowerPass on.
 
     By name they have the same layers, stored values and outputs, which measuring follows; of a
     score that is in the memory the earlier stages are another graph.
@@ -95,8 +94,8 @@ def run_passes(
 ) -> tuple[Stage, ...]:
     """Run some passes one after the other, each checked before and after; a stage a pass.
 
-    Raises TypeError where a program is not what a pass requires, RuntimeError where a pass leaves
-    what it should not; both name the pass and those before it. CimError where the calibration rows
+    Raises TypeError if a program is not what a pass requires, RuntimeError if a pass leaves
+    what it should not; both name the pass and those before it. CimError if the calibration rows
     give numbers for which there is no program.
     """
     stages: list[Stage] = []
@@ -114,7 +113,7 @@ def run_passes(
 
 
 def _require(step: Pass, program: Program, where: str) -> None:
-    """Raise TypeError where a program is not what a pass takes."""
+    """Raise TypeError if a program is not what a pass takes."""
     for graph in program.graphs:
         if (wrong := misplaced(graph, step.requires)) is not None:
             raise TypeError(

@@ -52,7 +52,7 @@ class Steps:
 
     @classmethod
     def of(cls, examples: IntArray, bits: int, signed: bool) -> Steps:
-        """The steps whose codes of so many bits lose least of the examples, in mean square."""
+        """The steps whose codes of `bits` bits have the least mean square error on the examples."""
         lo, hi = integer_limits(bits, signed)
         most = int(np.abs(examples).max(initial=0)).bit_length()
         return min(

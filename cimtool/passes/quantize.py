@@ -38,8 +38,8 @@ from cimtool.ir.quantized import (
     QuantizedStore,
 )
 from cimtool.ir.types import Type
-from cimtool.passes.base import Job, Pass
-from cimtool.passes.bias import correct_bias, layer_means
+from cimtool.passes.base import Job, Pass, rows_with_room
+from cimtool.passes.calibrate import layer_inputs
 from cimtool.passes.formats import (
     Format,
     feature_format,
@@ -51,13 +51,14 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.passes.observe import layer_inputs
-from cimtool.passes.room import rows_with_room
-from cimtool.passes.rounding import least_error_weights
+from cimtool.passes.rounding import correct_bias, layer_means, least_error_weights
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45
 """Bits up to which sums are kept exact; 2^46 times a 15-bit multiplier stays below 2^62."""
+
+WIDE_LIMIT = 1 << EXACT_BITS + 2
+"""No value of a program reaches it."""
 
 RESCALE_BITS = 29
 """Bits by which a multiplier makes a unit finer: it has 31, and is shifted by 1 at least."""
@@ -285,8 +286,11 @@ def multiply(builder: Quantizing, op: Mul, node: Node, inputs: tuple[str, ...]) 
 def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
     """Bring all terms to one unit (exact shifts where scales allow) and add the constant."""
     values = list(inputs)
-    if len(values) > 1:
-        values = [_uniform(builder, value) for value in values]
+    for i, value in enumerate(values if len(values) > 1 else ()):
+        own_unit = builder.types[value].unit
+        # Terms have one scale each, or scales that are powers of two of one another.
+        if own_unit.ndim and not np.all(np.frexp(own_unit / own_unit.flat[0])[0] == 0.5):
+            values[i] = builder.narrow(value, FACTOR_BITS)
     tops = [
         float(np.max(np.abs(factor) * magnitude(builder.types[value])))
         for factor, value in zip(op.factors, values, strict=True)
@@ -308,31 +312,18 @@ def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...
         if np.all(share >= 1) and np.all(np.frexp(share)[0] == 0.5):
             factors.append((np.sign(factor) * share).astype(np.int64))
             continue
-        fmt = wide_format(unit / sizes[i])
+        # The limit is beyond every value: the requantisation changes the scale alone.
+        fmt = Format(-WIDE_LIMIT, WIDE_LIMIT, np.asarray(unit / sizes[i]))
         values[i] = requantize(builder, f"{value}.aligned", value, fmt)
         factors.append(np.sign(factor).astype(np.int64))
     offset = round_half_up(op.offset / unit)
     return builder.add(node.name, Add(tuple(factors), offset, unit), *values)
 
 
-def _uniform(builder: Quantizing, value: str) -> str:
-    """A value with one scale, or with scales that are powers of two of one another."""
-    unit = builder.types[value].unit
-    if unit.ndim and not np.all(np.frexp(unit / unit.flat[0])[0] == 0.5):
-        return builder.narrow(value, FACTOR_BITS)
-    return value
-
-
 def _in_units(limit: Array, unit: FloatArray) -> Array:
     """A limit in units of a value; one beyond all values is none, however many units it may be."""
     units = limit / unit if np.isfinite(limit).all() else limit
     return round_half_up(np.clip(units, -CLIP_LIMIT, CLIP_LIMIT))
-
-
-def wide_format(scale: FloatArray) -> Format:
-    """A format that no value of a program leaves: for changing the scale alone."""
-    limit = 1 << EXACT_BITS + 2
-    return Format(-limit, limit, np.asarray(scale))
 
 
 def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
@@ -351,7 +342,7 @@ def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
 def _within_reach(unit: FloatArray, terms: Sequence[FloatArray]) -> FloatArray:
     """The unit of a sum, coarsened by a power of two until multipliers bring each term to it.
 
-    A value in few bits of its own is many times coarser than a product that is exact in 45.
+    A value of few bits is many times coarser than a product that is exact in 45.
     """
     shares = [own / unit for own in terms]
     rescaled = [float(share.max()) for share in shares if np.any(np.frexp(share)[0] != 0.5)]

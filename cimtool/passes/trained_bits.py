@@ -5,7 +5,6 @@ from __future__ import annotations
 from cimtool.base.errors import CimError
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerSettings, Settings
-from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.program import Program
 from cimtool.ir.quantized import QuantizedMvm, quantizer_of
 
@@ -16,13 +15,16 @@ LEAST_BITS, MOST_BITS = 2, 16
 def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, int]]:
     """The bits of weights, and of inputs that have a quantizer, by layer of whole weights.
 
-    CimError where weights less their zero point need more than MOST_BITS.
+    CimError if weights less their zero point need more than MOST_BITS.
     """
     found = {}
     for graph in (program.text, program.video):
         for name, op in graph.operations(QuantizedMvm).items():
             layer = f"{graph.name}.{name}"
-            bits = {"weight_bits": _weight_bits(op, settings.weight_code)}
+            # Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+            lowest, highest = int(op.codes.min()), int(op.codes.max())
+            reach = max(highest, -lowest if settings.weight_code.paired else -lowest - 1, 1)
+            bits = {"weight_bits": max(op.weight_bits, reach.bit_length() + 1)}
             if bits["weight_bits"] > MOST_BITS:
                 raise CimError(
                     f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
@@ -35,21 +37,10 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
     return found
 
 
-def _weight_bits(op: QuantizedMvm, code: WeightCode) -> int:
-    """Bits in which cells hold all weights: those of their quantizer, or one more.
-
-    Cells in pairs hold magnitudes, and so no -128 in 8 bits.
-    """
-    codes = op.codes
-    lowest, highest = int(codes.min()), int(codes.max())
-    reach = max(highest, -lowest if code.paired else -lowest - 1, 1)
-    return max(op.weight_bits, reach.bit_length() + 1)
-
-
 def with_trained_bits(build: Configuration, program: Program) -> Settings:
     """The settings of a build with the bits that layers of its trained program bring.
 
-    Raises CimError where fewer are asked for. A target's own bits are not asked for.
+    Raises CimError if fewer are asked for. A target's own bits are not asked for.
     """
     settings, layers = build.settings, []
     for layer, bits in trained_bits(program, settings).items():

@@ -43,7 +43,7 @@ def exact(
 ) -> MatchProbabilities:
     """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
 
-    Raises CimError where a is not above 0, a or b is not finite, the two have not one d, a mean or
+    Raises CimError if a is not above 0, a or b is not finite, the two have not one d, a mean or
     variance is not finite, or a pair's probability is not reached.
     """
     if text.d != video.d:
@@ -55,18 +55,14 @@ def exact(
     log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
     of_pairs, countdown = pair_probabilities(text, video, a, b), Countdown(say)
     for block in blocks(n, _BLOCK // max(m, 1)):
-        i, j = _near_pairs(np.arange(block.start, block.stop), m, width)
+        texts = np.arange(block.start, block.stop)
+        near = np.split(np.arange(m), range(width, m, width))  # these meet every text at a time
+        i = np.concatenate([np.repeat(texts, len(some)) for some in near])
+        j = np.concatenate([np.tile(some, len(texts)) for some in near])
         log_p[i, j], log_1mp[i, j] = of_pairs(i, j)
         if block.stop - block.start < n:
             countdown.tell(f"exact score: {block.stop} of {n} texts", block.stop, n)
     return MatchProbabilities(log_p, log_1mp)
-
-
-def _near_pairs(texts: IntArray, videos: int, width: int) -> tuple[IntArray, IntArray]:
-    """Rows of all pairs: `width` videos meet every text before the next ones do."""
-    near = np.split(np.arange(videos), range(width, videos, width))
-    text = np.concatenate([np.repeat(texts, len(some)) for some in near])
-    return text, np.concatenate([np.tile(some, len(texts)) for some in near])
 
 
 def log_match_probability(
@@ -75,7 +71,7 @@ def log_match_probability(
     """Return log p and log(1-p) of p = E[sigmoid(b - a |z_t - z_v|^2)], both [...].
 
     Means `mu` and variances `s` are [..., d] with one d; what stands before d is broadcast. Raises
-    CimError where the shapes do not fit, a variance is negative, a is not above 0, a number is not
+    CimError if the shapes do not fit, a variance is negative, a is not above 0, a number is not
     finite, or a pair's probability is not reached.
     """
     arrays = tuple(np.asarray(x, np.float64) for x in (mu_t, s_t, mu_v, s_v))
@@ -89,7 +85,8 @@ def log_match_probability(
         raise CimError(f"mu_t, s_t, mu_v, s_v have shapes {found}; expected [..., d] with one d")
     _check(a, b, arrays)
     flat = [np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays]
-    rows = np.stack([_row_numbers(one[:-1], shape) for one in shapes])
+    numbers = (np.arange(math.prod(one[:-1])).reshape(one[:-1]) for one in shapes)
+    rows = np.stack([np.broadcast_to(one, shape).reshape(-1) for one in numbers])
     log_p, log_1mp = _of_rows(flat, _widest_of(flat), rows, a, b)
     return log_p.reshape(shape), log_1mp.reshape(shape)
 
@@ -143,11 +140,6 @@ def _of_rows(
             pair, _reach(a, *(x[row] for x, row in zip(arrays, rows[:, pair], strict=True)))
         )
     return log_p, log_1mp
-
-
-def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray:
-    numbers: IntArray = np.arange(math.prod(shape)).reshape(shape)
-    return np.broadcast_to(numbers, broadcast).reshape(-1)
 
 
 def check_sigmoid(a: float, b: float) -> None:

@@ -59,7 +59,7 @@ The error falls as exp(-const / step) or faster, so that of the later one is som
 """
 
 EQUAL = 1e-13
-"""Results that differ by such a share of what they are added to are one, at whatever step."""
+"""Two results are equal if they differ by less than this share of what they are added to."""
 
 FIRST_STEP, FIRST_NODES = 0.25, 16
 WIDTH = 2.0
@@ -309,7 +309,7 @@ def _integrand(
 ) -> None:  # fmt: skip
     """Write from x on the integrand over dx, a bound on its tail over dt, and its error [3, lanes].
 
-    Its size falls as t grows, whatever the pair. So the tail is at most the size here times the
+    Its size falls as t grows, for every pair. So the tail is at most the size here times the
     integral of sin(pi c) / sinh(pi t), that is -sin(pi c) / pi log tanh(pi t / 2), which is less
     than sin(pi c) e^(-pi t) where t > 0.2.
     """

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from cimtool.base.name_rule import clean_name
+from cimtool.base.escapes import clean_name
 
 Modalities = tuple[str, str]
 """Names of the arrays that are taken as text and as video."""

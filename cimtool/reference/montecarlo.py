@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,19 +10,18 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit_sums
+from cimtool.base.compiled import jit_fused, jit_fused_part, jit_sums
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import side_by_side
-from cimtool.reference.sigmoid_means import mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
-# Sampled points: of videos that are drawn once and held, while the texts are drawn anew for each
-# such block, by threads; of texts that a thread draws; and of the videos that it then takes at a
-# time. Their product is the largest array, 13 MB whatever K: beyond 32 MB each would be new memory.
+# Sampled points. Videos are drawn once a block and held; threads draw the texts anew for each
+# block, and take some of the block's videos at a time. The largest array is the product of the last two,
+# 13 MB for every K: beyond 32 MB each would be new memory.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120
@@ -45,7 +45,7 @@ MOST_SAMPLES = 100_000
 
 
 def check_samples(samples: int) -> None:
-    """Raise CimError where samples a side are too few for a standard error, or too many."""
+    """Raise CimError if samples a side are too few for a standard error, or too many."""
     if not 2 <= samples <= MOST_SAMPLES:
         raise ArgumentError(
             "{samples} is {}; expected at least 2, for a standard error, and at most {:,}",
@@ -69,7 +69,7 @@ def monte_carlo(
     The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
     the K*K pairs share their draws; the delta method carries it to the logit, and the jackknife
     where that error is more than 0.7 of the mean.
-    Raises CimError where there are fewer than two samples or the seed is not in [0, 2^64).
+    Raises CimError if there are fewer than two samples or the seed is not in [0, 2^64).
     """
     check_samples(samples)
     if not 0 <= seed < 2**64:
@@ -109,7 +109,7 @@ def draw(
 ) -> FloatArray:
     """Draw `samples` points of each item, [n, K, d], keyed by (seed, modality, row of the item).
 
-    The first draws of an item are the same whatever K.
+    The first draws of an item are the same for every K.
     """
     z = np.empty((len(items), samples, items.d))
     key = np.array([seed, _STREAM[modality]], np.uint64)
@@ -144,3 +144,185 @@ def _to_inputs(x: FloatArray, norms_t: FloatArray, norms_v: FloatArray, a: float
                 row, near, own = x[text, i, j], norms_v[j], b - a * norms_t[text, i]
                 for k in range(len(row)):
                     row[k] = own + a * (2.0 * row[k] - near[k])
+
+
+SURE = 1e-6
+"""The size of x beyond which, of one sign throughout a pair, no rounding changes the larger sum."""
+
+STEEP = 0.7
+"""Relative standard error of a mean beyond which its logarithm is no straight line within it.
+
+It is sqrt(2) where one of the K*K sigmoids is all of their sum.
+"""
+
+LIMIT = 708.0
+"""Largest exponent, e to which is finite: a sigmoid beyond it is no 1e-300 of the largest."""
+
+LOG2_E, LN2 = 1 / math.log(2), math.log(2)
+LN2_HIGH = math.ldexp(math.floor(math.ldexp(LN2, 42)), -42)
+"""So few bits of ln 2 that their product with an exponent, of 11 bits at most, is exact."""
+
+LN2_LOW = 5.497923018708371e-14
+"""ln 2 - LN2_HIGH."""
+
+ROUND = 1.5 * 2.0**52
+"""Added to a number, leaves the nearest whole number in the lowest bits of the sum."""
+
+T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T13 = (1 / math.factorial(n) for n in range(2, 14))
+"""Coefficients of e^r, where |r| < 0.35: the next term is below 1e-17."""
+
+
+def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return log p, log(1-p) and the standard error of the logit, each [n, m], of x [n, K, K, m].
+
+    The smaller of p and 1-p is taken from its own sum; the larger is what that leaves. The sum of a
+    pair whose x all have one sign is left out where it cannot be the smaller. The error is the
+    two-sample one, sqrt(var(row means)/K + var(column means)/K), since the K*K sigmoids share K
+    samples a side; the delta method carries it to the logit, and the jackknife where it is more
+    than 0.7 of the mean.
+    """
+    x = np.ascontiguousarray(x)
+    side, smaller, error = (np.empty((len(x), x.shape[3])) for _ in range(3))
+    _smaller_means(x, side, smaller, error)
+    for text in np.flatnonzero((error > STEEP).any(axis=1)):  # one at a time: they may be many
+        steep = error[text] > STEEP
+        error[text, steep] = _jackknife_error(side[text, steep] * x[text][:, :, steep])
+    larger = np.log1p(-np.exp(smaller))
+    # d logit / dp = 1 / (p (1-p)), the same from either side.
+    error /= np.exp(larger)
+    is_p = side > 0
+    return np.where(is_p, smaller, larger), np.where(is_p, larger, smaller), error
+
+
+@jit_fused
+def _smaller_means(
+    x: FloatArray, side: FloatArray, log_mean: FloatArray, error: FloatArray
+) -> None:
+    """Write which of p (1) and 1-p (-1) is less, its logarithm, and its relative error, [n, m].
+
+    logsumexp of logsigmoid: sigmoid(y) e^-c = 1 / (e^(c-y) + e^c), with c near the largest log
+    sigmoid, so that the largest term is of order one and none can underflow that counts. Where c is
+    0, sigmoid(-y) is e^-y times that.
+    """
+    n, K, _, m = x.shape
+    low, high, c, shift = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    room, powers, terms = np.empty(m), np.empty(m), np.empty(m)
+    sums = np.empty((2, 2, K, m))  # of both sides' rows and columns
+    for text in range(n):
+        low[:], high[:] = math.inf, -math.inf
+        for i in range(K):
+            for j in range(K):
+                _widen(x[text, i, j], low, high)
+        either = False
+        for k in range(m):
+            side[text, k] = -1.0 if low[k] >= SURE else 1.0
+            top = high[k] if low[k] < SURE else -low[k]
+            c[k] = top if top <= -SURE else 0.0
+            shift[k] = math.exp(c[k])
+            either |= (low[k] < SURE) & (high[k] > -SURE)
+        sums[:] = 0.0
+        for i in range(K):
+            for j in range(K):
+                _terms(x[text, i, j], side[text], c, shift, room, powers, terms)
+                _add(terms, sums[0, 0, i])
+                _add(terms, sums[0, 1, j])
+                if either:
+                    _multiply(terms, powers)  # now sigmoid(-side x), where c is 0
+                    _add(powers, sums[1, 0, i])
+                    _add(powers, sums[1, 1, j])
+        for k in range(m):
+            mean, spread = _mean(sums[0, :, :, k])
+            if (low[k] < SURE) & (high[k] > -SURE):
+                other, other_spread = _mean(sums[1, :, :, k])
+                if other <= mean:
+                    side[text, k], mean, spread = -1.0, other, other_spread
+            log_mean[text, k], error[text, k] = c[k] + math.log(mean), spread / mean
+
+
+@jit_fused_part
+def _widen(x: FloatArray, low: FloatArray, high: FloatArray) -> None:
+    for k in range(len(x)):
+        low[k] = min(low[k], x[k])
+        high[k] = max(high[k], x[k])
+
+
+@jit_fused_part
+def _terms(
+    x: FloatArray, side: FloatArray, c: FloatArray, shift: FloatArray, room: FloatArray,
+    powers: FloatArray, terms: FloatArray,
+) -> None:  # fmt: skip
+    """Write e^(c - side x), and sigmoid(side x) e^-c by it."""
+    for k in range(len(x)):
+        powers[k] = c[k] - side[k] * x[k]
+    exponentials(powers, room)
+    for k in range(len(x)):
+        terms[k] = 1.0 / (powers[k] + shift[k])
+
+
+@jit_fused_part
+def _add(terms: FloatArray, sums: FloatArray) -> None:
+    for k in range(len(sums)):
+        sums[k] += terms[k]
+
+
+@jit_fused_part
+def _multiply(factors: FloatArray, values: FloatArray) -> None:
+    for k in range(len(values)):
+        values[k] *= factors[k]
+
+
+@jit_fused_part
+def _mean(sums: FloatArray) -> tuple[float, float]:
+    """The mean of K*K numbers by the sums [2, K] of their rows and columns, and its error."""
+    K = sums.shape[1]
+    total = 0.0
+    for i in range(K):
+        total += sums[0, i]
+    mean, square = total / (K * K), 0.0
+    for i in range(K):
+        square += (sums[0, i] / K - mean) ** 2 + (sums[1, i] / K - mean) ** 2
+    return mean, math.sqrt(square / (K * (K - 1)))
+
+
+@jit_fused_part
+def exponentials(y: FloatArray, room: FloatArray) -> None:
+    """Replace y [m] by e^y within 2 units in the last place; beyond +-LIMIT by e^+-LIMIT.
+
+    `room` [m] is overwritten.
+    """
+    for k in range(len(y)):
+        near = LIMIT if y[k] > LIMIT else y[k]
+        near = -LIMIT if near < -LIMIT else near
+        rounded = near * LOG2_E + ROUND
+        whole = rounded - ROUND
+        r = (near - whole * LN2_HIGH) - whole * LN2_LOW
+        r2 = r * r
+        r4 = r2 * r2
+        # Estrin's scheme: short chains, and the small terms first.
+        e8 = (T12 + T13 * r) * r4 + ((T8 + T9 * r) + (T10 + T11 * r) * r2)
+        e4 = (T4 + T5 * r) + (T6 + T7 * r) * r2
+        e0 = (1.0 + r) + (T2 + T3 * r) * r2
+        y[k], room[k] = (e8 * r4 + e4) * r4 + e0, rounded
+    bits = room.view(np.int64)
+    for k in range(len(y)):
+        bits[k] = (bits[k] + 1023) << 52  # now a float64, 2^whole
+    _multiply(room, y)
+
+
+def _jackknife_error(x: FloatArray) -> FloatArray:
+    """Return the standard error of the log mean sigmoid of x [K, K, m], by leaving out samples.
+
+    Where one of the K*K sigmoids is nearly their sum, the relative error of the mean is sqrt(2)
+    however far the largest of other draws would lie; the logarithm without its row tells how far.
+    """
+    K = len(x)
+    log_sigmoids = -np.logaddexp(0.0, -x)
+    others = np.array([np.delete(np.arange(K), i) for i in range(K)])
+    variance = np.zeros(x.shape[2])
+    for axis in (0, 1):
+        sums = np.logaddexp.reduce(log_sigmoids, axis=axis)
+        left = np.logaddexp.reduce(sums[others], axis=1)
+        # Row by row: NumPy would add those of a pair alone in another order.
+        mean = sum(left) / K
+        variance += (K - 1) / K * sum(np.square(left - mean))
+    return np.sqrt(variance)

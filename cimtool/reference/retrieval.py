@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.classes import Classes, alike
+from cimtool.reference.judgements import Classes, alike
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.measures.ranks import RANK
 from cimtool.reference.metrics import best_ranks, graded_hits, ranks

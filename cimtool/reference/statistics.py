@@ -16,7 +16,7 @@ from cimtool.base.errors import CimError
 class Gaussians:
     """Items of one modality: means `mu` [n, d] and variances `s` [n, d], kept as float64.
 
-    Raises CimError where the two shapes are not one [n, d], or a variance is negative or NaN.
+    Raises CimError if the two shapes are not one [n, d], or a variance is negative or NaN.
     """
 
     mu: FloatArray

@@ -14,8 +14,8 @@ from cimtool.base.errors import CimError, RowsError
 
 MAX_DEGREE = 6
 
-# Varying by less than this share of its own size, a surrogate ranks nothing: what labels clipped at
-# 1e-6 leave of a fit.
+# A surrogate that varies by less than this share of its size ranks nothing. A fit on labels that
+# were clipped at 1e-6 looks so.
 CONSTANT_SHARE = 1e-6
 
 Extent = tuple[float, float]
@@ -103,7 +103,7 @@ class Polynomial:
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples a side, and `domain` is where it was fitted, None
     where unknown.
-    Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
+    Raises CimError if the degree is not 1 to 6, the number of coefficients is not the degree's,
     a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
 
@@ -121,7 +121,15 @@ class Polynomial:
     def __post_init__(self) -> None:
         if not 1 <= self.degree <= MAX_DEGREE:
             raise CimError(f"polynomial: degree is {self.degree}; expected 1 to {MAX_DEGREE}")
-        self._check_count()
+        count, expected = len(self.coeff), len(exponents(self.degree))
+        if count != expected:
+            fits = [g for g in range(1, MAX_DEGREE + 1) if len(exponents(g)) == count]
+            hint = f" ({count} belong to degree {fits[0]})" if fits else ""
+            if count - 1 == expected:
+                hint = " (the constant is not one of them: it is the bias)"
+            raise CimError(
+                f"polynomial: coeff has {count} numbers; degree {self.degree} has {expected}{hint}"
+            )
         numbers = {f"coeff[{k}]": c for k, c in enumerate(self.coeff)}
         numbers |= {"bias": self.bias, "scale_ed": self.scale_ed, "scale_vd": self.scale_vd}
         numbers |= {name: x for name, x in (("a", self.a), ("b", self.b)) if x is not None}
@@ -144,21 +152,9 @@ class Polynomial:
 
     @property
     def reads_vd(self) -> bool:
-        """False where every coefficient of a term with vd is zero: it is a polynomial in ed."""
+        """False if every coefficient of a term with vd is zero: it is a polynomial in ed."""
         terms = zip(exponents(self.degree), self.coeff, strict=True)
         return any(c != 0 for (_, j), c in terms if j)
-
-    def _check_count(self) -> None:
-        count, expected = len(self.coeff), len(exponents(self.degree))
-        if count == expected:
-            return
-        fits = [g for g in range(1, MAX_DEGREE + 1) if len(exponents(g)) == count]
-        hint = f" ({count} belong to degree {fits[0]})" if fits else ""
-        if count - 1 == expected:
-            hint = " (the constant is not one of them: it is the bias)"
-        raise CimError(
-            f"polynomial: coeff has {count} numbers; degree {self.degree} has {expected}{hint}"
-        )
 
     def evaluate(self, ed: ArrayLike, vd: ArrayLike) -> FloatArray:
         """Return the value at ed and vd (raw, of one shape), float64.
@@ -166,7 +162,7 @@ class Polynomial:
         Real ed spread by 0.3% around some hundreds, where the powers of raw ed cancel; so the
         polynomial is first moved, exactly, to variables in [-1, 1] over the values given. The
         result is as accurate as its own size allows, and may differ in the last bits between a
-        block and the whole. Raises CimError where ed or vd is not finite.
+        block and the whole. Raises CimError if ed or vd is not finite.
         """
         ed, vd = np.asarray(ed, np.float64), np.asarray(vd, np.float64)
         if ed.size == 0:
@@ -241,7 +237,7 @@ def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> Float
 
 
 def as_float(c: Fraction) -> float:
-    """A rational number in float64; RowsError where it is beyond."""
+    """A rational number in float64; RowsError if it is beyond."""
     try:
         return float(c)
     except OverflowError:

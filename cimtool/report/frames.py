@@ -7,8 +7,8 @@ import math
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
-from cimtool.base.extras import needing
 from cimtool.base.named import unknown
+from cimtool.base.plugins import needing
 from cimtool.report.formats import numbered
 from cimtool.report.table import Cell, Column, Table
 

@@ -24,8 +24,7 @@ from cimtool.hardware.noise.die import (
     layout_of,
     row_blocks,
 )
-from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.noise.transfer import MeasuredConverters
+from cimtool.hardware.noise.mvm import MeasuredConverters, NoisyMvm
 from cimtool.hardware.placement import crossbar_layers, stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights

@@ -14,13 +14,11 @@ from cimtool.base.named import unknown
 from cimtool.hardware.converted_layer import Cells, ConvertedLayer
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.converter_errors import ConverterErrors, added, draw_errors
 from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.fresh import fresh_noise
-from cimtool.hardware.noise.model import ConverterNoise, ReadNoise
-from cimtool.hardware.noise.mvm import NoisyMvm
+from cimtool.hardware.noise.model import ConverterNoise, ReadNoise, read_at, time_text
+from cimtool.hardware.noise.mvm import ConverterErrors, NoisyMvm, added, draw_errors
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.noise.times import read_at, time_text
 from cimtool.hardware.placement import stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights

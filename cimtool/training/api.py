@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cimtool.base.extras import needing
 from cimtool.base.files import keeping_inputs
 from cimtool.base.options import takes
+from cimtool.base.plugins import needing
 from cimtool.base.progress import Say, silent
 from cimtool.training.arguments import FineTuneOptions, TrainOptions
 from cimtool.training.fit_page import fit as fit

@@ -20,7 +20,7 @@ from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
-from cimtool.reference.classes import Classes, memberships
+from cimtool.reference.judgements import Classes, memberships
 from cimtool.reference.modality_names import NAMES, TEXT_VIDEO, Modalities, spellings
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator

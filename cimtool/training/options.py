@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from cimtool.base.decimals import number_of
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.escapes import number_of
 from cimtool.base.named import nearest, unknown
 
 KINDS = ("model", "loss")

@@ -15,8 +15,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
-from cimtool.reference.classes import Classes, any_alike
-from cimtool.reference.judgements import Comparisons, Judgements
+from cimtool.reference.judgements import Classes, Comparisons, Judgements, any_alike
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of
 from cimtool.training.loss import Batch
 

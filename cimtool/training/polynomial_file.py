@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
-from cimtool.base.extras import needing
+from cimtool.base.plugins import needing
 from cimtool.loading.polynomial import FITTED_TO
 from cimtool.reference.surrogate import Extent, Polynomial, exponents
 

@@ -13,8 +13,7 @@ from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import map_rows
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
-from cimtool.reference.montecarlo import check_samples, draw
-from cimtool.reference.sigmoid_means import mean_of_sigmoids
+from cimtool.reference.montecarlo import check_samples, draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.training.options import check_count
 

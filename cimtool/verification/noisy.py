@@ -15,7 +15,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.chip import chip_die
 from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
 from cimtool.bundle.simulate import Percentiles, ShortlistOn, best_scores, shortlist_on
-from cimtool.hardware.noise.times import read_after, time_text
+from cimtool.hardware.noise.model import read_after, time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.measures import WAYS

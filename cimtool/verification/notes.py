@@ -13,10 +13,9 @@ from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.row_norms import other_scale
 from cimtool.loading.score import statistics_note
-from cimtool.reference.equal_scores import all_equal
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.reference.queries import Queries
-from cimtool.reference.truth import Truth
+from cimtool.reference.truth import Truth, all_equal
 from cimtool.verification.baselines import without_cosine
 from cimtool.verification.stages import StageRuns
 

@@ -20,9 +20,9 @@ from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, as_inputs
 from cimtool.loading.embeddings import Embeddings
+from cimtool.passes.converters import TilePass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.passes.tile import TilePass
 from cimtool.reference.metrics import centred_rmse, top1_agreement
 from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.verification.headline import DriftFindings

@@ -14,7 +14,7 @@ import pytest
 from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 
 from cimtool.base import cluster
-from cimtool.base.cluster_tls import AUTHORITY, CERTIFICATE, KEY
+from cimtool.base.cluster import AUTHORITY, CERTIFICATE, KEY
 from cimtool.base.errors import CimError
 from cimtool.experiments.commands.sweep import command as sweep
 from cimtool.galleries.commands.search import command as search

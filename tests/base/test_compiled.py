@@ -1,14 +1,20 @@
-"""Compiling kernels, also where numba cannot keep its code."""
+"""Compiling kernels, also where numba cannot keep its code; instruction sets switched off."""
 
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
 import pytest
+from llvmlite import binding
+from numba import config
 
 from cimtool.base import compiled
+from cimtool.base.errors import CimError
 
 
 def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +75,98 @@ def test_no_kernel_calls_another_whose_sums_are_in_any_order_unless_it_is_a_part
     assert "log_probabilities" in alone
     assert "log_expectation" in calls["log_probabilities"]
     assert {name: found for name, called in calls.items() if (found := called & alone)} == {}
+
+
+ROOT = Path(__file__).parents[2]
+HOST = binding.get_host_cpu_features()
+
+PRODUCT = """
+import numpy as np
+from cimtool.simulation.kernels import choice, dot, tiles
+weight = np.resize(np.arange(-127, 128), (130, 40))
+kernel = choice.exact_product(weight, np.zeros(40, int), (0, 255))
+x = np.resize(np.arange(256), (5, 130))
+assert (kernel is not None) == dot.fits(choice.exact_layer(weight, weight[0], (0, 255)))
+assert kernel is None or (kernel(x) == x @ weight).all()
+print(tiles.VNNI_BITS, tiles.DOT_BITS)
+"""
+
+
+def started(words: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """A Python process that was started with these words."""
+    environ = {**os.environ, compiled.VARIABLE: words}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environ, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.thorough("loads the compiler for each set", quick=("alone-avx512f",))
+@pytest.mark.skipif(not HOST.get("avx512vnni"), reason="this CPU has no VNNI of 512 bits")
+@pytest.mark.parametrize("off", ["avx512vnni", "avx512f", "fma", "sse4.2", "avx512bw"])
+@pytest.mark.parametrize("before", ["", HOST.flatten() + ","], ids=["alone", "behind all"])
+def test_a_set_that_is_switched_off_takes_those_along_that_need_it(off: str, before: str) -> None:
+    """LLVM ends a process that asks for an instruction of a set that is off."""
+    done = started(f"{before}-{off},-amx-tile", "-c", PRODUCT)
+    narrow = 256 if HOST["avxvnni"] else 0
+    vectors = {"avx512vnni": narrow or 512, "avx512f": 256, "fma": 256, "sse4.2": 0}
+    vnni = {"avx512vnni": narrow, "avx512f": narrow, "fma": narrow, "sse4.2": 0}
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [str(widths.get(off, 512)) for widths in (vnni, vectors)]
+
+
+@pytest.mark.parametrize(
+    ("words", "on"),
+    [
+        ("+avx2,-avx2,+avx512vnni", {"avx512vnni", "avx512f", "avx2"}),
+        ("+avx512vnni,-avx512vnni", {"avx512f", "avx2"}),
+        ("+avx512vnni,+avxvnni,-avx512f", {"avxvnni", "avx2"}),
+        ("+avx512vnni,+avxvnni,-fma", {"avxvnni", "avx2"}),
+        ("+avx512vnni,+avxvnni,-avx", set()),
+        ("+amx-int8,-amx-tile", set()),
+        ("+amx-int8", {"amx-tile", "amx-int8"}),
+        ("-amx-tile,+amx-tile", {"amx-tile"}),
+    ],
+)
+def test_the_last_word_holds(words: str, on: set[str]) -> None:
+    looked_for = {"avx512vnni", "avx512f", "avxvnni", "avx2", "amx-tile", "amx-int8"}
+    assert compiled.evaluated(words.split(",")) & looked_for == on
+
+
+@pytest.mark.skipif(not HOST.get("avx2"), reason="the words are those of x86-64")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("garbage", 'holds "garbage"; expected words like -avx512f, with commas'),
+        ("-avx2, -fma", 'holds " -fma"; expected words'),
+        ("+", r'holds "\+"; expected words'),
+        ("-avx512-vnni", 'no instruction set; did you mean "avx512vnni"'),
+        ("-avx2,-sse2", 'holds "-sse2", which compiled code needs'),
+    ],
+)
+def test_words_that_llvm_would_die_of_or_overlook_are_refused(
+    monkeypatch: pytest.MonkeyPatch, words: str, expected: str
+) -> None:
+    monkeypatch.setattr(config, "CPU_FEATURES", words)
+    with pytest.raises(CimError, match=f"^NUMBA_CPU_FEATURES .*{expected}"):
+        compiled.settle()
+
+
+def test_llvm_is_given_the_words_behind_those_of_this_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sets that LLVM knows by the CPU's name may be more than a virtual machine shows."""
+    monkeypatch.setattr(compiled, "get_host_cpu_features", lambda: "+sse2,+avx2,-avx512f,+fma")
+    monkeypatch.setattr(config, "CPU_FEATURES", "-fma")
+    compiled.settle()
+    assert config.CPU_FEATURES == "+sse2,+avx2,-avx512f,+fma,-fma"
+    assert not compiled.cpu_has("fma")
+    assert compiled.cpu_has("avx2")
+
+
+def test_a_malformed_word_ends_a_command_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "in.npz").touch()
+    bundle = "exports/reference-small@isaac-rram-128"
+    files = ("--inputs", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz"))
+    done = started("garbage", "-m", "cimtool", "simulate", bundle, *files)
+    assert done.returncode == 2
+    assert done.stderr.startswith('cimtool: error: NUMBA_CPU_FEATURES holds "garbage"; expected ')
+    assert len(done.stderr.splitlines()) == 1

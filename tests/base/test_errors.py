@@ -1,12 +1,20 @@
-"""Sentences that name arguments, for callers of the library and for users of the command line."""
+"""Sentences that name arguments, for callers and for the command line; warnings taken."""
 
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import pytest
 
-from cimtool.base.errors import Argument, ArgumentError, CimError, naming
+from cimtool.base.errors import (
+    Argument,
+    ArgumentError,
+    CimError,
+    CimWarning,
+    naming,
+    taking_warnings,
+)
 
 
 def flag(argument: str) -> str:
@@ -40,3 +48,22 @@ def test_a_file_is_put_before_a_sentence_with_its_arguments() -> None:
     with pytest.raises(CimError) as caught, naming("{x}.npz"):
         raise ArgumentError("{batch} is {}", 4)
     assert caught.value.sentence(flag) == "{x}.npz: --batch is 4"
+
+
+def test_those_that_are_not_taken_are_shown_as_before() -> None:
+    taken: list[str] = []
+
+    def take(told: str, category: type[Warning]) -> bool:
+        taken.append(told)
+        return issubclass(category, CimWarning)
+
+    def warned() -> None:
+        with taking_warnings(take):
+            warnings.warn("of its own", CimWarning, stacklevel=1)
+            warnings.warn("of another", UserWarning, stacklevel=1)
+        warnings.warn("later, of another", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="of another") as shown:
+        warned()
+    assert taken == ["of its own", "of another"]
+    assert [str(one.message) for one in shown] == ["of another", "later, of another"]

@@ -1,7 +1,9 @@
-"""Hostile texts within C, XML, HTML, Markdown and TOML are read back as they were."""
+"""Hostile texts are read back as they were; the rule for names; numbers in ASCII digits."""
 
 from __future__ import annotations
 
+import math
+import re
 import subprocess
 import tomllib
 from html.parser import HTMLParser
@@ -14,13 +16,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from cimtool.base.errors import CimError
 from cimtool.base.escapes import (
+    NAME,
     c_comment,
     c_string,
+    clean_name,
+    integer_of,
     is_shown,
     markdown_text,
+    number_of,
     one_line,
     printable,
+    require_name,
     toml_string,
     visible,
     xml_text,
@@ -160,3 +168,73 @@ def test_no_template_of_markdown_leaves_out_its_filter() -> None:
         for value in template.read_text("utf-8").split("{{")[1:]:
             said = value.partition("}}")[0].strip()
             assert "| markdown" in said or said in own, f"{template.name}: {said}"
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "0", "text.fc1.2", "isaac-rram-128", "x" * 100])
+def test_a_name_is_taken_as_it_is(name: str) -> None:
+    require_name(name, "here")
+    assert clean_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", '""'),
+        (".", '"."'),
+        ("-o", '"-o"'),
+        ("../../../x", '"../../../x"'),
+        ("a b", '"a b"'),
+        ("a\n", r'"a\n"'),
+        ("\x1b[2J", r'"\u001b[2J"'),
+        ("\u00e9t\u00e9", r'"\u00e9t\u00e9"'),
+        ("x */ int y;", '"x */ int y;"'),
+        ("x" * 101, f'"{"x" * 56}...'),
+        (None, "null"),
+        (3, "3"),
+    ],
+)
+def test_any_other_value_is_refused(value: object, said: str) -> None:
+    with pytest.raises(CimError) as caught:
+        require_name(value, "model.name")
+    assert str(caught.value) == (
+        f"model.name is {said}; expected a name of at most 100 letters (a to z), digits, dots, "
+        "dashes and underscores, with no dot or dash first"
+    )
+
+
+@given(st.text(st.characters(codec=None), max_size=300))
+def test_every_text_has_a_name(text: str) -> None:
+    name = clean_name(text)
+    require_name(name, "here")
+    assert clean_name(name) == name == clean_name(text)
+    assert name == text or re.fullmatch(r".+-[0-9a-f]{8}", name)
+
+
+@given(st.lists(st.text(max_size=120), unique=True, min_size=2))
+def test_two_texts_have_two_names(texts: list[str]) -> None:
+    assert len({clean_name(text) for text in texts}) == len(texts)
+
+
+def test_what_can_be_read_of_a_text_stays() -> None:
+    assert clean_name("my model@home") == "my_model_home-8d23c185"
+    assert NAME.fullmatch(clean_name("\u6a21\u578b")) is not None
+
+
+def test_integers_and_numbers() -> None:
+    assert [integer_of(text) for text in ("0", "-12", "+7", " 3\t")] == [0, -12, 7, 3]
+    texts = ("1", ".5", "2.", "-1e-3", "1E5")
+    assert [number_of(text) for text in texts] == [1, 0.5, 2, -1e-3, 1e5]
+    assert number_of("-inf") == -math.inf
+    assert math.isnan(number_of("NaN"))
+
+
+@pytest.mark.parametrize("text", ["1_0", "٣", "１", " ", "-", "1\n", "0x1", "1 0", "²"])
+def test_what_is_no_number(text: str) -> None:
+    for read in (integer_of, number_of):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            read(text)
+
+
+def test_an_integer_has_no_point() -> None:
+    with pytest.raises(ValueError, match=r"1\.0"):
+        integer_of("1.0")

@@ -17,8 +17,7 @@ import pytest
 
 from cimtool.base import partial
 from cimtool.base.errors import CimWarning
-from cimtool.base.locks import lock
-from cimtool.base.partial import partial_folder
+from cimtool.base.partial import lock, partial_folder
 
 HOLD = """
 import sys

@@ -15,7 +15,7 @@ import pytest
 from plugin_of import as_plugin
 
 from cimtool import api
-from cimtool.api import Compilation, load, prepare, verify
+from cimtool.api import Compilation, load, prepare
 from cimtool.base import plugins
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import values_digest
@@ -41,6 +41,7 @@ from cimtool.passes import pipeline
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.pipeline import passes_for
 from cimtool.simulation.simulator import Simulator
+from cimtool.verification.api import verify
 
 ALL = (*WHOLE, *OF_STAGES)
 

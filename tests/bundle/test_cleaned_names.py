@@ -12,7 +12,7 @@ from c_tools import differing
 from onnx import TensorProto, helper, numpy_helper
 
 import cimtool as library
-from cimtool.base.name_rule import NAME
+from cimtool.base.escapes import NAME
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.cli import run

@@ -15,7 +15,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.target import load_target
-from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.heads.points import Cosine
 
 RunSweep = Callable[..., Sweep]
 

@@ -12,15 +12,16 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar
-from cimtool.ir.calibration import Calibration, Range
 from cimtool.ir.heads import TowerBuilder, assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.op import Level
 from cimtool.ir.program import (
     Builder,
+    Calibration,
     Graph,
     Node,
     Program,
+    Range,
     check_program,
     keep,
     rewrite,

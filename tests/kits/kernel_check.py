@@ -42,7 +42,7 @@ from random_crossbars import (
 )
 from random_layers import random_references
 
-from cimtool.base import cpu
+from cimtool.base import compiled
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
@@ -92,7 +92,7 @@ def environment(name: str, folder: Path) -> dict[str, str]:
     if name in EMULATED:
         return emulated(name, folder)
     words, core = SETS[name]
-    named = {cpu.VARIABLE: words} if words else {}
+    named = {compiled.VARIABLE: words} if words else {}
     return named | ({"OPENBLAS_CORETYPE": core} if core else {})
 
 
@@ -101,13 +101,13 @@ def emulated(name: str, folder: Path) -> dict[str, str]:
     source, library = Path(__file__).with_name("instructions.c"), folder / "instructions.so"
     flags = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     subprocess.run(["gcc", *flags, source, "-o", library], check=True)
-    return {"LD_PRELOAD": str(library), cpu.VARIABLE: EMULATED[name][1]}
+    return {"LD_PRELOAD": str(library), compiled.VARIABLE: EMULATED[name][1]}
 
 
 def left_on(words: str) -> frozenset[str]:
     """The sets of this CPU that are on after the words."""
     host = binding.get_host_cpu_features().flatten()
-    return cpu.evaluated(filter(None, f"{host},{words}".split(",")))
+    return compiled.evaluated(filter(None, f"{host},{words}".split(",")))
 
 
 def random_crossbar(rng: np.random.Generator) -> Crossbar:

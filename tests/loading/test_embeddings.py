@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.heads.points import Cosine
 from cimtool.loading.embeddings import (
     EmbeddingsLike,
     checked_rows,

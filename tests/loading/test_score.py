@@ -13,10 +13,9 @@ import torch
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import ScoreConstants, TowerBuilder
-from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
-from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.heads.pcme_poly import PcmePoly
+from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.program import Graph
 from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions, read_score, statistics_note

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.calibration import REACHES
-from cimtool.ir.program import Program
+from cimtool.ir.program import REACHES, Program
 from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, significant
 from cimtool.simulation.simulator import Simulator
 

@@ -7,9 +7,8 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Clip, plus, scalar
-from cimtool.ir.calibration import Calibration, Range
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Graph
+from cimtool.ir.program import Builder, Calibration, Graph, Range
 from cimtool.ir.source import Elu, Exp, Gate, Reciprocal, Sigmoid, Tanh
 from cimtool.ir.types import real
 from cimtool.passes.approximate import SplitCurve

@@ -11,9 +11,8 @@ import pytest
 from cimtool.base.arrays import single
 from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import Head, assemble
-from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
-from cimtool.ir.heads.euclidean import Euclidean
+from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store, plus
-from cimtool.ir.calibration import REACHES, Calibration, StoringErrors
-from cimtool.ir.program import Builder, Graph
+from cimtool.ir.program import REACHES, Builder, Calibration, Graph, StoringErrors
 from cimtool.ir.types import real
 from cimtool.passes.formats import (
     Format,

@@ -14,8 +14,8 @@ from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import assemble
-from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.points import Cosine
 from cimtool.ir.op import Op
 from cimtool.ir.program import Program
 from cimtool.ir.source import (

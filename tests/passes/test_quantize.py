@@ -14,7 +14,7 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import Program
 from cimtool.passes.base import Job
-from cimtool.passes.bias import layer_means
+from cimtool.passes.rounding import layer_means
 from cimtool.simulation.simulator import Simulator
 
 from .conftest import passed

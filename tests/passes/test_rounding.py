@@ -1,8 +1,9 @@
-"""Weight rounding: the output errs less than with the nearest integers, the same everywhere."""
+"""Weight rounding errs less than nearest integers, the same everywhere; corrected means meet."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,16 +11,22 @@ from threads import threads_of
 
 from cimtool import api
 from cimtool.demo.data import DemoFiles
+from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
+from cimtool.ir.program import Graph
 from cimtool.passes.rounding import (
     BLOCK,
     PANEL,
+    correct_bias,
+    layer_means,
     least_error_weights,
     rounded_back,
     second_moments,
     shrinkage,
     unit_triangle,
 )
+
+from .conftest import passed
 
 N, K, COLUMNS, LIMIT = 400, 40, 12, 7
 
@@ -126,3 +133,29 @@ def test_each_row_makes_up_for_those_after_it() -> None:
     np.testing.assert_array_equal(found, plainly(target, upper, 3))
     alone = [rounded_back(target[:, [c]], upper, 3)[:, 0] for c in range(columns)]
     np.testing.assert_array_equal(found, np.stack(alone, axis=1))
+
+
+def biases(graph: Graph) -> dict[str, list[int]]:
+    return {n.name: n.op.bias.tolist() for n in graph.nodes if isinstance(n.op, Mvm)}
+
+
+def test_correcting_twice_is_correcting_once(models: SimpleNamespace) -> None:
+    job = models.job(*models.data, weight_bits=4, bias_correction=False)
+    lowered, quantized = passed(models.small, job, "lowered", "quantized")
+    plain = quantized.text
+    means = layer_means(lowered.text, job.text)
+    once = correct_bias(plain, job.text, means)
+    twice = correct_bias(once, job.text, means)
+    assert biases(once) != biases(plain)
+    assert biases(twice) == biases(once)
+
+
+def test_means_are_real_numbers_whatever_the_units(models: SimpleNamespace) -> None:
+    job = models.job(
+        *models.data, weight_bits=16, activation_bits=16, input_bits=16, accumulator_bits=48
+    )
+    stages = passed(models.small, job, "lowered", "quantized")
+    wanted, found = (layer_means(program.text, job.text) for program in stages)
+    assert wanted.keys() == found.keys() == {"fc1", "fc2", "mu", "logvar"}
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], atol=1e-3)

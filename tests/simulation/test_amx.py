@@ -17,7 +17,7 @@ from kernel_check import emulated
 from llvmlite import binding
 from numba import config
 
-from cimtool.base import cpu
+from cimtool.base import compiled
 from cimtool.base.arrays import Array
 from cimtool.simulation.kernels import amx, choice, dot, tiles
 from cimtool.simulation.kernels.choice import exact_product
@@ -34,7 +34,7 @@ def with_tiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("tile registers are emulated on Linux, on x86-64")
     if binding.get_host_cpu_features().get("amx-int8"):
-        return {name: value for name, value in os.environ.items() if name != cpu.VARIABLE}
+        return {name: value for name, value in os.environ.items() if name != compiled.VARIABLE}
     c_compiler("gcc")
     return {**os.environ, **emulated("emulated AMX", tmp_path_factory.mktemp("emulated"))}
 

@@ -17,7 +17,7 @@ import pytest
 from c_tools import c_compiler
 from llvmlite import binding
 
-from cimtool.base import cpu
+from cimtool.base import compiled
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.simulation.kernels import tiles
 
@@ -46,7 +46,7 @@ def test_products_of_bytes_in_vectors_of_256_bits(tmp_path: Path) -> None:
     known = binding.get_host_cpu_features()
     if not known.get("avx2"):
         pytest.skip("this CPU has no vectors of 256 bits")
-    environ = {cpu.VARIABLE: "-amx-tile,-avx512f"}
+    environ = {compiled.VARIABLE: "-amx-tile,-avx512f"}
     if not known["avxvnni"]:
         c_compiler("gcc")
         environ = kernel_check.emulated("emulated AVX-VNNI", tmp_path)
@@ -71,7 +71,7 @@ def test_products_of_bytes_without_vnni(words: str) -> None:
         "dot product": (60, 14329), "two cycles": (1, 7), "noisy": (29, 6629),
         "pair products": (60, 13391), "bit-serial": (5, 1337),
     }  # fmt: skip
-    assert counted({cpu.VARIABLE: words}, 60, *expected) == {
+    assert counted({compiled.VARIABLE: words}, 60, *expected) == {
         name: {"layers": layers, "values": values, "differing": 0}
         for name, (layers, values) in expected.items()
     }

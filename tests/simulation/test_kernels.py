@@ -18,7 +18,7 @@ from cimtool.hardware.converted_layer import Cells, ConvertedLayer
 from cimtool.hardware.converters import Rounding, UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.converter_errors import ConverterErrors
+from cimtool.hardware.noise.mvm import ConverterErrors
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Slice

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cimtool.base.compiled import jit
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
-from cimtool.hardware.noise.gaussian import normals
+from cimtool.hardware.noise.fresh import normals
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.references import AdcReferences

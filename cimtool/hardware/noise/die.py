@@ -45,14 +45,14 @@ NAMED = 7
 
 @dataclass(frozen=True)
 class Die:
-    """A die of a seed, read so many seconds after t0."""
+    """A die of a seed, read `seconds` after t0."""
 
     seed: int
     index: int
     seconds: float
 
     def numbers(self, mechanism: NonIdeality, layer: str, *place: int) -> np.random.Generator:
-        """The random numbers of a mechanism at one place of a layer: a Philox stream of its own.
+        """The random numbers of a mechanism at one place of a layer: a separate Philox stream.
 
         Only what is drawn anew for a time of reading depends on it.
         """
@@ -84,7 +84,7 @@ class Die:
 class Arrays:
     """The arrays of a layer: weights side by side (None: all), and the place of pairs.
 
-    Each has so many `redundant` columns that hold no weights.
+    Each has `redundant` columns that hold no weights.
     """
 
     across: int | None
@@ -139,10 +139,19 @@ class Devices(CellLevels):
         self.die = die
 
     def conductances(self, digits: IntArray, layer: str, *place: int) -> FloatArray:
-        """Their conductances, in uS; stuck cells and wires come later."""
-        total = self.asked(digits)
-        for device in range(self.noise.devices):
-            total += self._deviation(digits, layer, (*place, device))
+        """Their conductances, in uS, exactly the targets if nothing is wrong.
+
+        Stuck cells and wires come later.
+        """
+        noise, die, asked = self.noise, self.die, self.levels[digits]
+        total, x = self.asked(digits), self.levels / noise.g_max
+        for device in range(noise.devices):
+            g = asked.copy()
+            for one in noise.of(DeviceNoise):
+                rng = die.numbers(one, layer, *place, device)
+                state = DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
+                g = one.effective(g, state)
+            total += g - asked
         return total
 
     def read_variance(self, g: FloatArray) -> FloatArray:
@@ -152,15 +161,6 @@ class Devices(CellLevels):
         for one in noise.of(ReadNoise):
             total += one.variance(g / self.unit, state)
         return total
-
-    def _deviation(self, digits: IntArray, layer: str, place: tuple[int, ...]) -> FloatArray:
-        """Errors of one device's conductance in uS, exactly zero where nothing is wrong."""
-        noise, die, asked = self.noise, self.die, self.levels[digits]
-        x, g = self.levels / noise.g_max, asked.copy()
-        for one in noise.of(DeviceNoise):
-            rng = die.numbers(one, layer, *place)
-            g = one.effective(g, DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng))
-        return g - asked
 
 
 def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> DrawnCells:
@@ -268,7 +268,7 @@ def _on_arrays(
 
 
 def layout_of(stored: StoredWeights, arrays: Arrays, cells: int) -> PhysicalLayout:
-    """The places of a layer's weights of so many `cells` each in an array."""
+    """The places in an array of a layer's weights, of `cells` cells each."""
     code = stored.crossbar.weights
     pairs = 1 + code.paired
     return PhysicalLayout(pairs, cells // pairs, arrays.pairs, int(code.reference_column))
@@ -320,7 +320,7 @@ class PhysicalLayout:
             band.references[:, number] = cells[:, -1]
 
     def columns(self, of_cells: FloatArray, weights: int) -> FloatArray:
-        """Values [slices x polarities] for every column of an array of so many weights.
+        """Values [slices x polarities] for every column of an array of `weights` weights.
 
         A reference column has those of all weights, added as squares as their errors do.
         """
@@ -330,11 +330,11 @@ class PhysicalLayout:
 
 
 def fraction_of(error: Array, digits: Sequence[IntArray], crossbar: Crossbar) -> int:
-    """The binary places in which a die's cells are counted: so few that sums stay fast.
+    """The binary places in which a die's cells are counted.
 
-    But so many that rounding adds at most ROUNDING_SHARE to the cells' mean square error, beside
-    what one factor could make up for, and never fewer than the contract's. Cells keep within
-    CELL_BITS; a die without errors has the places of the contract.
+    Few places keep sums fast. There are enough that rounding adds at most ROUNDING_SHARE to the
+    cells' mean square error (less the part that one factor could correct), and never fewer than the
+    contract's. Cells keep within CELL_BITS; a die without errors has the places of the contract.
     """
     if not error.any():
         return crossbar.fraction_bits

@@ -1,12 +1,13 @@
 """The bases of non-idealities: named tables of a target's [noise], one base a kind.
 
 A mechanism changes devices, whole arrays, reads of cells or converters. Who draws a die asks for
-those of a kind, and never for a name.
+those of a kind, and never for a name. Times are read as a user writes them: `30s`, `10m`, `1y`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +18,43 @@ from numpy.polynomial.polynomial import polyval
 from pydantic import Field, model_validator
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.named import Named
 from cimtool.base.toml_files import TomlTable
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400.0}
+LONGEST = 100 * UNITS["y"]
+
+
+def parse_time(text: str, where: str = Argument("time")) -> float:
+    """Seconds of a time such as `1h`; CimError naming `where` for anything else."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdy])", text)
+    seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
+    if not 0 <= seconds <= LONGEST:
+        raise ArgumentError(
+            "{} is {}; expected a time of at most 100y, as a number and one of s, m, h, d, y: 30s, "
+            "10m, 1h, 1d, 1y",
+            where,
+            text or "empty",
+        )
+    return seconds
+
+
+def time_text(seconds: float) -> str:
+    """Write seconds in the largest unit that keeps the number at 1 or more: `1 h`."""
+    unit = max((u for u in UNITS if seconds >= UNITS[u]), key=UNITS.__getitem__, default="s")
+    return f"{seconds / UNITS[unit]:g} {unit}"
+
+
+def read_at(time: str, corner: str | None) -> str:
+    """Write a time of reading and a corner, if any: `1 h, ss`."""
+    return time if corner is None else f"{time}, {corner}"
+
+
+def read_after(time: str, corner: str | None) -> str:
+    """The same in a sentence: `1 h after programming at corner ss`."""
+    return f"{time} after programming" + ("" if corner is None else f" at corner {corner}")
+
 
 Coefficient = Annotated[
     float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="a number up to 1e6")
@@ -63,7 +99,7 @@ class NonIdeality(Named, TomlTable):
         return None
 
     def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
-        """Raise ValueError where it contradicts devices up to `g_max` uS, or those `beside` it.
+        """Raise ValueError if it contradicts devices up to `g_max` uS, or those `beside` it.
 
         The sentence goes on from the mechanism's name and a dot.
         """
@@ -100,7 +136,7 @@ class DeviceNoise(NonIdeality):
 
     @abstractmethod
     def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
-        """Conductances in uS of devices that conducted `g`; `g` itself where nothing changes."""
+        """Conductances in uS of devices that conducted `g`; `g` itself if nothing changes."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +146,7 @@ class ArrayState:
     `digits` [rows, columns] are held, and a digit counts `column_weights` [columns] in the result.
     `full` and `erased` (uS) are the conductances of the largest digit, `top`, and of none; `rng`
     has the array's random numbers, and `layer` is the name of the layer that it holds. Beside its
-    columns lie so many that are `redundant`, kept for repair.
+    columns lie `redundant` more, kept for repair.
     """
 
     digits: FloatArray
@@ -133,7 +169,7 @@ class ArrayNoise(NonIdeality):
 
 @dataclass(frozen=True)
 class ReadState:
-    """Cells of so many `devices` in parallel, a digit `unit` uS, read `seconds` after `t0`."""
+    """Cells of `devices` in parallel, a digit `unit` uS, read `seconds` after `t0`."""
 
     devices: int
     unit: float
@@ -234,7 +270,7 @@ class Curve(TomlTable):
 
 
 def non_negative(curve: Curve | FloatArray, where: str) -> None:
-    """Raise ValueError where a standard deviation falls below zero for some x from 0 to 1."""
+    """Raise ValueError if a standard deviation falls below zero for some x from 0 to 1."""
     x = np.linspace(0.0, 1.0, 1001)
     values = curve.at(x) if isinstance(curve, Curve) else curve
     if values.min() < 0:

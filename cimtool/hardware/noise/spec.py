@@ -1,4 +1,8 @@
-"""The [noise] table of a target: which non-idealities its devices, wires and converters have."""
+"""The [noise] table of a target: the non-idealities of its devices, wires and converters.
+
+A corner is what process, supply and temperature make of the same devices and converters: a named
+set of changes of the table, with its source.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from pydantic import (
+    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -20,11 +25,64 @@ from pydantic import (
 from cimtool.base.errors import ArgumentError, CimError, invalid_at
 from cimtool.base.named import unknown
 from cimtool.base.plugins import known_files
-from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.noise.corners import NOMINAL, Corner
+from cimtool.base.toml_files import (
+    TomlTable,
+    is_path,
+    known_file,
+    read_toml,
+    unknown_key,
+    validated,
+)
+from cimtool.hardware.figures import Status
 from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
-from cimtool.hardware.noise.model import PositiveNumber, ReadNoise, ageing
-from cimtool.hardware.noise.times import parse_time
+from cimtool.hardware.noise.model import Coefficient, PositiveNumber, ReadNoise, ageing, parse_time
+
+NOMINAL = "nominal"
+"""The name of no corner: the noise model as it stands."""
+
+
+class Corner(TomlTable):
+    """Conditions, where they are from, and `changes`: tables of mechanisms over the model's own.
+
+    `supply` and `temperature` are said to readers; only the changes act.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    source: str = Field(description="a text that says where the changes come from")
+    status: Status
+    process: str | None = None
+    supply: PositiveNumber | None = Field(None, json_schema_extra={"unit": "V"})
+    temperature: Coefficient | None = Field(None, json_schema_extra={"unit": "C"})
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for name, table in self.changes.items():
+            if not NonIdeality.knows(name):
+                known = [*type(self).model_fields, *kinds()]
+                raise ValueError(unknown_key(name, name, table, known))
+            if not isinstance(table, Mapping):
+                raise ValueError(f"{name} = {table!r}: must be a table")
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The tables that it changes, by name."""
+        return dict(self.model_extra or {})
+
+    @property
+    def conditions(self) -> str:
+        """Its conditions for a reader: `ss, 0.72 V, 125 C`; empty without any."""
+        volts = None if self.supply is None else f"{self.supply:g} V"
+        degrees = None if self.temperature is None else f"{self.temperature:g} C"
+        return ", ".join(one for one in (self.process, volts, degrees) if one is not None)
+
+    @property
+    def text(self) -> str:
+        """Conditions, status and source for a reader."""
+        said = f"{self.status}, {self.source}"
+        return f"{self.conditions} ({said})" if self.conditions else said
+
 
 Kind = TypeVar("Kind", bound=NonIdeality)
 
@@ -59,7 +117,11 @@ class Noise(TomlTable):
         names = [key for key in own if key not in cls.model_fields and NonIdeality.knows(key)]
         tables = {name: own.pop(name) for name in names}
         noise = handler(own)
-        noise._mechanisms = _validated(tables)
+        given = sorted((NonIdeality.family[name] for name in tables), key=lambda one: one.order)
+        fields: dict[str, Any] = {kind.name: (kind | None, None) for kind in given}
+        # One table of all, so that an error of pydantic knows the key in its table.
+        found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(tables)
+        noise._mechanisms = tuple(one for _, one in found if one is not None)
         noise._check()
         alone = {**noise.model_dump(by_alias=True, exclude_none=True), "corners": {}}
         for name, corner in noise.corners.items():
@@ -74,7 +136,7 @@ class Noise(TomlTable):
     def _flat(
         self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
     ) -> dict[str, Any]:
-        """Write every mechanism as a table of its own name."""
+        """Write every mechanism as a table by its name."""
         values: dict[str, Any] = handler(self)
         for one in self.mechanisms:
             values[one.name] = one.model_dump(
@@ -150,17 +212,6 @@ class Noise(TomlTable):
                 " nor ".join(ageing()),
             )
         return seconds
-
-
-def _validated(tables: dict[str, Any]) -> tuple[NonIdeality, ...]:
-    """The mechanisms of tables by name, in the order in which they act; None is not given.
-
-    Raises ValidationError, which knows the key in its table.
-    """
-    given = sorted((NonIdeality.family[name] for name in tables), key=lambda kind: kind.order)
-    fields: dict[str, Any] = {kind.name: (kind | None, None) for kind in given}
-    found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(tables)
-    return tuple(one for _, one in found if one is not None)
 
 
 PRESETS = "noise"

@@ -50,7 +50,7 @@ def dimension(tower: Graph) -> int:
 class ScoreConstants:
     """Constants of a score, from files and options; a head takes those that it needs.
 
-    `polynomial` takes raw ed and vd; None where there is none. `a` and `b` are the teacher's.
+    `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's.
     """
 
     file: str
@@ -69,15 +69,15 @@ class Head(Named):
     surrogate: ClassVar[str]
     """Name of its float score in tables."""
     needs_variance: ClassVar[bool] = False
-    """True where a tower must give a variance."""
+    """True if a tower must give a variance."""
     scores_raw: ClassVar[bool] = False
-    """True where it can compare embeddings that nothing projects."""
+    """True if it can compare embeddings that nothing projects."""
     takes_polynomial: ClassVar[bool] = False
-    """True where its score is a polynomial from a file."""
+    """True if its score is a polynomial from a file."""
     is_sampled: ClassVar[bool] = False
-    """True where a and b say a matching probability E[sigmoid(b - a D)] of its items."""
+    """True if a and b say a matching probability E[sigmoid(b - a D)] of its items."""
     is_surrogate: ClassVar[bool] = False
-    """True where its score was fitted to that probability, from which its drift is measured."""
+    """True if its score was fitted to that probability, from which its drift is measured."""
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -91,7 +91,7 @@ class Head(Named):
 
     @property
     def predicts_logit(self) -> bool:
-        """True where the score is the logit of a matching probability."""
+        """True if the score is the logit of a matching probability."""
         return self.is_sampled
 
     @property
@@ -101,7 +101,7 @@ class Head(Named):
 
     @property
     def fitted_ranges(self) -> Mapping[str, Span] | None:
-        """Ranges of its statistics that its score was fitted on; None where these are not known."""
+        """Ranges of its statistics that its score was fitted on; None if these are not known."""
         return {}
 
     def fitted_values(self, statistics: Mapping[str, FloatArray]) -> Mapping[str, FloatArray]:
@@ -135,7 +135,7 @@ class Head(Named):
         """The graph from both sides' features to `logit` [n, m]."""
 
     def constant_over(self, spans: Mapping[str, Span]) -> bool:
-        """True where the score hardly varies while its statistics do, over these spans."""
+        """True if the score hardly varies while its statistics do, over these spans."""
         return False
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
@@ -181,7 +181,7 @@ def distance(b: Builder) -> str:
 def assemble(text: Graph, video: Graph, head: Head) -> Program:
     """The program of two towers and a head, in real numbers, before any pass.
 
-    Raises CimError where the head needs a variance and a tower gives none.
+    Raises CimError if the head needs a variance and a tower gives none.
     """
     graphs = {}
     for name, tower in zip(MODALITIES, (text, video), strict=True):

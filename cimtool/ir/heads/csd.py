@@ -33,7 +33,7 @@ class Csd(Head, name="csd"):
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
-        """The head of the teacher's a and b; CimError where one is not known."""
+        """The head of the teacher's a and b; CimError if one is not known."""
         if known.a is None or known.b is None:
             raise ArgumentError(
                 '{}: does not say a and b, which head "csd" needs (logit = b - a ed); give them '

@@ -73,7 +73,7 @@ class PcmePoly(Head, name="pcme-poly"):
 
     @property
     def predicts_logit(self) -> bool:
-        """True where the polynomial was fitted on logits; else it predicts p."""
+        """True if the polynomial was fitted on logits; else it predicts p."""
         return self.polynomial.fit_logit
 
     @property

@@ -16,9 +16,9 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Add, Arrange, BatchMatMul, Clip, Mvm, scalar
-from cimtool.ir.calibration import Range
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
+from cimtool.ir.program import Range
 from cimtool.ir.source import NO_WEIGHT
 from cimtool.ir.types import numbers_of_item, rows_of_item
 from cimtool.loading.layout import arranged

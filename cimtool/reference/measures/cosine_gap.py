@@ -6,7 +6,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.reference.classes import Classes, alike_counts, alike_sums
+from cimtool.reference.judgements import Classes, alike_counts, alike_sums
 from cimtool.reference.measures.metric import RankingMetric
 from cimtool.reference.metrics import RANKED, unit_rows
 from cimtool.reference.statistics import blocks

@@ -17,8 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cimtool.base.compiled import aligned, jit, jit_inlined
-from cimtool.base.cpu import cpu_has
+from cimtool.base.compiled import aligned, cpu_has, jit, jit_inlined
 from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.dot import DEPTH, in_bytes
 from cimtool.simulation.kernels.fields import PackedCells, in_fields, unpack, zero_bytes

@@ -16,14 +16,15 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
 from cimtool.base.threads import map_rows
 from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
-from cimtool.hardware.noise.converter_errors import (
+from cimtool.hardware.noise.fresh import GOLDEN, MIX_1, mix, normal, row_keys
+from cimtool.hardware.noise.mvm import (
     CURVE_BITS,
+    FACTOR_BITS,
     GAIN_BITS,
     ConverterErrors,
+    NoisyMvm,
     converter_span,
 )
-from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
-from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
 from cimtool.simulation.kernels.staircases import Tables, look_up, tables_of

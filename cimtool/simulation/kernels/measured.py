@@ -18,8 +18,7 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from cimtool.base.compiled import stamp
-from cimtool.base.cpu import switched_on
+from cimtool.base.compiled import stamp, switched_on
 from cimtool.base.folders import read_object
 from cimtool.base.threads import side_by_side
 from cimtool.simulation.kernels import dot

@@ -18,8 +18,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
-from cimtool.hardware.noise.fresh import Fresh
-from cimtool.hardware.noise.gaussian import MIX_1, mix, row_keys
+from cimtool.hardware.noise.fresh import MIX_1, Fresh, mix, row_keys
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.types import INT_LIMIT
 from cimtool.simulation.kernels import dot

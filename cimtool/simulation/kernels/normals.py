@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, register_model
 
-from cimtool.hardware.noise.gaussian import (
+from cimtool.hardware.noise.fresh import (
     GOLDEN,
     LOGARITHM,
     MIDDLE,

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.base.compiled import jit
-from cimtool.base.cpu import cpu_has
+from cimtool.base.compiled import cpu_has, jit
 from cimtool.simulation.kernels.dot import DEPTH, pack_cells, pack_read
 from cimtool.simulation.kernels.fields import PackedCells, in_fields, region, room_of
 from cimtool.simulation.kernels.fused import Layer, converters, cut, finish

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import jit
-from cimtool.base.cpu import cpu_has
+from cimtool.base.compiled import cpu_has, jit
 from cimtool.simulation.kernels.fused import (
     Layer,
     converters,

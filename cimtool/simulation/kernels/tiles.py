@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from cimtool.base.cpu import cpu_has
+from cimtool.base.compiled import cpu_has
 
 LANES = 16
 VECTORS = 2

@@ -31,7 +31,7 @@ LARGEST_DROP = 0.1
 
 
 class Stuck(ArrayNoise, name="stuck"):
-    """A cell conducts g_max with probability `p_on` and g_min with `p_off`, whatever is written.
+    """A cell conducts g_max with probability `p_on` and g_min with `p_off`, not what is written.
 
     Faults are known when an array is programmed: of its columns those with the largest error go to
     its redundant columns, and to `spare_columns` more that no array's width counts, where they do
@@ -70,7 +70,7 @@ class Stuck(ArrayNoise, name="stuck"):
         """Cells stuck on and off [rows, columns] of one array after its faults are remapped.
 
         `digits` [rows, columns] are what its cells should hold, up to `top`, and `weights`
-        [columns] what a digit of each counts in the result; it has so many `redundant` columns.
+        [columns] what a digit of each counts in the result; it has `redundant` more columns.
         """
         rows, columns = digits.shape
         chance = rng.random((rows, columns + self.spare_columns))

@@ -1,10 +1,10 @@
-"""Mechanisms of single devices: programming error, drift, 1/f noise, fresh read noise."""
+"""Mechanisms of single devices: programming error, drift, 1/f noise, read noise, a common scale."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
@@ -24,8 +24,8 @@ from cimtool.hardware.noise.model import (
     Sigma,
     ageing,
     non_negative,
+    parse_time,
 )
-from cimtool.hardware.noise.times import parse_time
 
 
 class Programming(DeviceNoise, name="programming"):
@@ -180,3 +180,17 @@ class Read(ReadNoise, name="read"):
 
     def variance(self, g: FloatArray, state: ReadState) -> FloatArray:
         return self.sigma**2 / state.devices * g**2
+
+
+class CommonScale(DeviceNoise, name="scale"):
+    """g -> factor g: currents against the references of converters, the same on every die.
+
+    Supply and temperature change both; what is left after they track each other is the factor.
+    """
+
+    order: ClassVar[float] = 35
+
+    factor: Annotated[float, Field(gt=0, le=10, description="a number above 0, up to 10")]
+
+    def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
+        return self.factor * g

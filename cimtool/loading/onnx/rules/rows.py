@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Axis, Sum, plus
-from cimtool.ir.largest import largest
+from cimtool.ir.program import largest
 from cimtool.ir.source import (
     NO_WEIGHT,
     Abs,

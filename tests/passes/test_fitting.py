@@ -10,7 +10,7 @@ import pytest
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.references import SCOPES, AdcReferences
-from cimtool.passes.levels import WeightedSums, fitted_levels
+from cimtool.passes.fitting import WeightedSums, fitted_levels
 
 LAW = UniformLaw(0, 3, "half-up")
 

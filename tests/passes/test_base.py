@@ -15,8 +15,7 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.passes.base import Job
-from cimtool.passes.room import LEAST_ROWS, MOST_BYTES, require_room, rows_with_room
+from cimtool.passes.base import LEAST_ROWS, MOST_BYTES, Job, require_room, rows_with_room
 from cimtool.simulation import simulator
 from cimtool.simulation.simulator import (
     ROW_BLOCK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cimtool.base.errors import Argument, CimError
-from cimtool.base.extras import EXTRAS, needing
+from cimtool.base.plugins import EXTRAS, needing
 
 
 @pytest.mark.parametrize("library", EXTRAS)

@@ -1,4 +1,4 @@
-"""Head `cosine`: rows normalised once, then their inner products."""
+"""Heads `cosine` and `euclidean`, in matrix products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.source import L2Normalize
 
 
@@ -23,3 +23,12 @@ def test_the_score_is_the_cosine_of_the_means(
     for graph in (found.program.text, found.program.video):
         norms = [node for node in graph.nodes if isinstance(node.op, L2Normalize)]
         assert len(norms) == 1, "a tower that ends in a norm has no second one"
+
+
+@pytest.mark.parametrize("kind", ["points", "gaussians"])
+def test_the_score_is_the_negative_squared_distance_of_the_means(
+    made: Callable[..., Any], towers: SimpleNamespace, kind: str
+) -> None:
+    found = made(Euclidean(), getattr(towers, kind))
+    wanted = -np.square(found.mu[0] - found.mu[1]).sum(axis=-1)
+    np.testing.assert_allclose(found.scores, wanted, rtol=1e-12)

@@ -1,6 +1,7 @@
-"""Head `cosine`: the cosine of two points, an inner product of rows that are normalised before.
+"""Heads of points without a variance: `cosine` and `euclidean`.
 
-score = mu_t.mu_v / (|mu_t| |mu_v|)
+cosine:     score = mu_t.mu_v / (|mu_t| |mu_v|), an inner product of rows that are normalised before
+euclidean:  score = -|mu_t - mu_v|^2 = 2 mu_t.mu_v - sum mu_t^2 - sum mu_v^2, near ones first
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cimtool.ir.arithmetic import MatMul, Store
-from cimtool.ir.heads.base import Head
+from cimtool.ir.arithmetic import MatMul, Mul, Store, Sum
+from cimtool.ir.heads.base import Head, distance
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.source import CosineScore, L2Normalize
+from cimtool.ir.source import CosineScore, DistanceScore, L2Normalize
 from cimtool.ir.types import Type
 
 
@@ -37,3 +38,20 @@ class Cosine(Head, name="cosine"):
         b = Builder("score", inputs)
         product = b.add("mu.mu", MatMul(), "text.mu", "video.mu")
         return b.graph({"logit": b.add("logit", CosineScore(), product)})
+
+
+@dataclass(frozen=True)
+class Euclidean(Head, name="euclidean"):
+    """`score = -|mu_t - mu_v|^2`; a variance plays no part."""
+
+    surrogate = "euclidean score"
+    scores_raw = True
+
+    def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
+        mu = builder.add("mu_stored", Store("mu"), mu)
+        squares = builder.add("mu_squared", Mul(), mu, mu)
+        return {"mu": mu, "ed_self": builder.add("ed_self", Sum(), squares)}
+
+    def score(self, inputs: Mapping[str, Type]) -> Graph:
+        b = Builder("score", inputs)
+        return b.graph({"logit": b.add("logit", DistanceScore(-1.0), distance(b))})
