@@ -5,10 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from cimtool.handoff.fault_facts import layer_facts
-from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, Fault, faulty
-from cimtool.handoff.kinds import MacroKind, macro_kinds
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
+from cimtool.handoff.kinds import macro_kinds
+from cimtool.handoff.layers import HandoffPart, HandoffSource
 
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
@@ -21,17 +20,8 @@ FLAGS = (
 )
 
 
-def faults_that_show(kind: MacroKind, source: HandoffSource) -> list[Fault]:
-    """The faults that change a number of a kind's layers on its macro."""
-    facts = dict(kind.parameters(source.lanes))
-    for layer in kind.layers:
-        for name, value in layer_facts(layer, source.directed).items():
-            facts[name] = max(facts.get(name, 0), value)
-    return [one for one in FAULTS if one.shows(facts)]
-
-
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, those with faults, and `kindN/parameters.svh` of each kind of macro."""
+    """Write the sources, those with faults, and `kindN/parameters.svh` for each kind of macro."""
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
@@ -44,10 +34,10 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / FAULTY).mkdir()
     for name in DEVICE:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
-    shown = {kind.name: faults_that_show(kind, source) for kind in kinds}
+    facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
     lines = []
     for number, one in enumerate(FAULTS, 1):
-        where = ",".join(name for name, faults in shown.items() if one in faults)
+        where = ",".join(name for name, held in facts.items() if one.shows in held)
         lines.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(lines), "utf-8")
 

@@ -28,9 +28,21 @@ from cimtool.hardware.image_file import (
     array_name,
     weights_digest,
 )
+from cimtool.loading.inspect import Described, Facts
 from cimtool.reference.statistics import blocks
 
 HANDOFF = "handoff.json"
+
+
+class HandoffFolder(Described, name="handoff"):
+    """A hand-off: every file is checked, and weights are read back from the cells."""
+
+    file = HANDOFF
+
+    @classmethod
+    def facts(cls, folder: Path) -> Facts:
+        """Its layers and their arrays."""
+        return describe_handoff(folder)
 
 
 class HandoffFile(TomlTable):
