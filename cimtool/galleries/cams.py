@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +10,13 @@ from cimtool.base.files import keeping_inputs
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
-from cimtool.bundle.ledger import ArrayWrites, Ledger
+from cimtool.bundle.ledger import Ledger
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import best_items
 from cimtool.costs.cam_search import CamUse
 from cimtool.costs.totals import Cost
+from cimtool.galleries.cam_shortlist import SEARCH, CamShortlist
+from cimtool.galleries.few_bits import Examples
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.programming import (
     ONNX_LIMIT,
@@ -27,16 +28,13 @@ from cimtool.galleries.programming import (
     write_programmed,
 )
 from cimtool.galleries.shortlists import Places, Recall, places_of
-from cimtool.galleries.wear import check_endurance
+from cimtool.galleries.wear import check_endurance, word_cells
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.hardware.image_file import array_name
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
-from cimtool.passes.gallery import SHORTLIST, distance_graph
-from cimtool.passes.shortlist import Examples, ShortlistBits
+from cimtool.passes.gallery import ShortlistBits, distance_graph
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
@@ -100,7 +98,8 @@ def program_cam(
     say(f"encoding {len(rows)} items")
     job = GalleryJob(compiled, digital.encode("video", rows), digital)
     stored = stored_in_cam(job, known, bits, length, say)
-    ledger = Ledger(len(rows), {f"{SHORTLIST}.{SEARCH}": tuple(_writes(stored.use))})
+    cells = word_cells(stored.graph, known)
+    ledger = Ledger(len(rows), {name: one.first for name, one in cells.items()})
     check_endurance(ledger.matrices, stored.use, known.name)
     source = source_of(file, rows)
     features, both = features_sha256(job.video), ShortlistBits(bits, bits)
@@ -190,13 +189,3 @@ def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
     recall = Recall.of(Places.joined(found), length)
     queries = sum(len(one.best) for one in found)
     return Accuracy(queries, shortlist_top1=recall.best.value, shortlist_top10=recall.best_ten)
-
-
-def _writes(use: CamUse) -> Iterator[ArrayWrites]:
-    """The writes of each array: of every cell one."""
-    array = use.cam.array
-    for part in range(use.words_per_item):
-        width = min(array.cells, use.width - part * array.cells)
-        for column, start in enumerate(range(0, use.items, array.words)):
-            words = min(array.words, use.items - start)
-            yield ArrayWrites(array_name(part, column), words * width, 1)

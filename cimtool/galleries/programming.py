@@ -34,8 +34,7 @@ from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import recall
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.galleries.gallery_job import GalleryJob
-from cimtool.galleries.shortlist_picture import search_svg
-from cimtool.galleries.shortlist_search import ShortlistTrials, shortlist_search
+from cimtool.galleries.shortlist_search import ShortlistTrials, search_svg, shortlist_search
 from cimtool.galleries.shortlists import (
     Minimised,
     Places,
@@ -43,16 +42,15 @@ from cimtool.galleries.shortlists import (
     ShortlistAsked,
     ShortlistSearch,
 )
-from cimtool.galleries.wear import check_endurance, first_writes, matrix_cells
+from cimtool.galleries.wear import check_endurance, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
 from cimtool.hardware.settings import LEFT_OUT
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
-from cimtool.passes.gallery import score_layers
+from cimtool.passes.gallery import ShortlistBits, score_layers
 from cimtool.passes.pipeline import Stage
-from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
@@ -161,7 +159,7 @@ def program(
         length, bits = search.chosen.length, search.chosen.bits
     stored = stored_gallery(job, bits, length, chips, say)
     cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
-    ledger = Ledger(len(rows), first_writes(cells))
+    ledger = Ledger(len(rows), {name: one.first for name, one in cells.items()})
     check_endurance(ledger.matrices, stored.use, compiled.target.name)
     source = source_of(file, rows)
     mapping = compiled.settings.score_mapping

@@ -17,7 +17,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse
 from cimtool.costs.totals import Quantity
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.gallery import ShortlistBits
 from cimtool.reference.binomial import counted_share
 from cimtool.reference.bootstrap import Change
 
