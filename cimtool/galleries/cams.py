@@ -19,15 +19,15 @@ from cimtool.galleries.cam_shortlist import SEARCH, CamShortlist
 from cimtool.galleries.few_bits import Examples
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.programming import (
-    ONNX_LIMIT,
     Accuracy,
+    check_onnx_size,
     check_programmable,
     read_gallery_rows,
     shortlist_length,
     source_of,
     write_programmed,
 )
-from cimtool.galleries.shortlists import Places, Recall, places_of
+from cimtool.galleries.shortlists import Places, places_of
 from cimtool.galleries.wear import check_endurance, word_cells
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
@@ -127,7 +127,8 @@ def stored_in_cam(job: GalleryJob, cam: Cam, bits: int, length: int, say: Say) -
     say(f"programming {cam.name}")
     graph = _graph(job, cam, bits)
     op = graph.operations(CellDistance)[SEARCH]
-    _check_onnx_size(op)
+    items, width = op.stored.shape
+    check_onnx_size(items, width * ((1 << op.bits) - 1))
     program = job.program_with(graph)
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring recall")
@@ -164,20 +165,6 @@ def _graph(job: GalleryJob, cam: Cam, bits: int) -> Graph:
     return CamShortlist(score, examples, cam, bits).graph(job.video)
 
 
-def _check_onnx_size(op: CellDistance) -> None:
-    """Raise CimError where the stored items alone are more than an ONNX file holds."""
-    items, width = op.stored.shape
-    an_item = width * ((1 << op.bits) - 1)
-    if items * an_item > ONNX_LIMIT:
-        raise ArgumentError(
-            "gallery: {:,} items take {:.1f} GB in ONNX and a file holds at most 2 GB; expected at "
-            "most {:,} items",
-            items,
-            items * an_item / 1e9,
-            ONNX_LIMIT // an_item,
-        )
-
-
 def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
     """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
     found = []
@@ -186,6 +173,4 @@ def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
         programmed = Simulator(whole.program_with(_graph(fit, cam, bits)))
         for part, ed in programmed.iter_distances(ask.queries):
             found.append(Places(places_of(ed, best[part]), None, None))
-    recall = Recall.of(Places.joined(found), length)
-    queries = sum(len(one.best) for one in found)
-    return Accuracy(queries, shortlist_top1=recall.best.value, shortlist_top10=recall.best_ten)
+    return Accuracy.of_places(Places.joined(found), length)

@@ -80,6 +80,14 @@ class Accuracy:
     shortlist_top1: float | None = None
     shortlist_top10: float | None = None
 
+    @classmethod
+    def of_places(cls, places: Places, length: int) -> Accuracy:
+        """The recall of a shortlist, by the places of each query's best items."""
+        found = Recall.of(places, length)
+        return cls(
+            len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
+        )
+
 
 @dataclass(frozen=True, repr=False)
 class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
@@ -227,17 +235,18 @@ def stored_gallery(
     tiled = make(job.video)
     if chips is not None:
         check_chips(memory_use(tiled, settings, target), target, chips)
-    _check_onnx_size(tiled)
+    _check_graph_size(tiled)
     say("fitting converters")
     fitted = job.fitted(make, tiled)
-    _check_onnx_size(fitted)
+    _check_graph_size(fitted)
     program = job.program_with(fitted)
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     if bits is not None and length is not None:
-        accuracy = _few_bit_accuracy(job, bits, length)
+        places = Places.joined(ShortlistTrials(job).places(bits))
+        accuracy = Accuracy.of_places(places, length)
     else:
-        accuracy = _accuracy(job.digital, Simulator(program), job.queries, job.video, length)
+        accuracy = _accuracy(job, Simulator(program), length)
     return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
 
 
@@ -325,12 +334,15 @@ def write_programmed(
     )
 
 
-def _check_onnx_size(graph: Graph) -> None:
-    """Raise CimError where the stored items alone are more than an ONNX file holds."""
+def _check_graph_size(graph: Graph) -> None:
+    """Raise CimError if the stored items alone are more than an ONNX file holds."""
     ops = list(item_products(graph).values())
     stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
-    items = ops[0].weight.shape[1]
-    an_item = sum(stored.values())
+    check_onnx_size(ops[0].weight.shape[1], sum(stored.values()))
+
+
+def check_onnx_size(items: int, an_item: int) -> None:
+    """Raise CimError if items of so many bytes are more than an ONNX file holds."""
     if items * an_item > ONNX_LIMIT:
         raise CimError(
             f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "
@@ -353,27 +365,12 @@ def _bytes_a_value(op: CrossbarMvm) -> int:
     return crossbar.slices * len(byte_cuts(lo, hi))
 
 
-def _accuracy(
-    digital: Simulator,
-    programmed: Simulator,
-    queries: Features,
-    video: Features,
-    shortlist: int | None,
-) -> Accuracy:
-    exact = digital.score(queries, video)
+def _accuracy(job: GalleryJob, programmed: Simulator, shortlist: int | None) -> Accuracy:
+    exact = job.digital.score(job.queries, job.video)
     if shortlist is not None:
-        best, ten = recall(exact, programmed, queries, shortlist)
+        best, ten = recall(exact, programmed, job.queries, shortlist)
         return Accuracy(len(exact), shortlist_top1=best, shortlist_top10=ten)
-    scores = programmed.score(queries)
+    scores = programmed.score(job.queries)
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
     same_best, _ = ReferenceScores(exact).same_best(scores)
     return Accuracy(len(exact), rmse, float(same_best.mean()))
-
-
-def _few_bit_accuracy(job: GalleryJob, bits: ShortlistBits, length: int) -> Accuracy:
-    """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
-    places = Places.joined(ShortlistTrials(job).places(bits))
-    found = Recall.of(places, length)
-    return Accuracy(
-        len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
-    )

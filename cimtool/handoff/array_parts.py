@@ -9,14 +9,8 @@ import numpy as np
 from cimtool.base.files import place_in
 from cimtool.handoff.hex_lines import NUMBER_BITS, write_numbers
 from cimtool.handoff.images import write_images
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
+from cimtool.handoff.layers import DrivenLayer, HandoffPart
 from cimtool.hardware.converters import StaircaseLaw
-
-
-def _write_images(source: HandoffSource, folder: Path) -> None:
-    # The first of those with the same cells.
-    stored = {one.cells: one.op for one in reversed(source.layers)}
-    write_images(source.bundle, stored, folder)
 
 
 def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
@@ -61,7 +55,10 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
 IMAGES_PART = HandoffPart(
     folder="images",
     title="What to write into the cells of every array, in the order of the target's `[image]`",
-    write=_write_images,
+    # The first of those with the same cells.
+    write=lambda source, folder: write_images(
+        source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
+    ),
     files={
         "images.json": "layers and arrays, their places, and the sums of their rows and columns",
         "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, a "

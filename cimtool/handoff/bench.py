@@ -14,10 +14,6 @@ DEVICE = (COLUMN, MACRO, OUTPUT)
 SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh")
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
-FLAGS = (
-    *("SLICE_MAJOR", "NEGATIVE_FIRST", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES"),
-    *("DESCENDING", "BINARY", "MSB_FIRST"),
-)
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
@@ -25,7 +21,14 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
-        text = _parameters_text(kind.parameters(source.lanes))
+        parameters = kind.parameters(source.lanes)
+        signed = f"bit [{parameters['SLICES'] - 1}:0] SIGNED_CELLS"
+        lines = [
+            f"localparam {'bit' if isinstance(n, bool) else 'int'} {name} = {int(n)};"
+            for name, n in parameters.items()
+        ]
+        text = "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;\n"])
+        text = text.replace("int SIGNED_CELLS", signed)
         (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
     for name in SOURCES:
         (folder / name).write_text(_source(name), "utf-8")
@@ -35,18 +38,11 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     for name in DEVICE:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
     facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
-    lines = []
+    listed = []
     for number, one in enumerate(FAULTS, 1):
         where = ",".join(name for name, held in facts.items() if one.shows in held)
-        lines.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
-    (folder / "faults.txt").write_text("".join(lines), "utf-8")
-
-
-def _parameters_text(parameters: dict[str, int]) -> str:
-    """The parameters of a macro as SystemVerilog."""
-    types = {"SIGNED_CELLS": f"bit [{parameters['SLICES'] - 1}:0]"} | dict.fromkeys(FLAGS, "bit")
-    lines = [f"localparam {types.get(name, 'int')} {name} = {n};" for name, n in parameters.items()]
-    return "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;"]) + "\n"
+        listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
+    (folder / "faults.txt").write_text("".join(listed), "utf-8")
 
 
 def _source(name: str) -> str:

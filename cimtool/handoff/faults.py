@@ -12,12 +12,10 @@ from itertools import product
 
 import numpy as np
 
-from cimtool.base.arrays import Array
 from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import mistakes
 from cimtool.handoff.taps import Taps, column_places, taps
 from cimtool.hardware.converters import UniformLaw
-from cimtool.hardware.weight_codes import WeightCode
 
 COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
 
@@ -174,17 +172,20 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     In doubt a fact is left out: of a fault that might show nothing is said.
     """
     op, crossbar = layer.op, layer.op.crossbar
-    driven, slices = crossbar.digits(layer.x), op.stored.slices
+    driven, slices, code = crossbar.digits(layer.x), op.stored.slices, crossbar.weights
+    cells = [
+        np.abs(s.digits) if code.paired else s.digits + np.int64(code.baseline) for s in slices
+    ]
     facts = {
         "ANY": True,
         "MANY_CYCLES": len(crossbar.cycles) > 1,
         "NEGATIVE": any(
             c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)
         ),
-        "HIGH_BITS": any(_beyond_a_bit(one.digits, crossbar.weights) for one in slices),
+        "HIGH_BITS": code.cell_bits > 1 and any(((c != 0) & (c != 1)).any() for c in cells),
         "FLIPS": any(one.flipped.any() for one in slices),
         "APART": any(one.shift != k for k, one in enumerate(slices)),
-        "OFFSET": crossbar.weights.offset > 0,
+        "OFFSET": code.offset > 0,
         "BIAS": bool(op.layer.bias.any()),
     }
     found = {name for name, holds in facts.items() if holds}
@@ -202,12 +203,6 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     if any((sums >= half).any() or (sums < -half).any() for sums in groups):
         found.add("WIDE")
     return found
-
-
-def _beyond_a_bit(digits: Array, code: WeightCode) -> bool:
-    """Some cell holds more than 0 and 1."""
-    cells = np.abs(digits) if code.paired else digits.astype(np.int64) + code.baseline
-    return code.cell_bits > 1 and not ((cells == 0) | (cells == 1)).all()
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:
