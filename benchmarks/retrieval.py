@@ -38,7 +38,7 @@ from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.estimate import estimate
 from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.gallery import ShortlistBits
 from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change, counted_share
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES

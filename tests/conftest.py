@@ -46,7 +46,7 @@ LONGEST = (
     "handoff/test_handoff.py",
     "galleries/test_search.py",
     "test_wheel.py",
-    "handoff/c/test_layer.py",
+    "handoff/c/test_operations.py",
     "galleries/test_gallery_kills.py",
     "cli/test_interrupted.py",
     "test_docs_site.py",

@@ -66,8 +66,8 @@ from cimtool.ir.program import Program, as_inputs, features_of, score_inputs
 from cimtool.loading.layouts import Layout
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
+from cimtool.passes.gallery import ShortlistBits
 from cimtool.passes.pipeline import Stage, kept_stages, passes_for, require_in_step
-from cimtool.passes.shortlist import ShortlistBits
 from cimtool.report.result import Result
 
 FORMAT_VERSION = 8

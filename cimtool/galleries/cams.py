@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,32 +11,31 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.arrays_file import features_sha256
 from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
-from cimtool.bundle.ledger import LEDGER, ArrayWrites, Ledger
+from cimtool.bundle.ledger import LEDGER, Ledger
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import best_items
 from cimtool.costs.cam_search import CamUse
 from cimtool.costs.totals import Cost
+from cimtool.galleries.cam_shortlist import SEARCH, CamShortlist
+from cimtool.galleries.few_bits import Examples
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.options import CamOptions
 from cimtool.galleries.programming import (
-    ONNX_LIMIT,
     Accuracy,
+    check_onnx_size,
     check_programmable,
     read_gallery_rows,
     shortlist_length,
     source_of,
     write_programmed,
 )
-from cimtool.galleries.shortlists import Places, Recall, places_of
-from cimtool.galleries.wear import check_endurance
+from cimtool.galleries.shortlists import Places, places_of
+from cimtool.galleries.wear import check_endurance, word_cells
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.hardware.image_file import array_name
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
-from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
-from cimtool.passes.gallery import SHORTLIST, distance_graph
-from cimtool.passes.shortlist import Examples, ShortlistBits
+from cimtool.passes.gallery import ShortlistBits, distance_graph
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
@@ -93,7 +91,8 @@ def program_cam(options: CamOptions, say: Say = silent) -> ProgrammedCam:
     say(f"encoding {len(rows)} items")
     job = GalleryJob(compiled, digital.encode("video", rows), digital)
     stored = stored_in_cam(job, known, bits, length, say)
-    ledger = Ledger(len(rows), {f"{SHORTLIST}.{SEARCH}": tuple(_writes(stored.use))})
+    cells = word_cells(stored.graph, known)
+    ledger = Ledger(len(rows), {name: one.first for name, one in cells.items()})
     check_endurance(ledger.matrices, stored.use, known.name)
     source = source_of(file, rows)
     features, both = features_sha256(job.video), ShortlistBits(bits, bits)
@@ -122,7 +121,8 @@ def stored_in_cam(job: GalleryJob, cam: Cam, bits: int, length: int, say: Say) -
     say(f"programming {cam.name}")
     graph = _graph(job, cam, bits)
     op = graph.operations(CellDistance)[SEARCH]
-    _check_onnx_size(op)
+    items, width = op.stored.shape
+    check_onnx_size(items, width * ((1 << op.bits) - 1))
     program = job.program_with(graph)
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring recall")
@@ -159,20 +159,6 @@ def _graph(job: GalleryJob, cam: Cam, bits: int) -> Graph:
     return CamShortlist(score, examples, cam, bits).graph(job.video)
 
 
-def _check_onnx_size(op: CellDistance) -> None:
-    """Raise CimError where the stored items alone are more than an ONNX file holds."""
-    items, width = op.stored.shape
-    an_item = width * ((1 << op.bits) - 1)
-    if items * an_item > ONNX_LIMIT:
-        raise ArgumentError(
-            "gallery: {:,} items take {:.1f} GB in ONNX and a file holds at most 2 GB; expected at "
-            "most {:,} items",
-            items,
-            items * an_item / 1e9,
-            ONNX_LIMIT // an_item,
-        )
-
-
 def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
     """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
     found = []
@@ -181,16 +167,4 @@ def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
         programmed = Simulator(whole.program_with(_graph(fit, cam, bits)))
         for part, ed in programmed.iter_distances(ask.queries):
             found.append(Places(places_of(ed, best[part]), None, None))
-    recall = Recall.of(Places.joined(found), length)
-    queries = sum(len(one.best) for one in found)
-    return Accuracy(queries, shortlist_top1=recall.best.value, shortlist_top10=recall.best_ten)
-
-
-def _writes(use: CamUse) -> Iterator[ArrayWrites]:
-    """The writes of each array: of every cell one."""
-    array = use.cam.array
-    for part in range(use.words_per_item):
-        width = min(array.cells, use.width - part * array.cells)
-        for column, start in enumerate(range(0, use.items, array.words)):
-            words = min(array.words, use.items - start)
-            yield ArrayWrites(array_name(part, column), words * width, 1)
+    return Accuracy.of_places(Places.joined(found), length)

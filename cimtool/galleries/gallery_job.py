@@ -12,13 +12,13 @@ from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
+from cimtool.galleries.few_bits import Examples, FewBitShortlist
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.configuration import Configuration
 from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
-from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
+from cimtool.passes.gallery import ShortlistBits, distance_graph, fit_gallery, program_gallery
 from cimtool.passes.product_bits import ProductExamples
-from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits
 from cimtool.simulation.simulator import Features, Simulator
 
 Maker = Callable[[Mapping[str, Array]], Graph]

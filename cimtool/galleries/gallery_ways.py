@@ -1,8 +1,8 @@
-"""Ways to score one query against a gallery, side by side: what each takes of the target.
+"""Ways to score one query against a gallery, side by side, and the costs of each on the target.
 
-A gallery in the arrays is programmed with calibration items, once and twice over: in the same bits,
-so that energy, latency and conversions of a query grow by the same amount with every item, and two
-galleries tell those of any.
+Calibration items are programmed into the arrays, then the same items twice. Both galleries have the
+same bits, so the energy, latency and conversions of a query grow linearly with the items, and these
+two give the costs of any size.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import numpy as np
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.memory_use import MemoryUse, memory_use
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.memory_use import memory_use
+from cimtool.costs.totals import Quantity
 from cimtool.costs.ways import GalleryWay
 from cimtool.galleries.gallery_job import GalleryJob, Maker
 from cimtool.galleries.programming import DEFAULT_SHORTLIST
-from cimtool.ir.program import Graph
-from cimtool.passes.gallery import distance_graph, program_gallery
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.gallery import ShortlistBits, distance_graph, program_gallery
 from cimtool.simulation.simulator import Simulator
 
 FEW_BITS = (2, 4)
@@ -32,7 +30,7 @@ MOST_ITEMS = 128
 """Calibration items that are programmed at most."""
 
 SHARE = 8
-"""Features are reduced to one in so many dimensions, where calibration rows differ in those."""
+"""Features are reduced to a SHARE-th of the dimensions, if calibration rows differ in those."""
 
 
 def gallery_ways(compiled: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
@@ -93,7 +91,11 @@ def _in_arrays(
     except CimError as error:
         return GalleryWay(way, refused=str(error))
     items = found.gallery or 0
-    costs = [_score(job, found, graph, length) for graph in graphs]
+    costs = [
+        score
+        for graph in graphs
+        if (score := replace(found, program=job.program_with(graph), shortlist=length).score)
+    ]
     share = (items - few) / (many - few)
     use = memory_use(graphs[1], job.compiled.settings, job.compiled.target)
     arrays = sum(matrix.arrays_for(items) for matrix in use.matrices)
@@ -102,21 +104,11 @@ def _in_arrays(
         way,
         use.cells // use.items,
         arrays,
-        _chips(use, arrays),
+        None if use.arrays_per_chip is None else -(-arrays // use.arrays_per_chip),
         round(conversions[0] + share * (conversions[1] - conversions[0])),
         between(costs[0].energy_pj, costs[1].energy_pj, share),
         between(costs[0].latency_ns, costs[1].latency_ns, share),
     )
-
-
-def _score(job: GalleryJob, found: Estimate, graph: Graph, length: int | None) -> Cost:
-    score = replace(found, program=job.program_with(graph), shortlist=length).score
-    assert score is not None
-    return score
-
-
-def _chips(use: MemoryUse, arrays: int) -> int | None:
-    return None if use.arrays_per_chip is None else -(-arrays // use.arrays_per_chip)
 
 
 def between(first: Quantity, second: Quantity, share: float) -> Quantity:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.ways import GalleryWay, QueryWays
-from cimtool.galleries.shards import INDEX, describe_gallery
-from cimtool.loading.inspect import Described, Facts
+from cimtool.galleries.encoding import Shards as Shards
 
 
 class InArrays(QueryWays, name="in-arrays"):
@@ -20,14 +17,3 @@ class InArrays(QueryWays, name="in-arrays"):
         from cimtool.galleries.gallery_ways import gallery_ways
 
         return gallery_ways(bundle, found)
-
-
-class Shards(Described, name="gallery"):
-    """A gallery in shards; the SHA-256 of each shard is checked."""
-
-    file = INDEX
-
-    @classmethod
-    def facts(cls, folder: Path) -> Facts:
-        """Its items, its features and its shards."""
-        return describe_gallery(folder)

@@ -37,24 +37,22 @@ from cimtool.bundle.simulate import recall
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.options import ProgramOptions
-from cimtool.galleries.shortlist_picture import search_svg
-from cimtool.galleries.shortlist_search import ShortlistTrials, shortlist_search
+from cimtool.galleries.shortlist_search import ShortlistTrials, search_svg, shortlist_search
 from cimtool.galleries.shortlists import (
     Places,
     Recall,
     ShortlistAsked,
     ShortlistSearch,
 )
-from cimtool.galleries.wear import check_endurance, first_writes, matrix_cells
+from cimtool.galleries.wear import check_endurance, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
 from cimtool.hardware.settings import LEFT_OUT
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
-from cimtool.passes.gallery import score_layers
+from cimtool.passes.gallery import ShortlistBits, score_layers
 from cimtool.passes.pipeline import Stage
-from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator
@@ -83,6 +81,14 @@ class Accuracy:
     top1_agreement: float | None = None
     shortlist_top1: float | None = None
     shortlist_top10: float | None = None
+
+    @classmethod
+    def of_places(cls, places: Places, length: int) -> Accuracy:
+        """The recall of a shortlist, by the places of each query's best items."""
+        found = Recall.of(places, length)
+        return cls(
+            len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +155,7 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
         length, bits = search.chosen.length, search.chosen.bits
     stored = stored_gallery(job, bits, length, options.chips, say)
     cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
-    ledger = Ledger(len(rows), first_writes(cells))
+    ledger = Ledger(len(rows), {name: one.first for name, one in cells.items()})
     check_endurance(ledger.matrices, stored.use, compiled.target.name)
     source = source_of(file, rows)
     mapping = compiled.settings.score_mapping
@@ -211,17 +217,18 @@ def stored_gallery(
     tiled = make(job.video)
     if chips is not None:
         check_chips(memory_use(tiled, settings, target), target, chips)
-    _check_onnx_size(tiled)
+    _check_graph_size(tiled)
     say("fitting converters")
     fitted = job.fitted(make, tiled)
-    _check_onnx_size(fitted)
+    _check_graph_size(fitted)
     program = job.program_with(fitted)
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     if bits is not None and length is not None:
-        accuracy = _few_bit_accuracy(job, bits, length)
+        places = Places.joined(ShortlistTrials(job).places(bits))
+        accuracy = Accuracy.of_places(places, length)
     else:
-        accuracy = _accuracy(job.digital, Simulator(program), job.queries, job.video, length)
+        accuracy = _accuracy(job, Simulator(program), length)
     return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
 
 
@@ -301,12 +308,15 @@ def write_programmed(
     return write_bundle(folder, content, files)
 
 
-def _check_onnx_size(graph: Graph) -> None:
-    """Raise CimError where the stored items alone are more than an ONNX file holds."""
+def _check_graph_size(graph: Graph) -> None:
+    """Raise CimError if the stored items alone are more than an ONNX file holds."""
     ops = list(item_products(graph).values())
     stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
-    items = ops[0].weight.shape[1]
-    an_item = sum(stored.values())
+    check_onnx_size(ops[0].weight.shape[1], sum(stored.values()))
+
+
+def check_onnx_size(items: int, an_item: int) -> None:
+    """Raise CimError if items of so many bytes are more than an ONNX file holds."""
     if items * an_item > ONNX_LIMIT:
         raise CimError(
             f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "
@@ -329,27 +339,12 @@ def _bytes_a_value(op: CrossbarMvm) -> int:
     return crossbar.slices * len(byte_cuts(lo, hi))
 
 
-def _accuracy(
-    digital: Simulator,
-    programmed: Simulator,
-    queries: Features,
-    video: Features,
-    shortlist: int | None,
-) -> Accuracy:
-    exact = digital.score(queries, video)
+def _accuracy(job: GalleryJob, programmed: Simulator, shortlist: int | None) -> Accuracy:
+    exact = job.digital.score(job.queries, job.video)
     if shortlist is not None:
-        best, ten = recall(exact, programmed, queries, shortlist)
+        best, ten = recall(exact, programmed, job.queries, shortlist)
         return Accuracy(len(exact), shortlist_top1=best, shortlist_top10=ten)
-    scores = programmed.score(queries)
+    scores = programmed.score(job.queries)
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
     same_best, _ = ReferenceScores(exact).same_best(scores)
     return Accuracy(len(exact), rmse, float(same_best.mean()))
-
-
-def _few_bit_accuracy(job: GalleryJob, bits: ShortlistBits, length: int) -> Accuracy:
-    """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
-    places = Places.joined(ShortlistTrials(job).places(bits))
-    found = Recall.of(places, length)
-    return Accuracy(
-        len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
-    )

@@ -19,8 +19,8 @@ from cimtool.base.progress import PartDone, Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.bundle.matcher import checked_features, open_bundle
 from cimtool.bundle.simulate import best_places, write_scores
+from cimtool.galleries.encoding import GalleryShards, Shard, open_gallery
 from cimtool.galleries.options import SearchOptions
-from cimtool.galleries.shards import GalleryShards, Shard, open_gallery
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import read_rows
 from cimtool.simulation.simulator import Features, Simulator

@@ -1,10 +1,11 @@
-"""The search for a shortlist that reaches a recall: which settings are tried, and how.
+"""The search for a shortlist that reaches a recall: its trials, and a picture of what it found.
 
 What is fitted on one half of the kept queries is tried on the other, and both have to hold it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -14,10 +15,12 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.bundle.simulate import best_items
 from cimtool.costs.memory_use import memory_use
+from cimtool.galleries.few_bits import ItemCodes
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.shortlists import (
     NOWHERE,
     Places,
+    Recall,
     ShortlistAsked,
     ShortlistSearch,
     TriedShortlist,
@@ -25,9 +28,16 @@ from cimtool.galleries.shortlists import (
     searched,
 )
 from cimtool.hardware.settings import Settings
-from cimtool.passes.gallery import PRODUCT_LAYER
-from cimtool.passes.shortlist import ItemCodes, ShortlistBits
+from cimtool.passes.gallery import PRODUCT_LAYER, ShortlistBits
+from cimtool.report import svg
+from cimtool.report.charts import Points, curves
 from cimtool.simulation.simulator import Features, Simulator
+
+LENGTHS = (1, 10, 50)
+"""Lengths of shortlists that are drawn, beside the one that was taken: four signs tell apart."""
+
+HEIGHT = 330.0
+"""Units that a picture of the file is high."""
 
 
 def shortlist_search(
@@ -135,3 +145,42 @@ def cells_of(settings: Settings, item_bits: int) -> int:
     own = settings.of_layer(PRODUCT_LAYER)
     bits = ItemCodes(item_bits, 1.0, own.weight_code.paired).weight_bits
     return own.with_weights(bits).cells_per_weight
+
+
+def search_svg(search: ShortlistSearch, title: str) -> str:
+    """The most that shortlists of some lengths hold, by the cells that an item takes of them.
+
+    Two pictures: the share of queries whose best item is held, and the share of their best ten.
+    Every point is a setting that none of fewer cells is better than.
+    """
+    taken = search.chosen
+    said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
+    asked = f"shares of the {sum(search.queries)} calibration queries"
+    lengths = sorted({taken.length, *(one for one in LENGTHS if one <= search.most)})
+    pictures = [
+        curves(
+            [Points(f"L = {length}", list(_front(search, length, ten))) for length in lengths],
+            "cells an item",
+            name,
+            f"{name} against cells an item",
+        )
+        for name, ten in (("best item held", False), ("best ten held", True))
+    ]
+    parts = [
+        svg.text(16, 24, title, style="title"),
+        svg.text(16, 44, said, style="soft"),
+        svg.text(16, 64, asked, style="soft"),
+        *(svg.group(16, 80 + i * HEIGHT, 1, [one]) for i, one in enumerate(pictures)),
+    ]
+    return svg.file_text(svg.WIDTH + 32, 80 + 2 * HEIGHT, title, f"{said}; {asked}", parts)
+
+
+def _front(search: ShortlistSearch, length: int, ten: bool) -> Iterator[tuple[float, float]]:
+    """Cells and recall of the trials that none of fewer cells is better than."""
+    best = -1.0
+    found = [(one.cells, Recall.of(Places.joined(one.places), length)) for one in search.trials]
+    values = ((cells, one.best_ten if ten else one.best.value) for cells, one in found)
+    for cells, value in sorted(values, key=lambda pair: (pair[0], -pair[1])):
+        if value > best:
+            best = value
+            yield cells, value

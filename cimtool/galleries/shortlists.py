@@ -18,7 +18,7 @@ from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse
 from cimtool.costs.totals import Quantity
 from cimtool.galleries.options import Minimised, ProgramOptions
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.gallery import ShortlistBits
 from cimtool.reference.bootstrap import Change, counted_share
 
 MOST_BITS = 8

@@ -3,159 +3,112 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, IntArray
+from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.ledger import ArrayWrites
+from cimtool.costs.cam_search import CamUse
+from cimtool.costs.memory_use import MemoryUse
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance
 from cimtool.hardware.image import ArrayLayout, ImageSpec
 from cimtool.hardware.image_file import array_name
-from cimtool.hardware.placement import (
-    Placement,
-    crossbar_layers,
-    item_products,
-    placed,
-    stored_cells,
-)
+from cimtool.hardware.placement import crossbar_layers, item_products, placed, stored_cells
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.stored import StoredWeights, cell_digits
+from cimtool.hardware.stored import cell_digits
 from cimtool.ir.program import Graph
 
 WriteCounts = Mapping[str, Array]
 """Writes [row parts, column parts, rows, columns] of the cells of each stored matrix's arrays."""
 
 
-class ArrayCells(Protocol):
-    """The cells of items in arrays that lie in row parts, and side by side in each."""
-
-    @property
-    def row_parts(self) -> int:
-        """The number of row parts."""
-
-    def contents(self, row_part: int) -> Array:
-        """Contents [column parts, rows, columns] of the arrays of one row part, uint8."""
-
-    def used(self, row_part: int) -> BoolArray:
-        """True for the cells of items, in the arrays of one row part."""
-
-
-class Endurance(Protocol):
-    """Figures of a memory's cells, None where they are not given."""
-
-    @property
-    def pulses(self) -> float | None:
-        """Pulses of a write."""
-
-    @property
-    def endurance(self) -> float | None:
-        """Pulses that a cell bears."""
-
-    @property
-    def programmings(self) -> float | None:
-        """Writes that a cell bears."""
-
-
 @dataclass(frozen=True, eq=False)
-class MatrixCells:
-    """The cells of one stored matrix, by its arrays.
+class ArrayCells:
+    """The cells of items in arrays that lie in `row_parts`, and side by side in each.
 
-    Unit and reference columns, which are the same for every gallery, are not among them.
+    `laid(row_part)` gives the contents [column parts, rows, columns] of the arrays of one row part,
+    uint8, and which of these cells belong to items. `first` are the writes of each array when fresh
+    arrays are programmed.
     """
 
-    stored: StoredWeights
-    place: Placement
-    layout: ArrayLayout
-
-    @property
-    def row_parts(self) -> int:
-        """The number of row parts."""
-        return self.place.row_parts
-
-    def contents(self, row_part: int) -> Array:
-        """Contents [column parts, rows, columns] of the arrays of one row part, uint8."""
-        return self._laid(cell_digits(self.stored, self._rows(row_part)))
-
-    def used(self, row_part: int) -> BoolArray:
-        """True for the cells of items, in the arrays of one row part."""
-        code, rows = self.stored.crossbar.weights, self._rows(row_part)
-        height = min(rows.stop, self.place.rows) - rows.start
-        shape = (height, self.place.columns, code.slices, 1 + code.paired)
-        return self._laid(np.ones(shape, np.uint8)).astype(bool)
-
-    def _rows(self, row_part: int) -> slice:
-        height = self.place.array_rows
-        return slice(row_part * height, (row_part + 1) * height)
-
-    def _laid(self, digits: Array) -> Array:
-        return self.layout.cells(digits, np.empty(0, np.uint8))
+    row_parts: int
+    laid: Callable[[int], tuple[Array, BoolArray]]
+    first: tuple[ArrayWrites, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class WordCells:
-    """The cells of items in a content-addressable memory whose arrays have so many `words`.
+def word_cells(graph: Graph, cam: Cam) -> dict[str, ArrayCells]:
+    """The cells of a graph whose items a CAM holds, by the name of its search.
 
     The words of an item lie in as many row parts.
     """
+    height = cam.array.words
 
-    search: CellDistance
-    words: int
+    def cells(search: CellDistance) -> ArrayCells:
+        items, parts = len(search.stored), search.words
+        shape = -(-items // height) * height, search.cells
 
-    @property
-    def row_parts(self) -> int:
-        """The number of row parts."""
-        return len(self.search.words)
+        def laid(row_part: int) -> tuple[Array, BoolArray]:
+            values = search.stored[:, parts[row_part]]
+            contents, used = np.zeros(shape, np.uint8), np.zeros(shape, np.bool_)
+            contents[:items, : values.shape[1]] = values - DONT_CARE
+            used[:items, : values.shape[1]] = True
+            arrays = -1, height, search.cells
+            return contents.reshape(arrays), used.reshape(arrays)
 
-    def contents(self, row_part: int) -> Array:
-        """Contents [column parts, words, cells] of the arrays of one row part, from 0 on."""
-        return self._laid(self._stored(row_part) - DONT_CARE)
+        first = (
+            ArrayWrites(array_name(r, c), min(height, items - start) * (part.stop - part.start), 1)
+            for r, part in enumerate(parts)
+            for c, start in enumerate(range(0, items, height))
+        )
+        return ArrayCells(len(parts), laid, tuple(first))
 
-    def used(self, row_part: int) -> BoolArray:
-        """True for the cells of items, in the arrays of one row part."""
-        return self._laid(np.ones_like(self._stored(row_part))).astype(bool)
-
-    def _stored(self, row_part: int) -> IntArray:
-        return self.search.stored[:, self.search.words[row_part]]
-
-    def _laid(self, values: IntArray) -> Array:
-        items, width = values.shape
-        cells = np.zeros((-(-items // self.words) * self.words, self.search.cells), np.uint8)
-        cells[:items, :width] = values
-        return cells.reshape(-1, self.words, self.search.cells)
-
-
-def word_cells(graph: Graph, cam: Cam) -> dict[str, WordCells]:
-    """The cells of a graph whose items a CAM holds, by the name of its search."""
-    searches = graph.operations(CellDistance)
-    return {f"{graph.name}.{name}": WordCells(op, cam.array.words) for name, op in searches.items()}
+    return {
+        f"{graph.name}.{name}": cells(op) for name, op in graph.operations(CellDistance).items()
+    }
 
 
-def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str, MatrixCells]:
-    """The cells of the matrices of items of a programmed graph, by the layer that owns each."""
+def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str, ArrayCells]:
+    """The cells of the matrices of items of a programmed graph, by the layer that owns each.
+
+    Unit and reference columns, which are the same for every gallery, are not among them.
+    """
     layers, owners = crossbar_layers(graph), stored_cells(graph)
-    found = {}
-    stored = (owners[f"{graph.name}.{name}"] for name in item_products(graph))
-    for layer in dict.fromkeys(stored):
+
+    def cells(layer: str) -> ArrayCells:
         op, own = layers[layer], settings.of_layer(layer)
         place = placed(graph.name, layer, op.stored.shape, op.crossbar, own)
-        high = 2 if settings.pairs == "rows" else 1
+        code, high = op.crossbar.weights, 2 if settings.pairs == "rows" else 1
         layout = ArrayLayout(
             rows=settings.rows or place.array_rows * high,
             columns=settings.columns or place.array_columns * place.cells_per_weight // high,
             across=place.array_columns,
-            slices=op.crossbar.weights.slices,
-            polarities=1 + op.crossbar.weights.paired,
+            slices=code.slices,
+            polarities=1 + code.paired,
             pairs=settings.pairs,
             auxiliary=0,
             order=order,
         )
-        found[layer] = MatrixCells(op.stored, place, layout)
-    return found
+
+        def laid(row_part: int) -> tuple[Array, BoolArray]:
+            start, none = row_part * place.array_rows, np.empty(0, np.uint8)
+            stop = min(start + place.array_rows, place.rows)
+            shape = stop - start, place.columns, code.slices, 1 + code.paired
+            contents = layout.cells(cell_digits(op.stored, slice(start, stop)), none)
+            return contents, layout.cells(np.ones(shape, np.uint8), none).astype(bool)
+
+        numbers = np.ndindex(place.row_parts, place.column_parts)
+        first = (
+            ArrayWrites(array_name(r, c), height * width * place.cells_per_weight, 1)
+            for (r, c), (height, width) in zip(numbers, place.tiles, strict=True)
+        )
+        return ArrayCells(place.row_parts, laid, tuple(first))
+
+    stored = (owners[f"{graph.name}.{name}"] for name in item_products(graph))
+    return {layer: cells(layer) for layer in dict.fromkeys(stored)}
 
 
 def first_counts(cells: Mapping[str, ArrayCells]) -> dict[str, Array]:
@@ -168,9 +121,9 @@ def counts_after(
 ) -> dict[str, Array]:
     """The counts after a change: one more of each cell whose content differs.
 
-    A cell that held no item before is written whatever it holds: what is left in it of an earlier
-    item is not known. Cells that hold no item any more are not written. Raises CimError for counts
-    of other arrays.
+    A cell that held no item before is always written, as nobody knows what an earlier item left in
+    it. Cells that hold no item any more are not written. Raises CimError for counts of other
+    arrays.
     """
     found = dict(counts)
     for name, cells in after.items():
@@ -179,7 +132,7 @@ def counts_after(
         )
         earlier = counts.get(name, np.zeros((0,) * 4, np.int32))
         shape = tuple(map(max, earlier.shape, written.shape))
-        # Arrays grow along one axis alone; a file that says otherwise is not one of these arrays.
+        # Arrays grow along one axis only; counts that say otherwise are of other arrays.
         if earlier.ndim != 4 or math.prod(shape) > earlier.size + written.size:
             raise CimError(
                 f"{name} has writes of arrays {list(earlier.shape)}; expected arrays like those of "
@@ -190,13 +143,13 @@ def counts_after(
 
 
 def _written(before: ArrayCells | None, after: ArrayCells, row_part: int) -> BoolArray:
-    used = after.used(row_part)
+    """The cells of one row part that a change writes."""
+    new, used = after.laid(row_part)
     if before is None:
         return used
-    old, new = before.contents(row_part), after.contents(row_part)
+    old, held = before.laid(row_part)
     shape = tuple(map(max, old.shape, new.shape))
-    same = _widened(old, shape) == _widened(new, shape)
-    same &= _widened(before.used(row_part), shape)
+    same = (_widened(old, shape) == _widened(new, shape)) & _widened(held, shape)
     found: BoolArray = _widened(used, shape) & ~same
     return found
 
@@ -218,23 +171,10 @@ def array_writes(counts: WriteCounts) -> dict[str, tuple[ArrayWrites, ...]]:
     }
 
 
-def first_writes(cells: Mapping[str, MatrixCells]) -> dict[str, tuple[ArrayWrites, ...]]:
-    """The writes of each array of a gallery in fresh arrays, without looking at any cell."""
-    found = {}
-    for name, matrix in cells.items():
-        place = matrix.place
-        numbers = np.ndindex(place.row_parts, place.column_parts)
-        found[name] = tuple(
-            ArrayWrites(array_name(r, c), height * width * place.cells_per_weight, 1)
-            for (r, c), (height, width) in zip(numbers, place.tiles, strict=True)
-        )
-    return found
-
-
 def check_endurance(
-    writes: Mapping[str, tuple[ArrayWrites, ...]], use: Endurance, target: str
+    writes: Mapping[str, tuple[ArrayWrites, ...]], use: MemoryUse | CamUse, target: str
 ) -> None:
-    """Raise CimError where a cell would be written more often than the cells of `target` bear."""
+    """Raise CimError if a cell would be written more often than the cells of `target` bear."""
     most = use.programmings
     if most is None:
         return

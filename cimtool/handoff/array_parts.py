@@ -1,55 +1,64 @@
-"""The parts of a hand-off that say of each array what it holds, what drives it, what it shows."""
+"""The parts of a hand-off that are programmed: cells of arrays, and the constants beside them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cimtool.handoff.constants import write_constants
-from cimtool.handoff.hex_lines import NUMBER_BITS
+import numpy as np
+
+from cimtool.base.files import place_in
+from cimtool.handoff.hex_lines import NUMBER_BITS, write_numbers
 from cimtool.handoff.images import write_images
-from cimtool.handoff.layers import DrivenLayer, Lanes
-from cimtool.handoff.part import HandoffPart, HandoffSource
-from cimtool.handoff.steps import STEPS_FILE, steps_text
-from cimtool.handoff.taps import TAPS_FILE, write_ends, write_taps
-
-BITS_OF_A_LETTER = 4
-"""Of the hexadecimal digits of taps."""
+from cimtool.handoff.layers import DrivenLayer, HandoffPart
+from cimtool.hardware.converters import StaircaseLaw
 
 
-def _write_images(source: HandoffSource, folder: Path) -> None:
-    # Of those with the same cells the first.
-    stored = {one.cells: one.op for one in reversed(source.layers)}
-    write_images(source.bundle, stored, folder)
+def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
+    """Write `folder`/LAYER/ for each layer: a number a line, offsets of converters bus-wide."""
+    for layer in layers:
+        own = place_in(folder, layer.name)
+        own.mkdir()
+        write_numbers(own / "bias.hex", layer.op.layer.bias)
+        for place, after in layer.requantisations.items():
+            after_folder = place_in(folder, place)
+            after_folder.mkdir()
+            for name in ("multiplier", "shift", "lo", "hi"):
+                write_numbers(after_folder / f"{name}.hex", getattr(after, name))
+            if len(after.affine):
+                write_numbers(after_folder / "affine.hex", after.affine)
+        if layer.op.crossbar.law is not None:
+            _write_converters(layer, own)
 
 
-def _write_constants(source: HandoffSource, folder: Path) -> None:
-    write_constants(source.layers, folder)
-
-
-def _write_taps(source: HandoffSource, folder: Path) -> None:
-    """Write the taps, and beside their folder the steps that they are shown in."""
-    write_taps(source.layers_told("taps"), source.lanes, folder)
-    write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
-    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
-
-
-def array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
-    """The bytes of the images of a layer's own arrays, and of the taps of their reads."""
-    layout, groups = layer.layout, list(layer.groups())
-    across = len(layer.arrays(0))
-    images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
-    vectors, cycles = len(layer.x), len(layer.op.crossbar.cycles)
-    of_row = vectors * layer.image.array_rows * (lanes.inputs + cycles * lanes.digits)
-    of_array = vectors * (2 * cycles * layer.lanes * lanes.sums + layer.layout.across * NUMBER_BITS)
-    rows_of_arrays = groups[-1][0] + 1
-    taps = len(groups) * (of_row + across * of_array) // BITS_OF_A_LETTER
-    return rows_of_arrays * across * images * (layer.cells == layer.name) + taps
+def _write_converters(layer: DrivenLayer, folder: Path) -> None:
+    """Write the steps of a layer's references, its tables, and the offsets of its columns."""
+    op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
+    write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
+    tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
+    if crossbar.scope.levels:
+        # Where a conversion is lossless, equal levels stand in its place.
+        equal = crossbar.finest_references
+        given = (equal if one is None else one for one in op.references)
+        tables = [one.levels for one in given if one.levels is not None]
+    if tables:
+        write_numbers(folder / "thresholds.hex", np.stack([one.thresholds for one in tables]))
+        write_numbers(folder / "levels.hex", np.stack([one.levels for one in tables]))
+    if not crossbar.scope.set:
+        return
+    cycles = crossbar.reference_cycles
+    for g, (row, within, _) in enumerate(layer.groups()):
+        offsets = [one.offset[g] for one in columns]
+        values = np.stack([np.concatenate(offsets[c::cycles]) for c in range(cycles)])
+        layer.write_arrays(folder, row, f"g{within}.offsets", values, NUMBER_BITS)
 
 
 IMAGES_PART = HandoffPart(
     folder="images",
     title="What to write into the cells of every array, in the order of the target's `[image]`",
-    write=_write_images,
+    # The first of those with the same cells.
+    write=lambda source, folder: write_images(
+        source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
+    ),
     files={
         "images.json": "layers and arrays, their places, and the sums of their rows and columns",
         "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, a "
@@ -61,7 +70,7 @@ IMAGES_PART = HandoffPart(
 CONSTANTS_PART = HandoffPart(
     folder="constants",
     title="What the digital side adds, multiplies and limits, and the references of converters",
-    write=_write_constants,
+    write=lambda source, folder: write_constants(source.layers, folder),
     files={
         "LAYER/bias.hex": "of each column, a number of 64 bits a line",
         "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same of requantisation N",
@@ -71,19 +80,5 @@ CONSTANTS_PART = HandoffPart(
         "slice after the other, each of its cycles; a step of 0 is lossless",
         "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, a cycle a "
         "line",
-    },
-)
-
-TAPS_PART = HandoffPart(
-    folder="taps",
-    title="What every read of every array must show, and what layers and the score must, in the "
-    "order of `steps.txt` beside this folder",
-    write=_write_taps,
-    files={
-        TAPS_FILE: "shapes and widths of the values of encoders and score",
-        "LAYER/rR/gG.*.hex": "inputs and digits of a row group, a vector (and cycle) a line",
-        "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
-        "LAYER/layer_sum.hex": "all row groups and bias",
-        "LAYER/qN/requantised.hex": "what each requantisation of these sums makes of them",
     },
 )

@@ -5,37 +5,30 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from cimtool.handoff.fault_facts import layer_facts
-from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, Fault, faulty
-from cimtool.handoff.kinds import MacroKind, macro_kinds
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
+from cimtool.handoff.kinds import macro_kinds
+from cimtool.handoff.layers import HandoffPart, HandoffSource
 
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
 SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh")
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
-FLAGS = (
-    *("SLICE_MAJOR", "NEGATIVE_FIRST", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES"),
-    *("DESCENDING", "BINARY", "MSB_FIRST"),
-)
-
-
-def faults_that_show(kind: MacroKind, source: HandoffSource) -> list[Fault]:
-    """The faults that change a number of a kind's layers on its macro."""
-    facts = dict(kind.parameters(source.lanes))
-    for layer in kind.layers:
-        for name, value in layer_facts(layer, source.directed).items():
-            facts[name] = max(facts.get(name, 0), value)
-    return [one for one in FAULTS if one.shows(facts)]
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, those with faults, and `kindN/parameters.svh` of each kind of macro."""
+    """Write the sources, those with faults, and `kindN/parameters.svh` for each kind of macro."""
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
-        text = _parameters_text(kind.parameters(source.lanes))
+        parameters = kind.parameters(source.lanes)
+        signed = f"bit [{parameters['SLICES'] - 1}:0] SIGNED_CELLS"
+        lines = [
+            f"localparam {'bit' if isinstance(n, bool) else 'int'} {name} = {int(n)};"
+            for name, n in parameters.items()
+        ]
+        text = "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;\n"])
+        text = text.replace("int SIGNED_CELLS", signed)
         (folder / kind.name / "parameters.svh").write_text(text, "utf-8")
     for name in SOURCES:
         (folder / name).write_text(_source(name), "utf-8")
@@ -44,19 +37,12 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / FAULTY).mkdir()
     for name in DEVICE:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
-    shown = {kind.name: faults_that_show(kind, source) for kind in kinds}
-    lines = []
+    facts = {kind.name: set[str]().union(*map(layer_facts, kind.layers)) for kind in kinds}
+    listed = []
     for number, one in enumerate(FAULTS, 1):
-        where = ",".join(name for name, faults in shown.items() if one in faults)
-        lines.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
-    (folder / "faults.txt").write_text("".join(lines), "utf-8")
-
-
-def _parameters_text(parameters: dict[str, int]) -> str:
-    """The parameters of a macro as SystemVerilog."""
-    types = {"SIGNED_CELLS": f"bit [{parameters['SLICES'] - 1}:0]"} | dict.fromkeys(FLAGS, "bit")
-    lines = [f"localparam {types.get(name, 'int')} {name} = {n};" for name, n in parameters.items()]
-    return "\n".join([*lines, "localparam int LANES = WEIGHTS * SLICES;"]) + "\n"
+        where = ",".join(name for name, held in facts.items() if one.shows in held)
+        listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
+    (folder / "faults.txt").write_text("".join(listed), "utf-8")
 
 
 def _source(name: str) -> str:

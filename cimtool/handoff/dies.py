@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray
 from cimtool.base.files import place_in
 from cimtool.base.progress import Countdown
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.bundle.exporter import Request
-from cimtool.handoff.converter_taps import die_reads
-from cimtool.handoff.layers import DrivenLayer, write_bus, write_numbers
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.hex_lines import write_numbers
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, lane_bits
+from cimtool.handoff.taps import taps
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.ir.program import Program
 
 DIES_FILE = "dies.json"
 STATISTICS = (
@@ -44,10 +42,13 @@ def write_dies(source: HandoffSource, folder: Path) -> None:
     layers: dict[str, dict[str, Any]] = {}
     countdown, total = Countdown(source.request.say), options.trials
     for index, die in enumerate(dies(source.bundle, conditions, total)):
+        graphs = {graph.name: graph for graph in die.program.graphs}
         for layer in source.layers:
-            own = place_in(folder, f"d{index}/{layer.name}")
+            name = f"d{index}/{layer.name}"
+            own = place_in(folder, name)
             own.mkdir(parents=True)
-            layers[f"d{index}/{layer.name}"] = _write_layer(layer, _on_die(die.program, layer), own)
+            op = graphs[layer.graph.name].operations(NoisyMvm)[layer.node.name]
+            layers[name] = _write_layer(layer, op, own)
         countdown.tell(f"die {index + 1} of {total}: written", index + 1, total)
     described = {
         "what": STATISTICS,
@@ -63,47 +64,22 @@ def _asked(options: NoiseOptions) -> dict[str, Any]:
     return {**vars(options), "model": options.model and str(options.model)}
 
 
-def _on_die(program: Program, layer: DrivenLayer) -> NoisyMvm:
-    """The layer on the arrays of a die."""
-    (graph,) = (graph for graph in program.graphs if graph.name == layer.graph.name)
-    return graph.operations(NoisyMvm)[layer.node.name]
-
-
 def _write_layer(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]:
     """Write what a layer's cells came to and what its arrays show; how the lines count."""
     cells = np.concatenate([one.digits for one in op.cells.slices], axis=1).astype(np.int64)
-    sums, codes = die_reads(op, layer.x)
-    bits = {"cells": _lane(cells), "sums": _lane(sums), "codes": _lane(codes)}
-    image = layer.image
+    seen, image = taps(op, layer.x), layer.image
+    bits = {
+        name: lane_bits(int(values.min()), int(values.max()))
+        for name, values in (("cells", cells), ("sums", seen.sums), ("codes", seen.codes))
+    }
     for row in range(-(-image.rows // image.array_rows)):
         of_row = cells[row * image.array_rows : (row + 1) * image.array_rows]
-        _write_arrays(layer, row, "cells", of_row, bits["cells"], folder)
+        layer.write_arrays(folder, row, "cells", of_row, bits["cells"])
     for g, (row, within, _) in enumerate(layer.groups()):
-        for name, values in (("sums", sums), ("codes", codes)):
-            lines = values[:, g].reshape(-1, values.shape[-1])
-            _write_arrays(layer, row, f"g{within}.{name}", lines, bits[name], folder)
+        layer.write_arrays(folder, row, f"g{within}.sums", seen.sums[:, g], bits["sums"])
+        layer.write_arrays(folder, row, f"g{within}.codes", seen.codes[:, g], bits["codes"])
     write_numbers(folder / "layer_sum.hex", op.run(layer.x))
-    return {
-        "lane_bits": bits,
-        "fraction_bits": op.cells.fraction_bits,
-        "leak": op.cells.leak,
-    }
-
-
-def _write_arrays(
-    layer: DrivenLayer, row: int, name: str, values: IntArray, bits: int, folder: Path
-) -> None:
-    """Write lines [lines, columns] of a row of arrays, each array its lanes."""
-    for array, lanes in zip(layer.arrays(row), layer.of_arrays(values), strict=True):
-        place = folder / array
-        place.mkdir(exist_ok=True)
-        write_bus(place / f"{name}.hex", lanes, bits)
-
-
-def _lane(values: IntArray) -> int:
-    """Bits of a lane that hold every value, signed: a multiple of 4."""
-    most = max(int(values.max()), -int(values.min()) - 1)
-    return -(-(most.bit_length() + 1) // 4) * 4
+    return {"lane_bits": bits, "fraction_bits": op.cells.fraction_bits, "leak": op.cells.leak}
 
 
 DIES_PART = HandoffPart(

@@ -1,25 +1,170 @@
-"""Directed vectors: the numbers at which a requantiser that is a little wrong shows it."""
+"""Directed numbers: those at which a requantiser or a converter that is a little wrong shows it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.directed_converter import converter_text
-from cimtool.handoff.layers import write_numbers
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.hex_lines import write_numbers
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.requantiser import DIRECTED
+from cimtool.hardware.converted_layer import ConvertedColumns
+from cimtool.hardware.converters import UniformLaw
+from cimtool.hardware.mvm import CrossbarMvm
+
+TOTALS = 512
+"""Totals of digits, at most, that are tried for cells that leak."""
+
+
+@dataclass(frozen=True)
+class ConverterInput:
+    """A sum that a converter gets, and the code that it makes of it.
+
+    `slice` and `cycle` name the converter, `offset` is what it takes off. Cells times digits come
+    to `cells` digits, and the digits alone to `digits`: `sum = (cells << fraction_bits) +
+    leak * digits`.
+    """
+
+    slice: int
+    cycle: int
+    offset: int
+    cells: int
+    digits: int
+    sum: int
+    code: int
+
+
+def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
+    """The sums next to each threshold of a layer's converters, within what their columns reach.
+
+    With them every code is reached that any sum within the proved bounds of a column has, and both
+    ends of these bounds. Lossless converters of a table have no codes; a unit column beside cells
+    of fractions is left out.
+    """
+    found: list[ConverterInput] = []
+    op, crossbar = layer.op, layer.op.crossbar
+    for i, column in enumerate(op.layer.columns):
+        k, c = divmod(i, crossbar.reference_cycles)
+        if k == crossbar.slices and crossbar.fraction_bits:
+            continue
+        law = crossbar.law if column.law is None else column.law
+        if column.law is None and isinstance(law, UniformLaw):
+            column = replace(column, law=law, step=1 << crossbar.reference_bits)
+        if column.law is not None:
+            found += _of_converter(layer, (k, c), column)
+    # A pair's sums below zero lie in its second cells: these first.
+    return sorted(found, key=lambda one: (one.cells >= 0, one.slice, one.cycle, one.sum))
+
+
+def _of_converter(
+    layer: DrivenLayer, place: tuple[int, int], column: ConvertedColumns
+) -> Iterator[ConverterInput]:
+    """Yield the inputs of one converter."""
+    op = layer.op
+    for offset, least, most in _reaches(op, column):
+        edges = _edges(op, column, offset, least, most)
+        cells, digits = _nearest(layer, np.concatenate([edges, [least]]), least, most)
+        below, of_them = _nearest(
+            layer, np.concatenate([edges - 1, [most]]), least, most, down=True
+        )
+        both = np.stack([np.concatenate([cells, below]), np.concatenate([digits, of_them])])
+        for s, t in np.unique(both, axis=1).T.tolist():
+            total = (s << op.crossbar.fraction_bits) + op.crossbar.column_leak * t
+            if least <= total <= most:
+                code = int(_codes(op, column, np.array(total), offset))
+                yield ConverterInput(*place, offset, s, t, total, code)
+
+
+def _codes(
+    op: CrossbarMvm, column: ConvertedColumns, sums: IntArray, offset: IntArray | int
+) -> IntArray:
+    assert column.law is not None
+    return column.law.codes((sums << op.crossbar.reference_bits) - offset, column.step)
+
+
+def _reaches(op: CrossbarMvm, column: ConvertedColumns) -> Iterator[tuple[int, int, int]]:
+    """Yield offsets whose columns together reach all codes, with the ends of their sums."""
+    (lows, highs), (every, which) = column.bounds, np.unique(column.offset, return_inverse=True)
+    least = np.full(len(every), np.iinfo(np.int64).max)
+    most = np.full(len(every), np.iinfo(np.int64).min)
+    np.minimum.at(least, which.reshape(-1), lows.reshape(-1))
+    np.maximum.at(most, which.reshape(-1), highs.reshape(-1))
+    first, last = (_codes(op, column, ends, every) for ends in (least, most))
+    base = int(first.min())
+    missing = np.ones(int(last.max()) - base + 1, np.bool_)
+    while True:
+        before = np.concatenate([[0], np.cumsum(missing)])
+        gains = before[last - base + 1] - before[first - base]
+        best = int(gains.argmax())
+        if not gains[best]:
+            return
+        missing[first[best] - base : last[best] - base + 1] = False
+        yield int(every[best]), int(least[best]), int(most[best])
+
+
+def _edges(
+    op: CrossbarMvm, column: ConvertedColumns, offset: int, least: int, most: int
+) -> IntArray:
+    """The smallest sum that has each code or a higher one, but for the lowest code."""
+    first, last = (int(_codes(op, column, np.array(end), offset)) for end in (least, most))
+    codes = np.arange(first + 1, last + 1)
+    below, above = np.full(len(codes), least), np.full(len(codes), most)
+    while (below + 1 < above).any():
+        middle = (below + above) // 2
+        reached: BoolArray = _codes(op, column, middle, offset) >= codes
+        below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+    return above
+
+
+def _nearest(
+    layer: DrivenLayer, sums: IntArray, least: int, most: int, down: bool = False
+) -> tuple[IntArray, IntArray]:
+    """The nearest of the sums that cells make from these on, as `cells` and `digits`."""
+    crossbar, top = layer.op.crossbar, (1 << layer.image.cell_bits) - 1
+    places, leak = crossbar.fraction_bits, crossbar.column_leak
+    one = 1 << places
+    if not leak:
+        cells = sums >> places if down else -(-sums >> places)
+        digits = -(-np.abs(cells) // top)
+        pair = layer.image.polarities > layer.polarities
+        return cells, digits if pair else np.where(cells < 0, -digits, digits)
+    lo, hi = crossbar.digit_limits
+    height = int(layer.op.stored.cells.heights.max())
+    totals = np.unique(np.linspace(min(lo, 0) * height, hi * height, TOTALS).round().astype(int))
+    left = sums[:, None] - leak * totals
+    cells = left >> places if down else -(-left >> places)
+    ends = np.sort(np.stack([np.zeros_like(totals), top * totals]), axis=0)
+    inside = np.clip(cells, *ends)
+    made = inside * one + leak * totals
+    allowed = (made <= sums[:, None] if down else made >= sums[:, None]) & (made >= least)
+    off = np.where(allowed & (made <= most), np.abs(made - sums[:, None]), np.iinfo(np.int64).max)
+    best = off.argmin(axis=1)
+    return inside[np.arange(len(sums)), best], totals[best]
+
+
+def converter_text(layer: DrivenLayer) -> str:
+    """A line for each input: the fields of `ConverterInput`, in decimal."""
+    lines = (
+        f"{one.slice} {one.cycle} {one.offset} {one.cells} {one.digits} {one.sum} {one.code}\n"
+        for one in converter_inputs(layer)
+    )
+    return "".join(lines)
 
 
 def write_directed(source: HandoffSource, folder: Path) -> None:
     """Write `folder`/LAYER/ of each layer: inputs of requantiser and converters, and results."""
-    for layer in source.layers:
+    for layer in source.layers_told("directed numbers"):
         own = place_in(folder, layer.name)
         own.mkdir()
         if layer.op.crossbar.law is not None:
             (own / "converter.txt").write_text(converter_text(layer), "utf-8")
         for place, after in layer.requantisations.items():
-            x = source.directed[place]
+            x = layer.directed[place]
             after_folder = place_in(folder, place)
             after_folder.mkdir()
             write_numbers(after_folder / "requantiser_in.hex", x)

@@ -6,20 +6,28 @@ an expression becomes `(tb_macro.fault == n ? wrong : right)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
-MacroFacts = Mapping[str, int]
-"""The parameters of a macro, and what of its layers decides which faults can show."""
+import numpy as np
+
+from cimtool.handoff.layers import DrivenLayer
+from cimtool.handoff.requantiser import mistakes
+from cimtool.handoff.taps import Taps, column_places, taps
+from cimtool.hardware.converters import UniformLaw
 
 COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
+
+NARROW_BITS = 18
+"""Those of the accumulator that is too narrow."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """An expression `right` of a source, which occurs in it once, and what replaces it.
 
-    `shows` says of which macros it changes a number at all.
+    It changes a number of the layers of which the fact `shows` holds (`layer_facts`), or of any.
     """
 
     name: str
@@ -27,7 +35,7 @@ class Fault:
     file: str
     right: str
     wrong: str
-    shows: Callable[[MacroFacts], bool] = lambda _: True
+    shows: str = "ANY"
 
 
 FAULTS = (
@@ -48,16 +56,9 @@ FAULTS = (
         MACRO,
         "5'(shift)",
         "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
-        lambda facts: facts["CYCLES"] > 1,
+        "MANY_CYCLES",
     ),
-    Fault(
-        "a cycle drives all bits above",
-        "digits",
-        MACRO,
-        "count != '0",
-        "1'b0",
-        lambda facts: facts["CYCLES"] > 1,
-    ),
+    Fault("a cycle drives all bits above", "digits", MACRO, "count != '0", "1'b0", "MANY_CYCLES"),
     Fault(
         "a bit line misses a row",
         "sums",
@@ -71,31 +72,17 @@ FAULTS = (
         COLUMN,
         "(p % CELL_BITS + d + FRACTION_BITS)",
         "(d + FRACTION_BITS)",
-        lambda facts: facts["HIGH_BITS"] > 0,
+        "HIGH_BITS",
     ),
-    Fault(
-        "the converter rounds down",
-        "codes",
-        COLUMN,
-        "ROUNDING != 2",
-        "1'b0",
-        lambda facts: facts["CODES_DOWN"] > 0,
-    ),
-    Fault(
-        "half-even in place of half-up",
-        "codes",
-        COLUMN,
-        "ROUNDING == 0",
-        "1'b0",
-        lambda facts: facts["CODES_EVEN"] > 0,
-    ),
+    Fault("the converter rounds down", "codes", COLUMN, "ROUNDING != 2", "1'b0", "CODES_DOWN"),
+    Fault("half-even in place of half-up", "codes", COLUMN, "ROUNDING == 0", "1'b0", "CODES_EVEN"),
     Fault(
         "the converter is one code short",
         "codes",
         COLUMN,
         "WIDE'(most)",
         "WIDE'(most) - WIDE'(1)",
-        lambda facts: facts["CODES_TOP"] > 0,
+        "CODES_TOP",
     ),
     Fault(
         "the converter has a bit more",
@@ -103,7 +90,7 @@ FAULTS = (
         COLUMN,
         "WIDE'(most)",
         "WIDE'(most) + WIDE'(most) - WIDE'(least) + WIDE'(1)",
-        lambda facts: facts["CODES_BEYOND"] > 0,
+        "CODES_BEYOND",
     ),
     Fault(
         "the sign bit counts positive",
@@ -111,7 +98,7 @@ FAULTS = (
         MACRO,
         "counts_negative ? -total : total",
         "total",
-        lambda facts: facts["NEGATIVE"] > 0,
+        "NEGATIVE",
     ),
     Fault(
         "complements are not taken back",
@@ -119,23 +106,16 @@ FAULTS = (
         MACRO,
         "flipped[lane_of(w, k)]",
         "1'b0",
-        lambda facts: facts["FLIPS"] > 0,
+        "FLIPS",
     ),
-    Fault(
-        "slices lie a bit apart",
-        "shift_add",
-        MACRO,
-        "slice_shift[k*6 +: 6]",
-        "6'(k)",
-        lambda facts: facts["APART"] > 0,
-    ),
+    Fault("slices lie a bit apart", "shift_add", MACRO, "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
     Fault(
         "the offset of weights stays",
         "shift_add",
         MACRO,
         "weight_offset * row_sum",
         "ACC_BITS'(0)",
-        lambda facts: facts["OFFSET"] > 0,
+        "OFFSET",
     ),
     Fault(
         "an accumulator of 18 bits",
@@ -143,31 +123,12 @@ FAULTS = (
         MACRO,
         "acc[w*ACC_BITS +: ACC_BITS] + added",
         "ACC_BITS'($signed(18'(acc[w*ACC_BITS +: ACC_BITS] + added)))",
-        lambda facts: facts["WIDE"] > 0,
+        "WIDE",
     ),
+    Fault("the bias is left out", "layer_sum", OUTPUT, "whole + bias", "whole", "BIAS"),
+    Fault("requantisation rounds down", "requantised", OUTPUT, "scaled + half", "scaled", "DOWN"),
     Fault(
-        "the bias is left out",
-        "layer_sum",
-        OUTPUT,
-        "whole + bias",
-        "whole",
-        lambda facts: facts["BIAS"] > 0,
-    ),
-    Fault(
-        "requantisation rounds down",
-        "requantised",
-        OUTPUT,
-        "scaled + half",
-        "scaled",
-        lambda facts: facts["DOWN"] > 0,
-    ),
-    Fault(
-        "requantisation does not clip",
-        "requantised",
-        OUTPUT,
-        "rounded > 64'(hi)",
-        "1'b0",
-        lambda facts: facts["CLIPS"] > 0,
+        "requantisation does not clip", "requantised", OUTPUT, "rounded > 64'(hi)", "1'b0", "CLIPS"
     ),
     Fault(
         "requantisation rounds half to even",
@@ -175,7 +136,7 @@ FAULTS = (
         OUTPUT,
         "scaled + half",
         "scaled + half - 64'($signed({1'b0, ~scaled[shift]}))",
-        lambda facts: facts["TIES"] > 0,
+        "TIES",
     ),
     Fault(
         "a multiplier of 25 bits",
@@ -183,7 +144,7 @@ FAULTS = (
         OUTPUT,
         "$signed({33'd0, multiplier})",
         "$signed({33'd0, multiplier[30:6], 6'd0})",
-        lambda facts: facts["LOW_BITS"] > 0,
+        "LOW_BITS",
     ),
 )
 
@@ -203,3 +164,71 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
                 chosen = f"(tb_macro.fault == {n} ? {one.wrong} : {chosen})"
         source = source.replace(right, chosen)
     return source
+
+
+def layer_facts(layer: DrivenLayer) -> set[str]:
+    """The facts that hold of a layer's stimuli and its directed inputs, by the names of `FAULTS`.
+
+    In doubt a fact is left out: of a fault that might show nothing is said.
+    """
+    op, crossbar = layer.op, layer.op.crossbar
+    driven, slices, code = crossbar.digits(layer.x), op.stored.slices, crossbar.weights
+    cells = [
+        np.abs(s.digits) if code.paired else s.digits + np.int64(code.baseline) for s in slices
+    ]
+    facts = {
+        "ANY": True,
+        "MANY_CYCLES": len(crossbar.cycles) > 1,
+        "NEGATIVE": any(
+            c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)
+        ),
+        "HIGH_BITS": code.cell_bits > 1 and any(((c != 0) & (c != 1)).any() for c in cells),
+        "FLIPS": any(one.flipped.any() for one in slices),
+        "APART": any(one.shift != k for k, one in enumerate(slices)),
+        "OFFSET": code.offset > 0,
+        "BIAS": bool(op.layer.bias.any()),
+    }
+    found = {name for name, holds in facts.items() if holds}
+    for place, after in layer.requantisations.items():
+        shown = mistakes(after, layer.directed[place])
+        found |= {name for name, seen in shown.items() if seen.any()}
+    if op.exact:
+        x = layer.x + crossbar.inputs.lift
+        groups = [x[:, group] @ op.weight[group] << crossbar.places for group in op.stored.groups]
+    else:
+        seen = taps(op, layer.x)
+        groups = [seen.shift_add]
+        found |= set(_code_facts(layer, seen))
+    half = 1 << NARROW_BITS - 1
+    if any((sums >= half).any() or (sums < -half).any() for sums in groups):
+        found.add("WIDE")
+    return found
+
+
+def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:
+    """Yield the facts of converters that a code of the layer's stimuli tells.
+
+    CODES_DOWN: some code was rounded up; CODES_EVEN: some is of a tie; CODES_TOP: some is the
+    highest; CODES_BEYOND: some was limited to it.
+    """
+    crossbar, converted, law = layer.op.crossbar, layer.op.layer, layer.op.crossbar.law
+    assert law is not None
+    others: dict[str, UniformLaw] = {}
+    if isinstance(law, UniformLaw) and not crossbar.scope.levels:
+        others = {
+            "CODES_DOWN": replace(law, rounding="floor"),
+            "CODES_EVEN": replace(law, rounding="half-even"),
+            "CODES_BEYOND": replace(law, hi=2 * law.hi - law.lo + 1),
+        }
+    for column, place in zip(converted.columns, column_places(converted), strict=True):
+        if column.law is None:
+            continue
+        for c, r in product(column.cycles, range(len(converted.cells.groups))):
+            codes = seen.codes[:, r, c, place]
+            fine = seen.sums[:, r, c, place] << crossbar.reference_bits
+            if (codes == law.hi).any():
+                yield "CODES_TOP"
+            for name, other in list(others.items()):
+                if np.any(replace(column, law=other).codes(fine, r) != codes):
+                    del others[name]
+                    yield name

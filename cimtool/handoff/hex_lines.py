@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.image import LETTERS
 
 NUMBER_BITS = 64
-"""Bits of a number that has a line of its own in a hand-off."""
+"""Bits of a number that has a line to itself in a hand-off."""
 
 
 def hex_lines(values: IntArray, bits: int) -> bytes:
@@ -37,3 +39,13 @@ def bus_digits(values: IntArray, bits: int) -> Array:
     for place in range(digits):
         places[..., digits - 1 - place] = LETTERS[lowest_last >> 4 * place & 15]
     return lines
+
+
+def write_numbers(file: Path, values: IntArray) -> None:
+    """Write a line for each number, in NUMBER_BITS of two's complement."""
+    file.write_bytes(hex_lines(values, NUMBER_BITS))
+
+
+def write_bus(file: Path, values: IntArray, bits: int) -> None:
+    """Write a bus-wide line for each row of values [lines, lanes]."""
+    file.write_bytes(bus_digits(values, bits).tobytes())

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
-from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import (
     CELLS,
     FLIPPED,
@@ -57,22 +55,21 @@ def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path
 def empty_images(bundle: Bundle) -> ImagesFile:
     """The order and the extents of a bundle's arrays.
 
-    Where a target does not say how large an array is, the largest layer has room in it.
+    If a target does not give the size of an array, the largest layer fits.
     """
-    places, pairs = placements(bundle.program, bundle.settings), bundle.settings.pairs
+    places, high = placements(bundle.program, bundle.settings), 1
+    if bundle.settings.pairs == "rows":
+        high = 2
+    columns = (
+        one.array_columns * one.cells_per_weight // high + one.unit_columns + one.reference_columns
+        for one in places
+    )
     return ImagesFile(
         order=bundle.target.cell_order,
-        array_rows=bundle.settings.rows or max(_extents(one, pairs)[0] for one in places),
-        array_columns=bundle.settings.columns or max(_extents(one, pairs)[1] for one in places),
+        array_rows=bundle.settings.rows or max(one.array_rows * high for one in places),
+        array_columns=bundle.settings.columns or max(columns),
         layers={},
     )
-
-
-def _extents(place: Placement, pairs: PairAxis) -> tuple[int, int]:
-    """Rows and columns of cells that an array full of a layer's weights takes."""
-    high = 2 if pairs == "rows" else 1
-    beside = place.unit_columns + place.reference_columns
-    return place.array_rows * high, place.array_columns * place.cells_per_weight // high + beside
 
 
 def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> LayerImage:
@@ -127,12 +124,19 @@ def write_layer(
     `places` are the number and the core of each.
     """
     layout, order = image.layout(images), images.order
-    beside = _beside(stored)
+    code = stored.crossbar.weights
+    unit = [1 + code.baseline] * stored.crossbar.unit_column
+    beside = np.array([*unit, *[code.baseline] * code.reference_column], np.uint8)
     for r, first in enumerate(range(0, image.rows, image.array_rows)):
         rows = slice(first, min(first + image.array_rows, image.rows))
         cells = layout.cells(cell_digits(stored, rows), beside)
         texts = order.text(order.in_rows(cells), image.cell_bits)
-        flags = _flags(stored, layout, rows) if image.flips else None
+        flags = None
+        if image.flips:
+            starts = enumerate(group.start for group in stored.groups)
+            groups = [g for g, start in starts if rows.start <= start < rows.stop]
+            flips = np.stack([one.flipped[groups] for one in stored.slices], axis=2)
+            flags = order.text(layout.lanes(layout.in_arrays(flips)), 1)
         row_sums = cells.sum(axis=2, dtype=np.int64).tolist()
         column_sums = cells.sum(axis=1, dtype=np.int64).tolist()
         for c, column in enumerate(range(0, image.columns, image.array_columns)):
@@ -151,17 +155,3 @@ def write_layer(
                 row_sums=tuple(row_sums[c]),
                 column_sums=tuple(column_sums[c]),
             )
-
-
-def _beside(stored: StoredWeights) -> Array:
-    """Contents of the cells of the unit column and of the reference column."""
-    code = stored.crossbar.weights
-    unit = [1 + code.baseline] * stored.crossbar.unit_column
-    return np.array([*unit, *[code.baseline] * code.reference_column], np.uint8)
-
-
-def _flags(stored: StoredWeights, layout: ArrayLayout, rows: slice) -> Array:
-    """The lines [arrays, groups, n] of flags of the row groups in some rows, as bytes."""
-    groups = [r for r, group in enumerate(stored.groups) if rows.start <= group.start < rows.stop]
-    flips = np.stack([one.flipped[groups] for one in stored.slices], axis=2)
-    return layout.order.text(layout.lanes(layout.in_arrays(flips)), 1)

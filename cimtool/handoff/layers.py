@@ -1,68 +1,29 @@
-"""The layers of a hand-off as a test bench drives them: stimuli, lanes, and what follows them."""
+"""The layers of a hand-off as a test bench drives them, and the parts that are written of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
+from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
-from cimtool.handoff.converter_taps import sum_bits
-from cimtool.handoff.hex_lines import NUMBER_BITS, bus_digits, hex_lines
+from cimtool.bundle.exporter import Request
+from cimtool.handoff.hex_lines import write_bus
 from cimtool.handoff.images import empty_images, layer_image
+from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
 from cimtool.handoff.stimuli import chosen_layers, layer_stimuli, real_rows
 from cimtool.hardware.image import ArrayLayout
 from cimtool.hardware.image_file import LayerImage, array_name
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import placements
-from cimtool.ir.arithmetic import Add, Clip
-from cimtool.ir.format import requant
-from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
 from cimtool.loading.embeddings import Embeddings
-
-NO_LIMIT = 1 << 62
-"""A limit that no number of a program reaches."""
-
-
-@dataclass(frozen=True)
-class Requantisation:
-    """The way from a layer's sums to a requantised value `name`.
-
-    `affine` [stages, N, 4] are factor, offset and both limits of each stage before it; multiplier,
-    shift, lo and hi [N] are its own.
-    """
-
-    name: str
-    affine: IntArray
-    multiplier: IntArray
-    shift: IntArray
-    lo: IntArray
-    hi: IntArray
-
-    def run(self, total: IntArray) -> IntArray:
-        """The requantised values of sums [.., N]."""
-        for factor, offset, lo, hi in self.affine.transpose(0, 2, 1):
-            total = np.clip(total * factor + offset, lo, hi)
-        return self.rounded(total)
-
-    def rounded(self, x: IntArray) -> IntArray:
-        """The requantised values of what the stages before have made of sums [.., N]."""
-        return requant(x, self.multiplier, self.shift, self.lo, self.hi)
-
-    def among(self, columns: slice) -> Requantisation:
-        """Those of some columns."""
-        own = (self.multiplier, self.shift, self.lo, self.hi)
-        return Requantisation(self.name, self.affine[:, columns], *(one[columns] for one in own))
-
-    def with_multiplier(self, multiplier: IntArray) -> Requantisation:
-        """The same with other multipliers."""
-        return replace(self, multiplier=multiplier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,39 +85,32 @@ class DrivenLayer:
         beside = np.broadcast_to(values[:, own:], (len(lanes), len(values), values.shape[1] - own))
         return np.concatenate([lanes, beside], axis=2)
 
+    def write_arrays(self, folder: Path, row: int, name: str, values: IntArray, bits: int) -> None:
+        """Write numbers [.., columns] of a row of arrays: `folder`/rR.cC/NAME.hex, bus-wide."""
+        lines = values.reshape(-1, values.shape[-1])
+        for array, lanes in zip(self.arrays(row), self.of_arrays(lines), strict=True):
+            (folder / array).mkdir(exist_ok=True)
+            write_bus(folder / array / f"{name}.hex", lanes, bits)
+
     @cached_property
     def requantisations(self) -> dict[str, Requantisation]:
         """The requantisations of its sums, each by its place `LAYER/qN` in a hand-off."""
         found = requantisations(self.graph, self.node, self.op.weight.shape[1])
         return {f"{self.name}/q{number}": after for number, after in enumerate(found)}
 
+    @cached_property
+    def directed(self) -> dict[str, IntArray]:
+        """The directed inputs [DIRECTED, N] of each requantisation, by its place."""
+        return {
+            place: requantiser_inputs(after, *self.reached(after))
+            for place, after in self.requantisations.items()
+        }
 
-def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
-    """The requantisations of the sums of a layer that additions and limits alone precede."""
-    stages: dict[str, list[IntArray]] = {layer.name: []}
-    for node in graph.nodes:
-        if len(node.inputs) != 1 or node.inputs[0] not in stages:
-            continue
-        before, op = stages[node.inputs[0]], node.op
-        if isinstance(op, Requant):
-            yield Requantisation(
-                node.name,
-                np.array(before, np.int64).reshape(len(before), width, 4),
-                *(_each(one, width) for one in (op.multiplier, op.shift, op.lo, op.hi)),
-            )
-        elif isinstance(op, Add):
-            parts = (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT)
-            added = np.stack([_each(one, width) for one in parts], axis=1)
-            stages[node.name] = [*before, added]
-        elif isinstance(op, Clip):
-            *earlier, last = before or [_each([1, 0, -NO_LIMIT, NO_LIMIT], (width, 4))]
-            low, high = (_each(np.clip(one, -NO_LIMIT, NO_LIMIT), width) for one in (op.lo, op.hi))
-            limits = np.clip(np.stack([low, high], axis=1), last[:, 2:3], last[:, 3:])
-            stages[node.name] = [*earlier, np.hstack([last[:, :2], limits])]
-
-
-def _each(value: Array | float | list[int], shape: int | tuple[int, int]) -> IntArray:
-    return np.broadcast_to(np.asarray(value), shape).astype(np.int64)
+    def reached(self, after: Requantisation) -> tuple[IntArray, IntArray]:
+        """The least and the largest number [N] that a requantisation is proved to get."""
+        known, width = self.graph.types[self.node.name], self.op.weight.shape[1]
+        ends = (np.broadcast_to(end.astype(np.int64), (width,)) for end in (known.lo, known.hi))
+        return after.reached(*ends)
 
 
 def driven_layers(
@@ -164,7 +118,7 @@ def driven_layers(
 ) -> list[DrivenLayer]:
     """The layers of `chosen_layers` that match a pattern, with their stimuli.
 
-    Raises CimError where none does, and for a gallery where the bundle holds none.
+    Raises CimError if none does, or if a gallery is asked for and the bundle holds none.
     """
     if gallery and bundle.gallery is None:
         raise ArgumentError(
@@ -173,18 +127,14 @@ def driven_layers(
             bundle.folder,
         )
     places = {one.layer: one for one in placements(bundle.program, bundle.settings)}
-    images, pairs = empty_images(bundle), bundle.settings.pairs
-    chosen, real = (
-        chosen_layers(bundle.program, pattern, gallery),
-        real_rows(bundle.program, inputs),
-    )
-    found = []
+    images = empty_images(bundle)
+    chosen = chosen_layers(bundle.program, pattern, gallery)
+    real, found = real_rows(bundle.program, inputs), []
     for graph, node, op in chosen:
         place = places[graph.layer(node)]
-        image = layer_image(op.stored, place, pairs)
+        image = layer_image(op.stored, place, bundle.settings.pairs)
         x, names = layer_stimuli(graph, node, op, real)
-        layout = image.layout(images)
-        cells = place.shares or place.layer
+        cells, layout = place.shares or place.layer, image.layout(images)
         found.append(DrivenLayer(graph, node, op, cells, image, layout, x, tuple(names)))
     return found
 
@@ -193,7 +143,7 @@ def driven_layers(
 class Lanes:
     """Bits of a lane in the bus-wide lines of a hand-off, multiples of 4, alike in all layers.
 
-    `inputs` and `digits` are a lane a row, `sums` (codes too) a lane a converted column.
+    `inputs` and `digits` are a lane per row, `sums` (codes too) a lane per converted column.
     """
 
     inputs: int
@@ -206,23 +156,70 @@ class Lanes:
         inputs, digits, sums = [], [], []
         for one in layers:
             known, crossbar = one.graph.types[one.node.inputs[0]], one.op.crossbar
-            inputs.append(_signed_bits(int(known.lo.min()), int(known.hi.max())))
-            digits.append(_signed_bits(*crossbar.digit_limits))
-            sums.append(sum_bits(one.op))
+            inputs.append(lane_bits(int(known.lo.min()), int(known.hi.max())))
+            digits.append(lane_bits(*crossbar.digit_limits))
+            sums.append(-(-sum_bits(one.op) // 4) * 4)
             if crossbar.law is not None:
-                sums.append(_signed_bits(crossbar.law.lo, crossbar.law.hi))
-        return cls(*(-(-max(bits) // 4) * 4 for bits in (inputs, digits, sums)))
+                sums.append(lane_bits(crossbar.law.lo, crossbar.law.hi))
+        return cls(*map(max, (inputs, digits, sums)))
 
 
-def _signed_bits(lo: int, hi: int) -> int:
-    return max(lo, hi, -lo - 1).bit_length() + 1
+def lane_bits(lo: int, hi: int) -> int:
+    """Bits of a lane that holds `lo` to `hi` in two's complement: a multiple of 4."""
+    return -(-(max(lo, hi, -lo - 1).bit_length() + 1) // 4) * 4
 
 
-def write_numbers(file: Path, values: IntArray) -> None:
-    """Write a line for each number, in NUMBER_BITS of two's complement."""
-    file.write_bytes(hex_lines(values, NUMBER_BITS))
+def sum_bits(op: CrossbarMvm) -> int:
+    """Bits of two's complement that hold every column sum, whatever the inputs."""
+    crossbar = op.crossbar
+    largest = max(column.reach for column in op.layer.of_slices)
+    unit = max(map(abs, crossbar.digit_limits)) * len(op.weight) if crossbar.unit_column else 0
+    return max(largest, unit).bit_length() + 1
 
 
-def write_bus(file: Path, values: IntArray, bits: int) -> None:
-    """Write a bus-wide line for each row of values [lines, lanes]."""
-    file.write_bytes(bus_digits(values, bits).tobytes())
+@dataclass(frozen=True, eq=False)
+class HandoffSource:
+    """A bundle, the request, and the layers that the request names."""
+
+    bundle: Bundle
+    request: Request
+
+    @cached_property
+    def layers(self) -> list[DrivenLayer]:
+        """The layers that the request names, with their stimuli; CimError if there is none."""
+        request = self.request
+        return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
+
+    def layers_told(self, work: str) -> Iterator[DrivenLayer]:
+        """Yield the layers, and tell each when the `work` on it is done."""
+        countdown, total = Countdown(self.request.say), len(self.layers)
+        for count, layer in enumerate(self.layers, 1):
+            yield layer
+            countdown.tell(f"{work}: {layer.name}, layer {count} of {total}", count, total)
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The bits of the lanes of these layers."""
+        return Lanes.of(self.layers)
+
+
+@dataclass(frozen=True)
+class HandoffPart:
+    """One subfolder of a hand-off.
+
+    `write(source, folder)` fills the new folder, or raises CimError. `files` says what
+    each file is, by name or pattern; `uncovered` what the part leaves out, in sentences. `checks`
+    are the commands of the goal `check`, and `goals` those of other goals, run in the hand-off's
+    folder; `settings` are variables that they read, with their defaults. The part is written if it
+    is `asked` for.
+    """
+
+    folder: str
+    title: str
+    write: Callable[[HandoffSource, Path], None]
+    files: Mapping[str, str]
+    uncovered: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    goals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    asked: Callable[[Request], bool] = lambda request: True

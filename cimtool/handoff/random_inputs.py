@@ -11,11 +11,10 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
 from cimtool.handoff.bench import VERILATOR_SETTINGS
-from cimtool.handoff.c.layer import layer_definition
+from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
 from cimtool.handoff.kinds import MacroKind, macro_kinds
-from cimtool.handoff.layers import DrivenLayer
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.stimuli import input_limits
 
 VECTORS, DPI = "tb_random.svh", "dpi.c"

@@ -1,11 +1,20 @@
-"""Inputs of a requantiser that is a little wrong: those at which it shows, and what they tell."""
+"""Requantisations of a layer's sums, and inputs at which one that is a little wrong shows it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from cimtool.base.arrays import BoolArray, IntArray
-from cimtool.handoff.layers import DrivenLayer, Requantisation
+from cimtool.base.arrays import Array, BoolArray, IntArray
+from cimtool.ir.arithmetic import Add, Clip
+from cimtool.ir.format import requant
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Graph, Node
+
+NO_LIMIT = 1 << 62
+"""A limit that no number of a program reaches."""
 
 THRESHOLDS = 1 << 16
 """Rounding thresholds of a channel that are searched, at most, from either end of its results."""
@@ -14,122 +23,149 @@ BLOCK = 1 << 22
 """Numbers that are searched at a time."""
 
 DIRECTED = 8
-"""Numbers of a channel."""
+"""Directed numbers of a channel."""
+
+
+@dataclass(frozen=True)
+class Requantisation:
+    """The way from a layer's sums to a requantised value `name`.
+
+    `affine` [stages, N, 4] are factor, offset and both limits of each stage before it; multiplier,
+    shift, lo and hi [N] are its own.
+    """
+
+    name: str
+    affine: IntArray
+    multiplier: IntArray
+    shift: IntArray
+    lo: IntArray
+    hi: IntArray
+
+    def run(self, total: IntArray) -> IntArray:
+        """The requantised values of sums [.., N]."""
+        for factor, offset, lo, hi in self.affine.transpose(0, 2, 1):
+            total = np.clip(total * factor + offset, lo, hi)
+        return self.rounded(total)
+
+    def rounded(self, x: IntArray) -> IntArray:
+        """The requantised values of `x` [.., N], which has passed the stages before."""
+        return requant(x, self.multiplier, self.shift, self.lo, self.hi)
+
+    def reached(self, least: IntArray, most: IntArray) -> tuple[IntArray, IntArray]:
+        """The least and the largest number [N] after the stages, of sums `least` to `most` [N]."""
+        for factor, offset, lo, hi in self.affine.transpose(0, 2, 1):
+            both = np.sort([least * factor + offset, most * factor + offset], axis=0)
+            least, most = np.clip(both, lo, hi)
+        return least, most
+
+    def unlimited(self, x: IntArray) -> IntArray:
+        """The products of `x`, rounded but not limited."""
+        whole: IntArray = x * self.multiplier + (np.int64(1) << self.shift - 1) >> self.shift
+        return whole
+
+    def above_threshold(self, x: IntArray) -> IntArray:
+        """The distance of each product from the rounding threshold below it."""
+        half = np.int64(1) << self.shift - 1
+        rest: IntArray = x * self.multiplier + half & (np.int64(1) << self.shift) - 1
+        return rest
+
+    def ties(self, x: IntArray) -> BoolArray:
+        """True where a product is half-way between two results, of which the lower is even."""
+        tied: BoolArray = (self.above_threshold(x) == 0) & (self.unlimited(x) % 2 == 1)
+        return tied
+
+
+def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
+    """Yield the requantisations that only additions and limits separate from a layer's sums."""
+
+    def each(value: Array | float | list[int], shape: int | tuple[int, int] = width) -> IntArray:
+        return np.broadcast_to(np.asarray(value), shape).astype(np.int64)
+
+    stages: dict[str, list[IntArray]] = {layer.name: []}
+    for node in graph.nodes:
+        if len(node.inputs) != 1 or node.inputs[0] not in stages:
+            continue
+        before, op = stages[node.inputs[0]], node.op
+        if isinstance(op, Requant):
+            affine = np.array(before, np.int64).reshape(len(before), width, 4)
+            own = map(each, (op.multiplier, op.shift, op.lo, op.hi))
+            yield Requantisation(node.name, affine, *own)
+        elif isinstance(op, Add):
+            parts = map(each, (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT))
+            stages[node.name] = [*before, np.stack(list(parts), axis=1)]
+        elif isinstance(op, Clip):
+            *earlier, last = before or [each([1, 0, -NO_LIMIT, NO_LIMIT], (width, 4))]
+            low, high = (each(np.clip(one, -NO_LIMIT, NO_LIMIT)) for one in (op.lo, op.hi))
+            limits = np.clip(np.stack([low, high], axis=1), last[:, 2:3], last[:, 3:])
+            stages[node.name] = [*earlier, np.hstack([last[:, :2], limits])]
 
 
 def requantiser_inputs(after: Requantisation, least: IntArray, most: IntArray) -> IntArray:
-    """Inputs [DIRECTED, N] of a requantisation, of channels that get `least` to `most` [N].
+    """Inputs [DIRECTED, N] of a requantisation whose channels get `least` to `most` [N].
 
-    Of each sign a number next above and one next below a rounding threshold, where the least
-    change of the multiplier, in proportion, moves the product across. Then a tie of either sign,
-    where there is one, and both ends.
+    For either sign: the number just above a rounding threshold and the one just below it where the
+    smallest relative change of the multiplier moves the product across. Then a tie of either sign,
+    if there is one, and both ends.
     """
     highest, lowest = after.rounded(most), after.rounded(least)
     count = int(min((highest - lowest).max() + 1, THRESHOLDS))
-    width = max(BLOCK // count, 1)
-    blocks = [slice(first, first + width) for first in range(0, len(least), width)]
-    return np.concatenate(
-        [_block(after.among(one), least[one], most[one], count) for one in blocks], axis=1
-    )
+    width, found = max(BLOCK // count, 1), []
+    for first in range(0, len(least), width):
+        some = slice(first, first + width)
+        own = (one[some] for one in (after.multiplier, after.shift, after.lo, after.hi))
+        channels = Requantisation(after.name, after.affine[:, some], *own)
+        found.append(_block(channels, least[some], most[some], count))
+    return np.concatenate(found, axis=1)
 
 
 def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -> IntArray:
-    """The inputs of some channels, of so many thresholds."""
+    """The inputs of some channels; `count` thresholds from either end are searched."""
     highest, lowest = after.rounded(most), after.rounded(least)
     steps = np.arange(count)[:, None]
+
+    def first_of(results: IntArray) -> IntArray:
+        """The smallest number whose product, rounded, reaches a result."""
+        edge = (results << after.shift) - (np.int64(1) << after.shift - 1)
+        first: IntArray = -(-edge // after.multiplier)
+        return first
+
     # The threshold below the lowest result is not seen: it lies outside, or is clipped.
     windows = np.maximum(highest - steps, lowest + 1), np.minimum(lowest + 1 + steps, highest)
     chosen = []
     for sign, results in zip((1, -1), windows, strict=True):
-        above = _first_of(after, results)
-        for x, rest in ((above, _rest), (above - 1, _missing)):
+        above = first_of(results)
+        below = above - 1
+        missing = (np.int64(1) << after.shift) - after.above_threshold(below)
+        for x, rest in ((above, after.above_threshold(above)), (below, missing)):
             inside = (x >= least) & (x <= most) & (x * sign > 0)
-            moved = np.where(inside, rest(after, x) / np.maximum(np.abs(x), 1), np.inf)
+            moved = np.where(inside, rest / np.maximum(np.abs(x), 1), np.inf)
             index = moved.argmin(axis=0)[None]
             found, any_inside = (np.take_along_axis(one, index, axis=0)[0] for one in (x, inside))
             chosen.append(np.where(any_inside, found, most))
-    unclipped = _first_of(after, lowest), _first_of(after, highest)
-    ends = (np.clip(one, least, most) for one in unclipped)
-    first, last = ends
-    ties = (_tie(after, sign, first, last) for sign in (1, -1))
-    return np.stack([*chosen, *ties, least, most])
-
-
-def _first_of(after: Requantisation, results: IntArray) -> IntArray:
-    """The smallest number whose product, rounded, reaches a result."""
-    edge = (results << after.shift) - (np.int64(1) << after.shift - 1)
-    first: IntArray = -(-edge // after.multiplier)
-    return first
-
-
-def _whole(after: Requantisation, x: IntArray) -> IntArray:
-    whole: IntArray = x * after.multiplier + (np.int64(1) << after.shift - 1) >> after.shift
-    return whole
-
-
-def _rest(after: Requantisation, x: IntArray) -> IntArray:
-    """The distance of each product from the threshold below it."""
-    half = np.int64(1) << after.shift - 1
-    rest: IntArray = x * after.multiplier + half & (np.int64(1) << after.shift) - 1
-    return rest
-
-
-def _missing(after: Requantisation, x: IntArray) -> IntArray:
-    """The distance of each product from the threshold above it."""
-    return (np.int64(1) << after.shift) - _rest(after, x)
-
-
-def _tie(after: Requantisation, sign: int, least: IntArray, most: IntArray) -> IntArray:
-    """A number [N] half-way between two results, of which the lower is even; else an end.
-
-    `x * M` is an odd multiple of 2^(shift-1) where x is one of 2^(shift-1) over M's power of two.
-    """
+    first, last = (np.clip(first_of(one), least, most) for one in (lowest, highest))
+    # `x * M` is an odd multiple of 2^(shift-1) if x is one of 2^(shift-1) over M's power of two.
     power = after.multiplier & -after.multiplier
     unit = np.maximum((np.int64(1) << after.shift - 1) // power, 1)
-    chosen = most if sign > 0 else least
-    for odd in (7, 5, 3, 1):
-        x = sign * odd * unit
-        tied = (_rest(after, x) == 0) & (_whole(after, x) % 2 == 1)
-        chosen = np.where(tied & (x >= least) & (x <= most), x, chosen)
-    return chosen
+    for sign, tie in ((1, last), (-1, first)):
+        for odd in (7, 5, 3, 1):
+            x = sign * odd * unit
+            tie = np.where(after.ties(x) & (x >= first) & (x <= last), x, tie)
+        chosen.append(tie)
+    return np.stack([*chosen, least, most])
 
 
-def requantiser_range(layer: DrivenLayer, after: Requantisation) -> tuple[IntArray, IntArray]:
-    """The smallest and the largest number [N] that a layer's requantisation is proved to get."""
-    known, width = layer.graph.types[layer.node.name], layer.op.weight.shape[1]
-    least, most = (np.broadcast_to(end.astype(np.int64), (width,)) for end in (known.lo, known.hi))
-    for factor, offset, lo, hi in after.affine.transpose(0, 2, 1):
-        both = np.sort([least * factor + offset, most * factor + offset], axis=0)
-        least, most = np.clip(both, lo, hi)
-    return least, most
+def mistakes(after: Requantisation, x: IntArray) -> dict[str, BoolArray]:
+    """True for each of `x` [.., N] at which a mistake shows, by the name of the mistake.
 
-
-def low_bits_show(after: Requantisation, x: IntArray, bits: int) -> BoolArray:
-    """The channels [N] of which any of `x` [.., N] tells a multiplier whose low bits are lost."""
-    fewer = after.with_multiplier(after.multiplier >> bits << bits)
-    differ = after.rounded(x) != fewer.rounded(x)
-    return _told(differ)
-
-
-def ties_show(after: Requantisation, x: IntArray) -> BoolArray:
-    """The channels [N] of which any of `x` [.., N] tells half to even from half up."""
-    even = (_rest(after, x) == 0) & (_whole(after, x) % 2 == 1)
-    return _told(even & (after.rounded(x) > after.lo))
-
-
-def floor_shows(after: Requantisation, x: IntArray) -> BoolArray:
-    """The channels [N] of which any of `x` [.., N] tells rounding down from half up."""
-    down: IntArray = np.clip(x * after.multiplier >> after.shift, after.lo, after.hi)
-    differ: BoolArray = np.not_equal(down, after.rounded(x))
-    return _told(differ)
-
-
-def clipped_show(after: Requantisation, x: IntArray) -> BoolArray:
-    """The channels [N] of which any of `x` [.., N] exceeds the highest value."""
-    return _told(_whole(after, x) > after.hi)
-
-
-def _told(differ: BoolArray) -> BoolArray:
-    """The channels [N] of which any differs, of [.., N]."""
-    told: BoolArray = np.logical_or.reduce(differ.reshape(-1, differ.shape[-1]))
-    return told
+    DOWN rounds down, CLIPS does not limit to the highest value, TIES rounds half to even, LOW_BITS
+    loses six bits of the multiplier.
+    """
+    right = after.rounded(x)
+    down = np.clip(x * after.multiplier >> after.shift, after.lo, after.hi)
+    fewer = replace(after, multiplier=after.multiplier >> 6 << 6)
+    return {
+        "DOWN": np.not_equal(down, right),
+        "CLIPS": after.unlimited(x) > after.hi,
+        "TIES": after.ties(x) & (right > after.lo),
+        "LOW_BITS": fewer.rounded(x) != right,
+    }

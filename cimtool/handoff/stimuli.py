@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
-from cimtool.handoff.converter_taps import worst_column
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
@@ -19,6 +19,11 @@ from cimtool.reference.modality_names import layer_matches
 from cimtool.simulation.simulator import Runner
 
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
+"""Stimuli of a layer."""
+
+END_ROWS = 8
+"""Random rows of embeddings that a hand-off takes from end to end, and as many of those given."""
+
 SEED = 0
 
 LayerNode = tuple[Graph, Node, CrossbarMvm]
@@ -117,9 +122,59 @@ def requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[st
                 values[node.name] = value
 
 
-def embedding_codes(op: Quantize, width: int) -> IntArray:
-    """Codes [n, width] of embeddings: the same everywhere, then random ones."""
-    rng = np.random.default_rng(SEED)
+def embedding_rows(
+    graph: Graph, inputs: Embeddings | None, count: int, turns: bool
+) -> tuple[IntArray, Array]:
+    """Codes [n, width] of embeddings, and the rows that are quantised to them.
+
+    One code everywhere; if asked for, both ends in `turns`; then `count` random rows, and as many
+    of `inputs`, if given.
+    """
+    (name, op), *_ = graph.operations(Quantize).items()
+    width, rng = graph.extent(name), np.random.default_rng(SEED)
     rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
-    rows += [rng.integers(op.lo, op.hi, width, endpoint=True) for _ in range(RANDOM_ROWS)]
-    return np.stack(rows)
+    if turns:
+        rows.append(np.where(np.arange(width) % 2 == 1, op.hi, op.lo))
+    rows += [rng.integers(op.lo, op.hi, width, endpoint=True) for _ in range(count)]
+    codes = np.stack(rows)
+    if inputs is not None:
+        codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:count])])
+    return codes, (codes * op.scale).astype(np.float32)
+
+
+def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
+    """The input [K] of lo..hi [K] that makes the largest column sum that any input can make.
+
+    Of all slices, columns, row groups and cycles; rows of other groups are as near to zero as
+    their limits allow.
+    """
+    zero: IntArray = np.clip(0, lo, hi)
+    largest, worst = None, zero
+    for most, x_most, least, x_least in _driven_ends(op, lo, hi):
+        for column, group in product(op.stored.cells.slices, op.stored.groups):
+            digits = column.digits[group].astype(np.int64)
+            upward, downward = (limit(digits, 0) for limit in (np.maximum, np.minimum))
+            sums = most[group] @ upward + least[group] @ downward
+            j = int(sums.argmax())
+            if largest is None or sums[j] > largest:
+                largest, worst = int(sums[j]), zero.copy()
+                worst[group] = np.where(digits[:, j] > 0, x_most[group], x_least[group])
+    return worst
+
+
+def _driven_ends(
+    op: CrossbarMvm, lo: IntArray, hi: IntArray
+) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
+    """Yield for each cycle the largest digit [K] of an input of lo..hi, that input, and the least.
+
+    The least digit is followed by its input as well.
+    """
+    start = int(lo.min())
+    ranges, row = np.unique(np.stack([lo, hi + 1]) - start, axis=1, return_inverse=True)
+    values = np.arange(start, int(hi.max()) + 1)
+    for driven in op.crossbar.digits(values[:, None])[:, :, 0]:
+        most, least = (
+            np.array([at + end(driven[at:to]) for at, to in ranges.T], np.int64)[row.ravel()]
+            for end in (np.argmax, np.argmin)
+        )
+        yield driven[most].astype(np.int64), values[most], driven[least], values[least]

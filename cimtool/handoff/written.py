@@ -28,9 +28,21 @@ from cimtool.hardware.image_file import (
     array_name,
     weights_digest,
 )
+from cimtool.loading.inspect import Described, Facts
 from cimtool.reference.statistics import blocks
 
 HANDOFF = "handoff.json"
+
+
+class HandoffFolder(Described, name="handoff"):
+    """A hand-off: every file is checked, and weights are read back from the cells."""
+
+    file = HANDOFF
+
+    @classmethod
+    def facts(cls, folder: Path) -> Facts:
+        """Its layers and their arrays."""
+        return describe_handoff(folder)
 
 
 class HandoffFile(TomlTable):
@@ -72,19 +84,11 @@ def describe_handoff(folder: Path) -> dict[str, Any]:
     }
 
 
-def read_weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> IntArray:
-    """The weights [rows, columns] of a layer whose images are in `folder`, their sums verified."""
-    _check_layer(folder / IMAGES, name, layer, images)
-    weights = np.concatenate(list(_weights(folder, name, layer, images)))
-    return weights.reshape(layer.rows, layer.columns)
-
-
 def _layer(
     folder: Path, name: str, layer: LayerImage, images: ImagesFile, files: Mapping[str, str]
 ) -> str:
     """Verify the arrays of a layer, and describe it."""
-    _check_layer(folder / IMAGES, name, layer, images)
-    digest = weights_digest(_weights(folder, name, layer, images))
+    digest = weights_digest(read_weights(folder, name, layer, images))
     for one in layer.arrays:
         path = f"{folder.name}/{_file(name, one, CELLS, images)}"
         _check(folder.parent, path, files.get(path))
@@ -100,11 +104,14 @@ BLOCK = 1 << 20
 """Cells whose digits are widened to integers of 64 bits at a time."""
 
 
-def _weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> Iterator[IntArray]:
-    """Yield the weights in the order of rows, a block at a time.
+def read_weights(
+    folder: Path, name: str, layer: LayerImage, images: ImagesFile
+) -> Iterator[IntArray]:
+    """Yield the weights of a layer whose images are in `folder`, row by row, a block at a time.
 
-    Cells and flags are held as bytes, those of one row of arrays at a time.
+    Sums are verified. Cells and flags are held as bytes, those of one row of arrays at a time.
     """
+    _check_layer(folder / IMAGES, name, layer, images)
     layout, across = layer.layout(images), -(-layer.columns // layer.array_columns)
     starts = np.array([start for start, _ in layer.row_groups])
     each = len(layer.slices) * layer.polarities
@@ -116,7 +123,10 @@ def _weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> 
         flags = None
         if layer.flips:
             files = [folder / _file(name, one, FLIPPED, images) for one in own]
-            read = [_flags(file, int(end - begin), layer, images) for file in files]
+            width = layout.across * layout.slices
+            read = [
+                layout.unlaned(_image(file, int(end - begin), width, 1, images)) for file in files
+            ]
             flags = np.stack(read, axis=1).reshape(end - begin, -1, len(layer.slices))
         for rows in blocks(stop - first, BLOCK // (layer.columns * each)):
             digits = layout.digits(cells, rows)[:, : layer.columns]
@@ -166,12 +176,6 @@ def _cells(
             f"first in {' and '.join(filter(None, places))}; expected the image as exported"
         )
     return cells
-
-
-def _flags(file: Path, groups: int, layer: LayerImage, images: ImagesFile) -> Array:
-    """The flags [groups, across, slices] of an array."""
-    layout = layer.layout(images)
-    return layout.unlaned(_image(file, groups, layout.across * layout.slices, 1, images))
 
 
 def _image(file: Path, rows: int, columns: int, bits: int, images: ImagesFile) -> Array:

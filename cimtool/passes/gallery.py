@@ -54,6 +54,22 @@ PRODUCT_LAYER, COMPONENTS_LAYER = f"{SHORTLIST}.{SHORTLIST_PRODUCT}", f"{SHORTLI
 """The layers of this graph."""
 
 
+@dataclass(frozen=True)
+class ShortlistBits:
+    """Bits of what an item stores of each value (1: its sign), and of a query.
+
+    With `dimensions` the values are so many components of `mu`, else `mu` itself.
+    """
+
+    item: int
+    query: int
+    dimensions: int | None = None
+
+    def __str__(self) -> str:
+        values = "mu" if self.dimensions is None else f"{self.dimensions} components"
+        return f"items of {self.item} bits of {values} with queries of {self.query}"
+
+
 def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
     """Names by which settings address the products that a gallery puts on crossbars."""
     if mapping == "hybrid":

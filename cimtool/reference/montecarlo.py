@@ -20,8 +20,8 @@ Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
 # Sampled points. Videos are drawn once a block and held; threads draw the texts anew for each
-# block, and take some of the block's videos at a time. The largest array is the product of the last two,
-# 13 MB for every K: beyond 32 MB each would be new memory.
+# block, and take some of the block's videos at a time. The largest array is the product of the
+# last two, 13 MB for every K: beyond 32 MB each would be new memory.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120

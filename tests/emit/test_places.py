@@ -15,8 +15,8 @@ from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import Exporter, Request, export_bundle
-from cimtool.handoff.part import HandoffPart, HandoffSource
-from cimtool.handoff.parts import PARTS
+from cimtool.handoff.handoff import PARTS
+from cimtool.handoff.layers import HandoffPart, HandoffSource
 from cimtool.ir.program import Graph
 
 OUTSIDE = "../../../x"

@@ -84,7 +84,7 @@ from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
 from cimtool.experiments.references import SweepReferences
 from cimtool.experiments.sweep import REFERENCES, SWEEP
-from cimtool.galleries.shards import INDEX, shard_name
+from cimtool.galleries.encoding import INDEX, shard_name
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.cam import load_cam
 from cimtool.hardware.configuration import Configuration

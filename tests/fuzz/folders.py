@@ -16,7 +16,7 @@ from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import CONSTANTS, MANIFEST, Bundle, manifest_text
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, ChipFile
 from cimtool.bundle.exporter import Request, export_bundle
-from cimtool.galleries.shards import INDEX
+from cimtool.galleries.encoding import INDEX
 from cimtool.handoff.written import HANDOFF
 
 WIDTH = 8

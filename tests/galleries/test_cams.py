@@ -15,9 +15,9 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import previous_of, read_bundle
 from cimtool.costs.estimate import estimate_bundle
 from cimtool.demo.data import DemoFiles
+from cimtool.galleries.cam_shortlist import SEARCH
 from cimtool.handoff.c.model import c_model
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.passes.cam_shortlist import SEARCH
 
 ITEMS, LENGTH = 40, 7
 CAM = "fefet-mcam"

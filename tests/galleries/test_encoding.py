@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -14,9 +16,11 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.folders import sealed_text
 from cimtool.demo.data import DemoFiles
-from cimtool.galleries import encoding, shards
-from cimtool.galleries.shards import INDEX, open_gallery
+from cimtool.galleries import encoding
+from cimtool.galleries.encoding import INDEX, Shards, open_gallery
+from cimtool.loading.inspect import format_facts
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -33,7 +37,6 @@ def items(small_trunk: DemoFiles, tmp_path: Path) -> Path:
 def test_shards_hold_the_features_of_the_simulator(
     small_bundle: Path, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 4)
     monkeypatch.setattr(encoding, "BLOCK", 4)
     found = api.encode(small_bundle, items, output=tmp_path / "gallery", items_per_shard=15)
     matcher = api.load(small_bundle)
@@ -151,3 +154,37 @@ def test_a_broken_npy_is_refused(small_bundle: Path, items: Path, tmp_path: Path
     items.write_bytes(b"nothing")
     with pytest.raises(CimError, match="is not a NumPy array"):
         api.encode(small_bundle, items, output=tmp_path / "gallery")
+
+
+@pytest.fixture
+def whole(small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path) -> Path:
+    place = tmp_path / "held"
+    api.encode(small_bundle, small_trunk.eval, output=place, items_per_shard=15)
+    return place
+
+
+def test_a_gallery_is_described_and_every_shard_verified(whole: Path) -> None:
+    facts = Shards.facts(whole)
+    assert (facts["kind"], facts["items"], facts["shards"]) == ("gallery", 40, 3)
+    files = sorted(whole.glob("*.safetensors"))
+    assert facts["bytes"] == sum(one.stat().st_size for one in files)
+    assert f"  items per shard: {facts['items per shard']}" in format_facts(facts)
+    content = bytearray(files[1].read_bytes())
+    content[-1] ^= 1
+    files[1].write_bytes(content)
+    with pytest.raises(CimError, match=f"^{files[1]}: is not the shard that was written"):
+        Shards.facts(whole)
+
+
+def test_the_remedy_of_a_broken_shard_is_to_encode_again(
+    whole: Path, small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    broken, index = (
+        sorted(whole.glob("*.safetensors"))[0],
+        json.loads((whole / INDEX).read_text()),
+    )
+    broken.write_bytes(b"nothing")
+    index["shards"][0] = hashlib.sha256(b"nothing").hexdigest()
+    (whole / INDEX).write_text(sealed_text(index))
+    with pytest.raises(CimError, match=r"is no safetensors file .*; run `cimtool encode` again$"):
+        api.search(small_bundle, whole, small_trunk.eval, top=1)

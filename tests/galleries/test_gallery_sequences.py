@@ -16,15 +16,15 @@ from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.serial import ConstantTable, graph_text
 from cimtool.demo.data import DemoFiles
+from cimtool.galleries.cam_shortlist import CamShortlist
+from cimtool.galleries.few_bits import Examples
 from cimtool.galleries.gallery_changes import HeldItems
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.wear import ArrayCells, counts_after, matrix_cells, word_cells
 from cimtool.hardware.cam import load_cam
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
-from cimtool.passes.cam_shortlist import CamShortlist
-from cimtool.passes.gallery import distance_graph
-from cimtool.passes.shortlist import Examples, ShortlistBits
+from cimtool.passes.gallery import ShortlistBits, distance_graph
 from cimtool.simulation.simulator import Features, Simulator
 
 POOL, FIRST, SEQUENCES = 40, 8, 1000
@@ -176,7 +176,7 @@ def test_a_sequence_of_changes_is_programming_anew(
     assert one.kept(way, items.features, graph) == one.kept(way, anew, graph_anew)
     for name, matrix in one.cells(way, graph_anew).items():
         for part, found in enumerate(chip.cells[name]):
-            used, contents = matrix.used(part), matrix.contents(part)
+            contents, used = matrix.laid(part)
             np.testing.assert_array_equal(found[: len(used)][used], contents[used])
 
 
@@ -188,7 +188,7 @@ def programmed(
 ) -> None:
     for name, matrix in cells.items():
         before = padded(earlier.get(name, np.zeros((0,) * 4, np.int32)), counts[name].shape)
-        contents = np.stack([matrix.contents(part) for part in range(matrix.row_parts)])
+        contents = np.stack([matrix.laid(part)[0] for part in range(matrix.row_parts)])
         chip.write(name, counts[name] > before, contents)
 
 

@@ -19,7 +19,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.folders import sealed_text
 from cimtool.demo.data import DemoFiles
-from cimtool.galleries import shards
+from cimtool.galleries import encoding
 from cimtool.galleries.search import BestItems
 
 Made = Callable[[int], Path]
@@ -30,7 +30,7 @@ def gallery(
     small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Made:
     """The demo's 40 items twice, so that every score is there twice, in shards of a size."""
-    monkeypatch.setattr(shards, "BLOCK", 4)
+    monkeypatch.setattr(encoding, "BLOCK", 4)
     with np.load(small_trunk.eval) as held:
         np.save(tmp_path / "items.npy", np.concatenate([held["video"], held["video"]]))
 

@@ -28,7 +28,7 @@ from cimtool.galleries.shortlists import (
     places_of,
     searched,
 )
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.gallery import ShortlistBits
 
 
 @given(hnp.arrays(np.int64, (3, 12), elements=st.integers(-3, 3)))

@@ -10,12 +10,11 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.costs.memory_use import MemoryUse, memory_use
 from cimtool.galleries.wear import (
-    MatrixCells,
+    ArrayCells,
     array_writes,
     check_endurance,
     counts_after,
     first_counts,
-    first_writes,
     matrix_cells,
 )
 from cimtool.hardware.image import ImageSpec
@@ -45,7 +44,7 @@ def gallery(settings: Settings, weight: np.ndarray, bits: int = 4) -> Graph:
     return Graph("score", builder.inputs, tuple(builder.by_name.values()), {})
 
 
-def cells(settings: Settings, weight: np.ndarray, bits: int = 4) -> dict[str, MatrixCells]:
+def cells(settings: Settings, weight: np.ndarray, bits: int = 4) -> dict[str, ArrayCells]:
     return matrix_cells(gallery(settings, weight, bits), settings, ImageSpec())
 
 
@@ -82,7 +81,7 @@ def test_a_further_slice_moves_the_cells_of_all_items() -> None:
     counts = counts_after(first_counts(before), before, after)[NAME]
     # Four items of two cells take one array, of three cells two of them.
     assert counts.shape == (1, 2, 4, 9)
-    own, laid = before[NAME].contents(0)[0], after[NAME].contents(0)
+    own, laid = before[NAME].laid(0)[0][0], after[NAME].laid(0)[0]
     differ = own[:2, :8] != laid[0, :2, :8]
     np.testing.assert_array_equal(counts[0, 0, :2, :8], 1 + differ)
     assert (counts[0, 0, :2, 8] == 1).all()
@@ -97,7 +96,7 @@ def test_first_writes_are_those_of_memory_use(name: str) -> None:
     graph = gallery(settings, rng.integers(-100, 100, (300, 150)), 8)
     found = matrix_cells(graph, settings, target.cell_order)
     use = memory_use(graph, settings, target)
-    writes = first_writes(found)
+    writes = {layer: one.first for layer, one in found.items()}
     assert sum(one.cells_written for one in writes[NAME]) == use.cells
     assert len(writes[NAME]) == use.arrays
     assert writes == array_writes(first_counts(found))

@@ -14,10 +14,10 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.handoff.converter_taps import column_places, die_reads, taps
 from cimtool.handoff.dies import DIES_PART
 from cimtool.handoff.layers import driven_layers
 from cimtool.handoff.stimuli import layer_stimuli
+from cimtool.handoff.taps import column_places, taps
 from cimtool.hardware.contract import layer_mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -53,7 +53,8 @@ def test_files_are_those_of_the_dies_that_are_simulated(handoff: Path, small_bun
         np.testing.assert_array_equal(numbers(own / "layer_sum.hex"), op.run(x).ravel())
         cells = np.concatenate([one.digits for one in op.cells.slices], axis=1)
         expected = {"cells": cells.astype(np.int64)}
-        for name, values in zip(("g0.sums", "g0.codes"), die_reads(op, x), strict=True):
+        seen = taps(op, x)
+        for name, values in (("g0.sums", seen.sums), ("g0.codes", seen.codes)):
             expected[name] = values[:, 0].reshape(-1, values.shape[-1])
         for name, lines in expected.items():
             bits = said[f"d{index}/{LAYER}"]["lane_bits"][name.removeprefix("g0.")]
@@ -67,7 +68,8 @@ def test_files_are_those_of_the_dies_that_are_simulated(handoff: Path, small_bun
 def test_codes_make_the_layer_sums(small_bundle: Path, index: int) -> None:
     perfect, op, x = drawn(small_bundle)[index]
     crossbar, layer, places = op.crossbar, op.layer, column_places(op.layer)
-    sums, codes = die_reads(op, x)
+    seen = taps(op, x)
+    sums, codes = seen.sums, seen.codes
     assert sums.shape == taps(perfect, x).sums.shape
     assert (sums != taps(perfect, x).sums << layer.cells.finer).any()
 

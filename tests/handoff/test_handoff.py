@@ -17,7 +17,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.exporters import Exporter, Request, export_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.parts import PARTS
+from cimtool.handoff.handoff import PARTS
 from cimtool.loading.embeddings import read_embeddings
 
 

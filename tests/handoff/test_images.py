@@ -57,10 +57,16 @@ def written(
     "more circuits and faults; each simulator has one in the first tier",
     quick=("isaac", "dcim-28nm-isscc23"),
 )
+def weights_read(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> np.ndarray:
+    """The weights [rows, columns] of a layer, from its images in a folder."""
+    blocks = list(read_weights(folder, name, layer, images))
+    return np.concatenate(blocks).reshape(layer.rows, layer.columns)
+
+
 @pytest.mark.parametrize("target", target_names())
 def test_weights_are_read_back_on_every_target(target: str, tmp_path: Path) -> None:
     weight, layer, images = written(settings_of(target), tmp_path, ImageSpec())
-    np.testing.assert_array_equal(read_weights(tmp_path, "layer", layer, images), weight)
+    np.testing.assert_array_equal(weights_read(tmp_path, "layer", layer, images), weight)
 
 
 ENCODINGS = {
@@ -89,7 +95,7 @@ def test_weights_are_read_back_in_every_order(encoding: str, tmp_path: Path) -> 
         order = ImageSpec.model_validate(values | {"digits": digits, "bit_order": bits})
         folder = tmp_path / str(index)
         weight, layer, images = written(settings, folder, order)
-        np.testing.assert_array_equal(read_weights(folder, "layer", layer, images), weight)
+        np.testing.assert_array_equal(weights_read(folder, "layer", layer, images), weight)
         suffix = "hex" if digits == "hex" else "bin"
         names = {file.name for file in folder.rglob("*.*") if file.is_file()}
         flags = {f"flipped.{suffix}"} if layer.flips else set()
@@ -131,7 +137,7 @@ def test_a_bundle_has_an_image_of_every_array(bundle: Bundle, tmp_path: Path) ->
     numbers = [array.number for layer in images.layers.values() for array in layer.arrays]
     assert numbers == list(range(len(numbers)))
     for name, layer in images.layers.items():
-        read = read_weights(tmp_path, name, layer, images)
+        read = weights_read(tmp_path, name, layer, images)
         np.testing.assert_array_equal(read, layers[name].weight)
 
 

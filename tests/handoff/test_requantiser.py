@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.base.arrays import IntArray
-from cimtool.handoff.layers import Requantisation
-from cimtool.handoff.requantiser import (
-    DIRECTED,
-    low_bits_show,
-    requantiser_inputs,
-    ties_show,
-)
+from cimtool.base.arrays import BoolArray, IntArray
+from cimtool.handoff.requantiser import DIRECTED, Requantisation, mistakes, requantiser_inputs
 
 
 def channels(multiplier: IntArray, shift: IntArray, lo: int, hi: int) -> Requantisation:
@@ -20,6 +14,12 @@ def channels(multiplier: IntArray, shift: IntArray, lo: int, hi: int) -> Requant
     none = np.zeros((0, width, 4), np.int64)
     limits = np.full(width, lo, np.int64), np.full(width, hi, np.int64)
     return Requantisation("y", none, multiplier, shift, *limits)
+
+
+def told(after: Requantisation, x: IntArray, mistake: str) -> BoolArray:
+    """The channels [N] of which any of `x` [.., N] tells a mistake."""
+    shown: BoolArray = mistakes(after, x)[mistake].any(axis=0)
+    return shown
 
 
 @pytest.mark.thorough("more vectors", quick=("1024", "16384"))
@@ -41,8 +41,8 @@ def test_lost_bits_show_where_any_number_shows_them(lo: int, hi: int, reach: int
     possible = np.zeros(200, bool)
     for first in range(-reach, reach + 1, 1 << 14):
         every = np.arange(first, min(first + (1 << 14), reach + 1))[:, None]
-        possible |= low_bits_show(after, every, 6)
-    shown = low_bits_show(after, x, 6)
+        possible |= told(after, every, "LOW_BITS")
+    shown = told(after, x, "LOW_BITS")
     assert not (shown & ~possible).any()
     if possible.any():
         assert shown.sum() >= 0.95 * possible.sum()
@@ -52,6 +52,6 @@ def test_ties_are_reached_where_there_are_any() -> None:
     multiplier = np.array([3 << 20, 5 << 12, (1 << 30) + 1])
     after = channels(multiplier, np.array([24, 20, 40]), -128, 127)
     least, most = np.full(3, -1000), np.full(3, 1000)
-    shown = ties_show(after, requantiser_inputs(after, least, most))
-    np.testing.assert_array_equal(shown, ties_show(after, np.arange(-1000, 1001)[:, None]))
+    shown = told(after, requantiser_inputs(after, least, most), "TIES")
+    np.testing.assert_array_equal(shown, told(after, np.arange(-1000, 1001)[:, None], "TIES"))
     assert shown.tolist() == [True, True, False]

@@ -1,26 +1,113 @@
-"""Taps and steps of a hand-off: enough for a bench that reads files alone."""
+"""The taps of a layer, and of a hand-off: enough for a bench that reads files alone."""
 
 from __future__ import annotations
 
 import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from crossbars import at_steps, changed, crossbar_of
 from handoff_bench import Bench, numbers
 
 from cimtool import api
+from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.c.expected import REAL_ROWS
-from cimtool.handoff.constants import write_constants
+from cimtool.handoff.array_parts import write_constants
 from cimtool.handoff.images import write_images
-from cimtool.handoff.layers import Lanes, driven_layers
-from cimtool.handoff.steps import STEPS, STEPS_FILE, steps_text
-from cimtool.handoff.taps import write_ends, write_taps
+from cimtool.handoff.kinds import STEPS, STEPS_FILE, steps_text
+from cimtool.handoff.layers import Lanes, driven_layers, sum_bits
+from cimtool.handoff.stimuli import END_ROWS, worst_column
+from cimtool.handoff.taps import column_places, layer_sum, taps, write_ends, write_taps
 from cimtool.hardware.image import ImageSpec
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.simulation.simulator import Simulator
+
+PLAIN = crossbar_of(8, 3, 2, "offset-flip", 6, "offset", 5, 4, "half-up", 32)
+FORMS = {
+    "plain": PLAIN,
+    "lossless": changed(PLAIN, adc_bits=None),
+    "polarity": changed(PLAIN, encoding="differential", adc_on="polarity", rows_active=3),
+    "analog": changed(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
+    "unit column": changed(PLAIN, offset_sum="unit-column", input_encoding="twos-complement"),
+    "leak": changed(PLAIN, leak=900, unused_rows="driven"),
+    "table": changed(PLAIN, rounding=None, transfer=tuple(range(5, 15 * 19, 19))),
+    "digital": changed(PLAIN, encoding="twos-complement", adc_bits=None),
+}
+
+
+def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
+    rng = np.random.default_rng(3)
+    hardware = FORMS[form]
+    finest = hardware.fraction_bits
+    steps: tuple[int | None, ...] = (None,) * hardware.slices
+    if hardware.converter.bits is not None:
+        steps = tuple(int(s) for s in finest + rng.integers(1, 4, hardware.slices))
+    unit_step = 3 if hardware.unit_column else None
+    weight = rng.integers(-31, 32, (21, 4))
+    stored, bias = StoredWeights(weight, hardware), rng.integers(-9, 9, 4)
+    op = CrossbarMvm(stored, bias, np.ones(4), at_steps(hardware, steps, unit_step))
+    return op, rng.integers(-15, 16, (6, 21))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_last_tap_is_what_the_layer_computes(form: str) -> None:
+    op, x = layer(form)
+    np.testing.assert_array_equal(layer_sum(op, taps(op, x).shift_add), op.run(x))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_tap_follows_from_the_one_before(form: str) -> None:
+    op, x = layer(form)
+    found, crossbar = taps(op, x), op.crossbar
+    driving, groups = crossbar.digits(x), crossbar.tiling.groups(len(op.weight))
+    width = op.weight.shape[1]
+    cells = op.stored.cells.slices
+    idle = crossbar.column_leak * crossbar.tiling.idle(len(op.weight))
+    zero = crossbar.digits(np.zeros((1, 1), np.int64))
+    for (c, digits), (r, group) in product(enumerate(driving), enumerate(groups)):
+        np.testing.assert_array_equal(found.digits[:, c], digits)
+        unused = idle[r] * zero[c, 0, 0]
+        for k, column in enumerate(cells):
+            sums = digits[:, group] @ column.digits[group] + unused
+            np.testing.assert_array_equal(found.sums[:, r, c, k * width : (k + 1) * width], sums)
+    places = column_places(op.layer)
+    for part, references in zip(places, op.references, strict=True):
+        sums, codes = found.sums[..., part], found.codes[..., part]
+        expected = sums
+        if references is not None:
+            assert crossbar.law is not None
+            expected = crossbar.law.codes(sums, references.step)
+        np.testing.assert_array_equal(codes, expected)
+    assert (places[-1].start == width * crossbar.slices) == crossbar.unit_column
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_input_makes_a_larger_column_sum_than_the_worst(form: str) -> None:
+    op, _ = layer(form)
+    worst = worst_column(op, np.full(21, -15), np.full(21, 15))
+    reached = taps(op, worst[None]).sums[..., : op.weight.shape[1] * op.crossbar.slices].max()
+    rng = np.random.default_rng(5)
+    for x in (rng.integers(-15, 16, (200, 21)), rng.choice([-15, 0, 15], (200, 21))):
+        assert taps(op, x).sums.max() <= reached or op.crossbar.unit_column
+    signs = np.concatenate([15 * np.sign(op.weight.T), -15 * np.sign(op.weight.T)])
+    assert taps(op, signs).sums.max() <= reached
+    assert int(reached).bit_length() < sum_bits(op)
+    assert (np.abs(worst) <= 15).all()
+
+
+def test_a_worst_column_worked_by_hand() -> None:
+    hardware = crossbar_of(2, 7, 8, "differential", 8, "bipolar", 4, 4, "half-up", 32)
+    weight = np.array([[1, 5], [-3, 0], [100, 1], [-90, 90]])
+    stored, steps = StoredWeights(weight, hardware), at_steps(hardware, (3,))
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
+    assert len(op.stored.slices) == 1
+    assert worst_column(op, np.full(4, -7), np.full(4, 7)).tolist() == [0, 0, 7, -7]
+    assert taps(op, np.array([[0, 0, 7, -7]])).sums.max() == 7 * 190
 
 
 def exported(bundle: Bundle, folder: Path, pattern: str = "*") -> Bench:
@@ -174,7 +261,7 @@ def test_the_ends_are_those_of_the_simulator(
     inputs = read_embeddings(small_trunk.eval)
     write_ends(bundle.program, driven_layers(bundle, "*", inputs), inputs, tmp_path)
     simulator = Simulator(bundle.program, fast=False)
-    rows = {m: getattr(inputs, m)[:REAL_ROWS] for m in ("text", "video")}
+    rows = {m: getattr(inputs, m)[:END_ROWS] for m in ("text", "video")}
     features = {m: simulator.encode(m, x) for m, x in rows.items()}
     for modality, found in features.items():
         for name, values in found.items():
@@ -185,7 +272,7 @@ def test_the_ends_are_those_of_the_simulator(
     count = len(numbers(tmp_path / "text/ed_self.hex"))
     for name, values in seen.items():
         shown = numbers(tmp_path / "score" / f"{name}.hex").reshape(count, count)
-        np.testing.assert_array_equal(shown[-REAL_ROWS:, -REAL_ROWS:], values)
+        np.testing.assert_array_equal(shown[-END_ROWS:, -END_ROWS:], values)
     (logit,) = score.by_name[score.outputs["logit"]].inputs
     polynomial = numbers(tmp_path / "score/polynomial.hex")
     np.testing.assert_array_equal(

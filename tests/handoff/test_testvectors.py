@@ -20,9 +20,9 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.exporters import Request, export_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.emit.runtime import Session
-from cimtool.handoff.converter_taps import layer_sum, taps
 from cimtool.handoff.hex_lines import hex_lines
 from cimtool.handoff.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, input_limits
+from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.loading.embeddings import read_embeddings
@@ -342,7 +342,7 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
 def test_an_export_too_large_names_the_way_out(
     small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cimtool.handoff.exporters.testvectors.LARGEST", 10_000)
+    monkeypatch.setattr("cimtool.handoff.testvectors.LARGEST", 10_000)
     with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*layers"):
         export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
     assert list(tmp_path.iterdir()) == []

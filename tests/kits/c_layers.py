@@ -10,9 +10,9 @@ import numpy as np
 from c_tools import STRICT, c_compiler
 
 from cimtool.base.arrays import IntArray
-from cimtool.handoff.c.layer import layer_definition
+from cimtool.handoff.c.operations import layer_definition
+from cimtool.handoff.c.part import c_source
 from cimtool.handoff.c.writer import ConstantTables
-from cimtool.handoff.c_model import c_source
 from cimtool.hardware.mvm import CrossbarMvm
 
 MAIN = r"""

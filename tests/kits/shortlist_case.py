@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.galleries.few_bits import Examples
 from cimtool.ir.heads import assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.program import Graph
 from cimtool.passes.pipeline import compile_program
-from cimtool.passes.shortlist import Examples
 from cimtool.simulation.simulator import Features, Simulator, run_graph
 
 

@@ -11,7 +11,7 @@ from crossbars import at_steps, changed, crossbar_of
 from cimtool import api
 from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.handoff.converter_taps import column_places, taps
+from cimtool.handoff.taps import column_places, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.loading.embeddings import Embeddings, embeddings_of

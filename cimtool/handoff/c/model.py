@@ -20,6 +20,7 @@ from cimtool.handoff.c.writer import (
     FunctionWriter,
     Identifiers,
     kind_of,
+    literal,
 )
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
@@ -68,7 +69,8 @@ class CModel:
         members, numbers = [], []
         for name, kind, _, stored in self.tables.items():
             members.append(f"    {kind} {name.lower()}[{stored.size}];")
-            flat = [_number(kind, one) for one in stored.reshape(-1).tolist()]
+            as_text = literal if kind == "int64_t" else str
+            flat = [as_text(one) for one in stored.reshape(-1).tolist()]
             lines = (", ".join(flat[i : i + 16]) for i in range(0, len(flat), 16))
             numbers.append("    {" + ",\n     ".join(lines) + "}")
         return (
@@ -79,12 +81,6 @@ class CModel:
             + ",\n".join(numbers)
             + "};\n#endif\n"
         )
-
-
-def _number(kind: str, number: int) -> str:
-    if kind != "int64_t":
-        return str(number)
-    return f"INT64_C({number})" if abs(number) >= 1 << 31 else str(number)
 
 
 def c_model(program: Program, name: str) -> CModel:
@@ -170,6 +166,8 @@ class _Model:
             name, says, a_line = f"{m.upper()}_UNITS", "divide in float by", 4
             numbers = [f"{float(unit).hex()}f" for unit in units]
         lines = (", ".join(numbers[i : i + a_line]) for i in range(0, width, a_line))
+        # Layers take codes of this kind, so none is copied.
+        kind = "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
         self.header.append(
             f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, limited\n"
             f" * to {op.lo} .. {op.hi}; {says} {name}. */\n"
@@ -177,7 +175,7 @@ class _Model:
             f"{m.upper()}_HI = {op.hi} }};\n"
             f"#define {name} {{ \\\n    "
             + ", \\\n    ".join(lines)
-            + f"}}\ntypedef {_input_kind(known)} {m}_code;"
+            + f"}}\ntypedef {kind} {m}_code;"
         )
 
     def _prepared(self, m: str) -> None:
@@ -350,11 +348,6 @@ class _Model:
             + "\n".join([*self.definitions, *self.functions])
         )
         return CModel(header, source, self.tables, tuple(self.seen))
-
-
-def _input_kind(known: Type) -> str:
-    """The kind of codes: what layers take, so that none is copied."""
-    return "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
 
 
 def _count(known: Type) -> str:

@@ -1,4 +1,7 @@
-"""Operations in C: a rule for each operation of the compiled program."""
+"""Operations in C: a rule for each operation of the compiled program.
+
+A crossbar layer is one integer product, or every row group, cycle and slice as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
-from cimtool.handoff.c.layer import emit_mvm
-from cimtool.handoff.c.writer import CValue, FunctionWriter, products_fit
+from cimtool.handoff.c.writer import (
+    ConstantTables,
+    CValue,
+    FunctionWriter,
+    literal,
+    products_fit,
+)
 from cimtool.hardware.cell_distance import CellDistance
+from cimtool.hardware.converted_layer import ConvertedColumns
+from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import C_MODEL
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
-from cimtool.ir.types import Types
+from cimtool.ir.types import Type, Types
+
+INT8, INT16, INT32 = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32))
+
+BLOCK = 64
+"""Columns that the model computes at a time: CIM_BLOCK of cim.h."""
+
+ROUNDINGS = {"half-up": "CIM_HALF_UP", "half-even": "CIM_HALF_EVEN", "floor": "CIM_FLOOR"}
 
 
 def append(writer: FunctionWriter, op: Op, types: Types, inputs: Sequence[CValue]) -> CValue:
@@ -26,7 +44,21 @@ def append(writer: FunctionWriter, op: Op, types: Types, inputs: Sequence[CValue
 
 @C_MODEL.rule(CrossbarMvm)
 def _crossbar_mvm(writer: FunctionWriter, op: CrossbarMvm, types: Types, x: CValue) -> CValue:
-    return emit_mvm(writer, op, types[0], x)
+    """`crossbar.mvm(x) + bias`; CimError for inputs, cells or weights beyond 32 bits."""
+    (known,) = types
+    lo, hi = int(known.lo.min()), int(known.hi.max())
+    if not _within(INT32, lo, hi):
+        raise writer.refuse(f"its inputs reach {max(hi, -lo)}, beyond 32 bits")
+    if op.exact:
+        return _product(writer, op, known, x)
+    wide = not _within(INT16, lo, hi)
+    x = writer.widened(x, "int32_t" if wide else "int16_t")
+    name = f"{writer.tables.prefix(writer.layer)}_layer"
+    writer.definitions.append(layer_definition(writer.tables, writer.layer, op, wide))
+    value = writer.placed("int64_t")
+    first, count = writer.start or "0", value.count or "1"
+    writer.each_item(f"cim_mvm(weights, &{name}, {x.pointer}, {first}, {count}, {value.pointer});")
+    return value
 
 
 @C_MODEL.rule(CellDistance)
@@ -106,3 +138,140 @@ def _requant(writer: FunctionWriter, op: Requant, types: Types, x: CValue) -> CV
 def _identity(writer: FunctionWriter, op: Op, types: Types, x: CValue) -> CValue:
     """The same integers: pairs meet one at a time, and units are those of the caller."""
     return x
+
+
+def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) -> CValue:
+    weight = op.weight
+    least, most = int(weight.min()), int(weight.max())
+    reach = np.broadcast_to(np.maximum(-known.lo, known.hi), len(weight))
+    # Sums are added up in any order: each of them fits.
+    narrow = int((reach @ np.abs(weight)).max()) <= INT32.max and _within(
+        INT16, int(known.lo.min()), int(known.hi.max())
+    )
+    if narrow and _within(INT16, least, most):
+        bits, kind = (8 if _within(INT8, least, most) else 16), "int16_t"
+    elif _within(INT32, least, most):
+        bits, kind = 32, "int32_t"
+    else:
+        raise writer.refuse(f"its weights reach {max(most, -least)}, beyond 32 bits")
+    x = writer.widened(x, kind)
+    matrix = writer.pointer("weight", weight.T, f"int{bits}_t")
+    bias = writer.pointer("bias", op.bias, "int64_t")
+    value = writer.placed("int64_t")
+    first, count = writer.start or "0", value.count or "1"
+    items, place = ("end - at", "i - at") if writer.rows else ("1", "0")
+    writer.lines += ["{", f"const {kind} *in[CIM_ITEMS];", "int64_t *out[CIM_ITEMS];"]
+    writer.each_item(f"in[{place}] = {x.pointer};", f"out[{place}] = {value.pointer};")
+    call = f"cim_product{bits}({matrix}, {bias}, {len(weight)}, {items}, in, {first}, {count}, out)"
+    writer.lines += [f"{call};", "}"]
+    return value
+
+
+def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_input: bool) -> str:
+    """The definition of a `cim_layer`, whose cells, flags, offsets and bias go into `tables`."""
+    crossbar, stored = op.crossbar, op.stored
+    name, groups = tables.prefix(layer), stored.groups
+    cells = np.stack([one.digits for one in stored.slices])
+    # Cells fit 8 bits, and sums of digits and cells 32, whatever the inputs; else both are wide.
+    least, most = int(cells.min()), int(cells.max())
+    reach = max(map(abs, crossbar.digit_limits)) * int(stored.cells.heights.max())
+    wide = not _within(INT8, least, most) or reach * max(most, -least) > INT32.max
+    flipped = np.stack([one.flipped for one in stored.slices], axis=1)
+    laws: list[Law] = []
+    converters = [
+        _converter(tables, f"{layer}.offset{index}", name, column, laws)
+        for index, column in enumerate(op.layer.columns)
+    ]
+    zero = crossbar.zero_digits.tolist()
+    fields = {
+        "rows": len(op.weight),
+        "columns": op.weight.shape[1],
+        "slices": len(cells),
+        "groups": len(groups),
+        "cycles": len(crossbar.cycles),
+        "wide": int(wide),
+        "wide_input": int(wide_input),
+        "sign_magnitude": int(crossbar.inputs.sign_magnitude),
+        "unit_column": int(crossbar.unit_column),
+        "reference_cycles": crossbar.reference_cycles,
+        "fraction_bits": crossbar.fraction_bits,
+        "reference_bits": crossbar.reference_bits,
+        "lift": literal(crossbar.inputs.lift),
+        "leak": literal(crossbar.column_leak),
+        "offset": literal(crossbar.weights.offset),
+        "complement": literal(crossbar.weights.complement),
+        "cells": tables.add(f"{layer}.cells", in_blocks(cells), "int32_t" if wide else "int8_t"),
+        "flipped": tables.add(f"{layer}.flipped", flipped, "uint8_t") if flipped.any() else "-1",
+        "bias": tables.add(f"{layer}.bias", op.layer.bias, "int64_t"),
+        "group": f"{name}_groups",
+        "cycle": f"{name}_cycles",
+        "slice": f"{name}_slices",
+        "converter": f"{name}_converters",
+    }
+    idle = stored.cells.idle_rows.tolist()
+    arrays = [
+        *(_law(f"{name}_law{index}", law) for index, law in enumerate(laws)),
+        _array(
+            "cim_group",
+            f"{name}_groups",
+            [(g.start, g.stop, idle[r]) for r, g in enumerate(groups)],
+        ),
+        _array(
+            "cim_cycle",
+            f"{name}_cycles",
+            [(c.shift, c.bits or 0, c.sign, zero[i]) for i, c in enumerate(crossbar.cycles)],
+        ),
+        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign) for s in stored.slices]),
+        _array("cim_converter", f"{name}_converters", converters),
+    ]
+    initial = ",\n".join(f"    .{field} = {value}" for field, value in fields.items())
+    return "\n".join([*arrays, f"static const cim_layer {name}_layer = {{\n{initial},\n}};\n"])
+
+
+def in_blocks(cells: IntArray) -> IntArray:
+    """Cells [slices, K, N] in the order of cim.h: of each block of columns one row after the other.
+
+    So a block's rows lie side by side, and are read in one go.
+    """
+    starts = range(BLOCK, cells.shape[2], BLOCK)
+    blocks = np.split(cells, list(starts), axis=2)
+    return np.hstack([block.reshape(len(cells), -1) for block in blocks])
+
+
+def _converter(
+    tables: ConstantTables, place: str, name: str, column: ConvertedColumns, laws: list[Law]
+) -> tuple[object, ...]:
+    """The fields of one converter; its law joins `laws` unless it is among them."""
+    law = column.law
+    if law is None:
+        return "0", 0, -1, -1
+    if law not in laws:
+        laws.append(law)
+    offset = tables.add(place, column.offset, "int64_t") if column.offset.any() else "-1"
+    return f"&{name}_law{laws.index(law)}", literal(column.step), column.exponent, offset
+
+
+def _law(name: str, law: Law) -> str:
+    if not isinstance(law, StaircaseLaw):
+        fields = (ROUNDINGS[law.rounding], 0, law.lo, law.hi, 0, 0)
+        return f"static const cim_law {name} = {{{', '.join(map(str, fields))}}};"
+    tables = [
+        f"static const int64_t {name}_{what}[] = {{{', '.join(map(str, numbers.tolist()))}}};"
+        for what, numbers in (("thresholds", law.thresholds), ("levels", law.levels))
+    ]
+    return "\n".join(
+        [
+            *tables,
+            f"static const cim_law {name} = {{CIM_STAIRCASE, {law.places}, {law.lo}, {law.hi}, "
+            f"{name}_thresholds, {name}_levels}};",
+        ]
+    )
+
+
+def _array(kind: str, name: str, entries: Sequence[tuple[object, ...]]) -> str:
+    lines = ",\n".join(f"    {{{', '.join(map(str, entry))}}}" for entry in entries)
+    return f"static const {kind} {name}[] = {{\n{lines}}};"
+
+
+def _within(limits: np.iinfo, lo: int, hi: int) -> bool:
+    return bool(limits.min <= lo and hi <= limits.max)

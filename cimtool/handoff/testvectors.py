@@ -18,19 +18,20 @@ from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
 from cimtool.bundle.serial import narrowed
-from cimtool.handoff.converter_taps import layer_sum, sum_bits, taps
 from cimtool.handoff.hex_lines import hex_lines
-from cimtool.handoff.layers import requantisations
+from cimtool.handoff.layers import sum_bits
+from cimtool.handoff.requantiser import requantisations
 from cimtool.handoff.stimuli import (
     FIXED_ROWS,
     RANDOM_ROWS,
     REAL_ROWS,
     chosen_layers,
-    embedding_codes,
+    embedding_rows,
     layer_stimuli,
     real_rows,
     requantised,
 )
+from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import cell_digits
 from cimtool.ir.integer import Quantize
@@ -271,12 +272,8 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
     simulator = Simulator(program, fast=False)
     features = {}
     for graph in (program.text, program.video):
-        name, op = next(iter(graph.operations(Quantize).items()))
-        known = graph.types[name]
-        codes = embedding_codes(op, int(known.shape[1]))
-        if inputs is not None:
-            codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:REAL_ROWS])])
-        rows = (codes * op.scale).astype(np.float32)
+        codes, rows = embedding_rows(graph, inputs, REAL_ROWS, turns=False)
+        known = graph.types[next(iter(graph.operations(Quantize)))]
         features[graph.name] = simulator.encode(graph.name, rows)
         what = f"quantised embeddings of {graph.name}"
         yield _typed(f"{graph.name}.codes", codes, ("vector", "row"), known, what)

@@ -1,20 +1,30 @@
-"""The golden model of a hand-off in C: `c/`."""
+"""The golden model of a hand-off in C: `c/`, and the numbers that it must show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.escapes import c_string
-from cimtool.handoff.c.expected import Expected, expected_of
 from cimtool.handoff.c.model import CModel, c_model
-from cimtool.handoff.part import HandoffPart, HandoffSource
+from cimtool.handoff.c.operations import BLOCK
+from cimtool.handoff.layers import HandoffPart, HandoffSource
+from cimtool.handoff.stimuli import END_ROWS, embedding_rows
 from cimtool.handoff.taps import end_values
-from cimtool.ir.program import MODALITIES
+from cimtool.ir.program import MODALITIES, Program, as_inputs
+from cimtool.loading.embeddings import Embeddings
+from cimtool.simulation.simulator import Runner
 
 LARGEST_HEADER = 1_000_000
 """Bytes of constants up to which they are also written as C."""
+
+PAIR = "pair"
+"""The phase of a model whose values are those of pairs."""
 
 FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
 
@@ -41,7 +51,67 @@ def write_c(source: HandoffSource, folder: Path) -> None:
 
 def c_source(name: str) -> str:
     """A source of the model that is written by hand."""
-    return (files("cimtool.handoff.c") / "sources" / name).read_text("utf-8")
+    return (files(__package__) / "sources" / name).read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The file of expected numbers, how many of each value there are, the items and their inputs.
+
+    `rows` and `widths` are by modality.
+    """
+
+    content: bytes
+    counts: tuple[int, ...]
+    rows: Mapping[str, int]
+    widths: Mapping[str, int]
+
+
+def expected_of(program: Program, model: CModel, inputs: Embeddings | None) -> Expected:
+    """The simulator's numbers for made-up rows, and on the first rows of embeddings."""
+    counts = [0] * len(model.seen)
+    rows: dict[str, int] = {}
+    features: dict[str, Array] = {}
+    items: dict[str, list[IntArray]] = {}
+
+    def of(phase: str, values: Mapping[str, Array], height: int) -> list[IntArray]:
+        """The values of a phase, in the model's order, as [height, numbers]."""
+        found = []
+        for index, one in enumerate(model.seen):
+            if one.phase == phase and one.name in values:
+                numbers = np.asarray(values[one.name]).reshape(height, -1)
+                counts[index] += numbers.size
+                found.append(numbers)
+        return found
+
+    for graph in (program.text, program.video):
+        codes, x = embedding_rows(graph, inputs, END_ROWS, turns=True)
+        values = Runner(graph).values({"x": x}, [*graph.by_name])
+        rows[graph.name] = len(codes)
+        named = {f"{graph.name}.{name}": value for name, value in values.items()}
+        items[graph.name] = [codes, *of(graph.name, named, len(codes))]
+        own = {name: values[value] for name, value in graph.outputs.items()}
+        features |= as_inputs(graph.name, own)
+    after: list[IntArray] = []
+    for graph in program.graphs[2:]:
+        taken = {name: value for name, value in features.items() if name in graph.inputs}
+        values = Runner(graph).values(taken, [*graph.by_name])
+        named = {f"{graph.name}.{name}": value for name, value in values.items()}
+        for m in MODALITIES:
+            items[m] += of(m, named, rows[m])
+        if pairs := of(PAIR, named, rows["text"] * rows["video"]):
+            after.append(np.hstack(pairs))
+        if blocks := of("gallery", named, rows["text"]):
+            queries = of("query", named, rows["text"])
+            width = blocks[0].shape[1]
+            cut = [
+                one[:, start : start + BLOCK] for start in range(0, width, BLOCK) for one in blocks
+            ]
+            after.append(np.hstack([*queries, *cut]))
+    parts = [*(np.hstack(items[m]) for m in MODALITIES), *after]
+    content = b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in parts)
+    widths = {m: items[m][0].shape[1] for m in MODALITIES}
+    return Expected(content, tuple(counts), rows, widths)
 
 
 def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> str:
@@ -78,10 +148,6 @@ def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> 
         "static const struct {\n    const char *file;\n    int of;\n    long place, numbers;\n"
         "} check_taps[] = {\n" + ",\n".join(taps) + "};\n"
     )
-
-
-PAIR = "pair"
-"""The phase of a model whose values are those of pairs."""
 
 
 C_PART = HandoffPart(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import place_in
 from cimtool.base.named import nearest
@@ -108,15 +107,10 @@ def _lines(
     number = layer.first
     for _, digits in layer.bands():
         for held in layer.on_arrays(digits):
-            core = number % cores[0] // cores[1]
-            yield from _array_lines(f"{core},{number}", held, ends)
+            place = f"{number % cores[0] // cores[1]},{number}"
+            columns = [f",{column}" for column in range(held.shape[1])]
+            for row, found in enumerate(held.astype(np.int64).tolist()):
+                cells = zip(columns, found, strict=True)
+                start = f"{place},{row}"
+                yield "".join([start + column + ends[level] for column, level in cells])
             number += 1
-
-
-def _array_lines(place: str, held: Array, ends: list[str]) -> Iterator[str]:
-    columns = [f",{column}" for column in range(held.shape[1])]
-    for row, levels in enumerate(held.astype(np.int64).tolist()):
-        start = f"{place},{row}"
-        yield "".join(
-            [start + column + ends[level] for column, level in zip(columns, levels, strict=True)]
-        )

@@ -11,10 +11,10 @@ from shortlist_case import ShortlistCase, distances
 
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
+from cimtool.galleries.cam_shortlist import CamShortlist, CellCodes, LineFit
 from cimtool.hardware.cam import Cam, cam_origins, load_cam
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance, DistanceName
 from cimtool.ir.program import Graph
-from cimtool.passes.cam_shortlist import CamShortlist, CellCodes, LineFit
 from cimtool.simulation.simulator import Runner
 
 

@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.galleries.few_bits import FACTOR_BITS, MOST_ROWS, SHARES, CentredRows, Examples
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance
 from cimtool.ir.arithmetic import Add
@@ -26,7 +27,6 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
 from cimtool.passes.gallery import DISTANCE, SHORTLIST
-from cimtool.passes.shortlist import FACTOR_BITS, MOST_ROWS, SHARES, Examples
 from cimtool.simulation.kernels.operations import fast_kernel
 
 DONT_CARE_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -104,21 +104,17 @@ class LineFit:
         return ItemLines(factor, offset, np.square(y - factor * x).mean(axis=0))
 
 
-class CamShortlist:
+class CamShortlist(CentredRows):
     """Builds the graph from a query's `mu` to what a CAM says of the distances of its items.
 
     `score` is a compiled one that uses `ed`; the cells hold `bits` bits of a value.
     """
 
     def __init__(self, score: Graph, examples: Examples, cam: Cam, bits: int):
+        super().__init__(score, examples)
         self.cam, self.bits = cam, bits
-        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
         self.own = score.inputs.get("video.ed_self")
-        units = float(self.query.unit), float(self.item.unit)
-        self.unit, self.of_units = units[0] * units[1], units[1] / units[0]
-        rows = [examples.text * units[0], examples.video * units[1]]
-        centre = np.concatenate(rows).mean(axis=0)
-        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
+        self.of_units = float(self.item.unit) / float(self.query.unit)
         self.text = examples.text
         self.x = examples.text - self.of_query
         self.examples = examples.video[:MOST_ROWS]

@@ -1,24 +1,34 @@
-"""Exporter `handoff`: what a chip team needs to program, drive and check its silicon."""
+"""Exporter `handoff`: all that a chip team needs to program, drive and check its silicon."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.array_parts import array_bytes
-from cimtool.handoff.dies import dies_described
-from cimtool.handoff.part import HandoffPart, HandoffSource
-from cimtool.handoff.parts import PARTS
+from cimtool.handoff.array_parts import CONSTANTS_PART, IMAGES_PART
+from cimtool.handoff.bench import BENCH_PART
+from cimtool.handoff.c.part import C_PART
+from cimtool.handoff.dies import DIES_PART, dies_described
+from cimtool.handoff.directed import DIRECTED_PART
+from cimtool.handoff.hex_lines import NUMBER_BITS
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.handoff.random_inputs import RANDOM_PART
+from cimtool.handoff.taps import TAPS_PART
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_file
 
 FORMAT_VERSION = 1
 DESCRIPTION, README, MAKEFILE = "handoff.json", "README.md", "Makefile"
+
+PARTS: tuple[HandoffPart, ...] = (
+    *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART),
+    *(BENCH_PART, C_PART, DIES_PART, RANDOM_PART),
+)
+"""The parts of a hand-off, in the order in which they are written and checked."""
 
 
 class Handoff(Exporter, name="handoff"):
@@ -36,16 +46,13 @@ class Handoff(Exporter, name="handoff"):
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """Those of images and taps of the layers, without files of a line a column."""
+        """Those of images and taps of the layers, without files that have a line per column."""
         source = HandoffSource(bundle, request)
-        return sum(array_bytes(one, source.lanes) for one in source.layers)
+        return sum(_array_bytes(one, source.lanes) for one in source.layers)
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Write every part, in the order of their table.
-
-        Raises CimError where one does not cover the bundle.
-        """
+        """Write every part in the order of PARTS; CimError if one does not cover the bundle."""
         source = HandoffSource(bundle, request)
         parts = [part for part in PARTS if part.asked(request)]
         for part in parts:
@@ -65,6 +72,19 @@ class Handoff(Exporter, name="handoff"):
         (folder / DESCRIPTION).write_text(described + "\n", "utf-8")
 
 
+def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
+    """The bytes of the images of a layer's own arrays, and of the taps of their reads."""
+    layout, groups = layer.layout, list(layer.groups())
+    across = len(layer.arrays(0))
+    images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
+    vectors, cycles = len(layer.x), len(layer.op.crossbar.cycles)
+    of_row = vectors * layer.image.array_rows * (lanes.inputs + cycles * lanes.digits)
+    of_array = vectors * (2 * cycles * layer.lanes * lanes.sums + layout.across * NUMBER_BITS)
+    rows_of_arrays, bits = groups[-1][0] + 1, len(groups) * (of_row + across * of_array)
+    # A hexadecimal digit of a tap has 4 bits.
+    return rows_of_arrays * across * images * (layer.cells == layer.name) + bits // 4
+
+
 def _makefile(parts: list[HandoffPart]) -> str:
     """A goal for each check of the parts, all of them by `check`, and the parts' own goals."""
     settings = {name: value for part in parts for name, value in part.settings.items()}
@@ -80,32 +100,23 @@ def _makefile(parts: list[HandoffPart]) -> str:
 
 def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
     """Names of the hand-off's origin, and the digest of each file."""
-    program = bundle.program
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {
         "format_version": FORMAT_VERSION,
         "bundle": bundle.model.name,
         "manifest_sha256": sha256(bundle.folder / MANIFEST),
         "target": bundle.target.to_json(),
         "layers": {
-            f"{graph.name}.{name}": _of_layer(op)
-            for graph in program.graphs
+            f"{graph.name}.{name}": {
+                "rows": op.weight.shape[0],
+                "columns": op.weight.shape[1],
+                "row_groups": [[group.start, group.stop] for group in op.stored.groups],
+                "lossless": op.exact,
+                "crossbar": op.crossbar.to_json(),
+            }
+            for graph in bundle.program.graphs
             for name, op in graph.operations(CrossbarMvm).items()
         },
         **dies_described(request),
-        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
+        "files": {file.relative_to(folder).as_posix(): sha256(file) for file in files},
     }
-
-
-def _of_layer(op: CrossbarMvm) -> dict[str, Any]:
-    rows, columns = op.weight.shape
-    return {
-        "rows": rows,
-        "columns": columns,
-        "row_groups": [[group.start, group.stop] for group in op.stored.groups],
-        "lossless": op.exact,
-        "crossbar": op.crossbar.to_json(),
-    }
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (file for file in sorted(folder.rglob("*")) if file.is_file())

@@ -1,4 +1,4 @@
-"""Shortlists of few bits: what an item stores of `mu`, and how its distance is estimated from it.
+"""Shortlists of few bits: the bits that an item stores of `mu`, and the estimate of its distance.
 
 With x = v - m, an item less the centre m of all, in codes whose values are r (odd numbers of half
 steps; even ones in pairs of cells, where a digit may be 0), and t a query:
@@ -8,6 +8,11 @@ steps; even ones in pairs of cells, where a digit may be 0), and t a query:
 The quotient makes the estimate right for the item itself, however coarse its codes: the estimator
 of RaBitQ (Gao and Long 2024, arXiv 2405.12497), without its rotation. It is a factor of
 FACTOR_BITS bits an item, by which the digital unit multiplies each product.
+
+With fewer dimensions the codes are of principal components of the calibration rows. These hold most
+of what rows differ in, but their variances fall off, and codes of few bits in one common step waste
+bits on the small ones. RaBitQ's rotation within the components, drawn once, spreads the variance
+evenly and keeps every product.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.threads import one_blas_thread
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
@@ -28,7 +34,6 @@ from cimtool.ir.arithmetic import Add, Axis, Sum
 from cimtool.ir.format import integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph
-from cimtool.passes.components import Components, PrincipalComponents
 from cimtool.passes.gallery import (
     COMPONENTS,
     COMPONENTS_LAYER,
@@ -36,6 +41,7 @@ from cimtool.passes.gallery import (
     PRODUCT_LAYER,
     SHORTLIST,
     SHORTLIST_PRODUCT,
+    ShortlistBits,
 )
 
 FACTOR_BITS = 12
@@ -48,20 +54,11 @@ MOST_ROWS = 256
 """Rows of either side on which ranges are chosen; more of them would not move them."""
 
 
-@dataclass(frozen=True)
-class ShortlistBits:
-    """Bits of what an item stores of each value (1: its sign), and of a query.
+NEGLIGIBLE = 1e-9
+"""Share of the largest variance below which a component is rounding alone."""
 
-    With `dimensions` the values are so many components of `mu`, else `mu` itself.
-    """
-
-    item: int
-    query: int
-    dimensions: int | None = None
-
-    def __str__(self) -> str:
-        values = "mu" if self.dimensions is None else f"{self.dimensions} components"
-        return f"items of {self.item} bits of {values} with queries of {self.query}"
+ROTATION_SEED = 16
+"""Any seed would do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +67,66 @@ class Examples:
 
     text: IntArray
     video: IntArray
+
+
+class CentredRows:
+    """The centre of a score's calibration rows: the point from which items and queries are coded.
+
+    `query` and `item` are the types of their `mu`; `of_query` and `of_item` [d] are the centre in
+    the units of either, and `unit` is that of a product of both.
+    """
+
+    def __init__(self, score: Graph, examples: Examples):
+        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
+        units = float(self.query.unit), float(self.item.unit)
+        centre = np.concatenate([examples.text * units[0], examples.video * units[1]]).mean(axis=0)
+        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
+        self.unit = units[0] * units[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """An integer map `weight` [d, D], in steps, from rows less their centre to components."""
+
+    weight: IntArray
+    step: float
+
+    def of(self, rows: IntArray) -> IntArray:
+        """The components [n, D] of integer rows [n, d], whose sums float64 holds exactly."""
+        return (rows.astype(np.float64) @ self.weight.astype(np.float64)).astype(np.int64)
+
+
+class PrincipalComponents:
+    """The principal components of centred rows [n, d], those of the largest variance first."""
+
+    def __init__(self, rows: FloatArray):
+        with one_blas_thread:
+            variances, directions = np.linalg.eigh(rows.T @ rows)
+        self.directions = directions[:, ::-1]
+        differing = int((variances > NEGLIGIBLE * variances.max()).sum())
+        self.most = min(differing, rows.shape[1] - 1)
+        """The most dimensions that a map may have: those in which rows differ, fewer than d."""
+
+    def of(self, dimensions: int, weight_bits: int) -> Components:
+        """The map to so many dimensions, in weights of so many bits.
+
+        Raises ArgumentError if the rows do not differ in so many, or have no more.
+        """
+        if not 1 <= dimensions <= self.most:
+            raise ArgumentError(
+                "{shortlist_dimensions} is {}; expected 1 to {}, in which the calibration features "
+                "differ and which are fewer than their {}",
+                dimensions,
+                self.most,
+                len(self.directions),
+            )
+        drawn = np.random.default_rng(ROTATION_SEED).normal(size=(dimensions, dimensions))
+        rotation = np.linalg.qr(drawn)[0]
+        with one_blas_thread:
+            found = self.directions[:, :dimensions] @ rotation
+        top = (1 << weight_bits - 1) - 1
+        step = float(np.abs(found).max()) / top
+        return Components(round_half_up(found / step), step)
 
 
 @dataclass(frozen=True)
@@ -103,7 +160,7 @@ class CodedSpace:
     """The space that a shortlist compares in: calibration rows less their centre, and their codes.
 
     `text` and `video` [rows, D] are integers, of whole `mu` or of its components; items are stored
-    in pairs of cells where `paired`. Queries of `whole_bits` are driven as they are.
+    in pairs of cells if `paired`. Queries of `whole_bits` are driven as they are.
     """
 
     def __init__(self, text: Array, video: Array, paired: bool, whole_bits: int | None):
@@ -114,28 +171,21 @@ class CodedSpace:
         self._codes: dict[int, ItemCodes] = {}
 
     def gain(self, bits: int) -> float:
-        """The step of a query in units of these rows; 1 where it is driven as it is."""
+        """The step of a query in units of these rows; 1 if it is driven as it is."""
         if self.whole_bits is not None and bits >= self.whole_bits:
             return 1.0
-        if bits not in self._gains:
-            self._gains[bits] = self._best_gain(integer_limits(bits, signed=True)[1])
-        return self._gains[bits]
-
-    def _best_gain(self, top: int) -> float:
+        top = integer_limits(bits, signed=True)[1]
 
         def error(step: float) -> float:
             driven = np.clip(np.rint(self.text / step), -top, top) * step
             return _loss(driven, self.text, self.video)
 
-        return _least(self.text, top + 0.5, error)
+        if bits not in self._gains:
+            self._gains[bits] = _least(self.text, top + 0.5, error)
+        return self._gains[bits]
 
     def codes(self, bits: int) -> ItemCodes:
         """The codes of items, in the step that loses least on the examples."""
-        if bits not in self._codes:
-            self._codes[bits] = self._best_codes(bits)
-        return self._codes[bits]
-
-    def _best_codes(self, bits: int) -> ItemCodes:
         top = (1 << bits - 1) - (0.5 if self.paired else 0.0)
 
         def error(step: float) -> float:
@@ -143,22 +193,21 @@ class CodedSpace:
             values = codes.values(codes.codes(self.video))
             return _loss(values * quotients(self.video, values)[:, None], self.video, self.text)
 
-        return ItemCodes(bits, 1.0 if bits == 1 else _least(self.video, top, error), self.paired)
+        if bits not in self._codes:
+            step = 1.0 if bits == 1 else _least(self.video, top, error)
+            self._codes[bits] = ItemCodes(bits, step, self.paired)
+        return self._codes[bits]
 
 
-class FewBitShortlist:
+class FewBitShortlist(CentredRows):
     """Builds the graph from a query's `mu` to the distances of items that are stored in few bits.
 
     `score` is a compiled one that uses `ed`; `settings` are those that its layers are looked up in.
     """
 
     def __init__(self, score: Graph, examples: Examples, settings: Settings):
+        super().__init__(score, examples)
         self.score, self.settings = score, settings
-        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
-        units = float(self.query.unit), float(self.item.unit)
-        centre = np.concatenate([examples.text * units[0], examples.video * units[1]]).mean(axis=0)
-        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
-        self.unit = units[0] * units[1]
         self.text, self.video = examples.text - self.of_query, examples.video - self.of_item
         self.paired = settings.of_layer(PRODUCT_LAYER).weight_code.paired
         self.whole = CodedSpace(self.text, self.video, self.paired, self.query.bits)
@@ -173,7 +222,7 @@ class FewBitShortlist:
     def reduced(self, dimensions: int) -> tuple[Components, CodedSpace]:
         """The map to so many components, and the space that it leads to.
 
-        Raises ArgumentError where the calibration rows do not differ in so many.
+        Raises ArgumentError if the calibration rows do not differ in so many.
         """
         if dimensions not in self._reduced:
             bits = self.settings.of_layer(COMPONENTS_LAYER).weight_bits
@@ -185,8 +234,8 @@ class FewBitShortlist:
     def graph(self, bits: ShortlistBits, video: Mapping[str, Array]) -> Graph:
         """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M].
 
-        Only the order of its distances counts: they lack what all items share. Raises CimError
-        where an array cannot hold a code.
+        Only the order of its distances counts: they lack what all items share. Raises CimError if
+        an array cannot hold a code.
         """
         builder = Builder(SHORTLIST, {"text.mu": self.query})
         x, known, step = video["mu"] - self.of_item, self.whole, 1.0
@@ -195,12 +244,16 @@ class FewBitShortlist:
         else:
             found, known = self.reduced(bits.dimensions)
             x, step = found.of(x), found.step
-            driven = self._components(builder, found, known.gain(bits.query), bits.query)
-            centre = np.zeros(bits.dimensions, np.int64)
+            less, centre = -(self.of_query @ found.weight), np.zeros(bits.dimensions, np.int64)
+            mapped = self._mvm(builder, COMPONENTS, "text.mu", found.weight, less, step, None)
+            driven = self._rounded(builder, mapped, known.gain(bits.query), bits.query)
         kind = known.codes(bits.item)
         codes = kind.codes(x)
-        values = kind.values(codes)
-        product = self._product(builder, driven, codes, kind.weight_bits, step)
+        values, weight = kind.values(codes), np.ascontiguousarray(codes.T)
+        none, unit = np.zeros(len(codes), np.int64), float(self.item.unit) * step
+        product = self._mvm(
+            builder, SHORTLIST_PRODUCT, driven, weight, none, unit, kind.weight_bits
+        )
         scale = np.asarray(self.unit)
         if kind.paired:
             doubled = Add((np.asarray(2),), np.asarray(0), scale)
@@ -226,18 +279,10 @@ class FewBitShortlist:
         known = self.query
         if bits >= known.bits:
             return "text.mu", self.of_query
-        less = builder.add(
-            "query.centred", Add((np.asarray(1),), -self.of_query, known.scale), "text.mu"
-        )
-        driven = self._rounded(builder, less, self.whole.gain(bits), bits)
+        less = Add((np.asarray(1),), -self.of_query, known.scale)
+        centred = builder.add("query.centred", less, "text.mu")
+        driven = self._rounded(builder, centred, self.whole.gain(bits), bits)
         return driven, np.zeros_like(self.of_query)
-
-    def _components(self, builder: Builder, found: Components, gain: float, bits: int) -> str:
-        """The components of a query less its centre, from arrays and rounded to so many bits."""
-        own = self._own(COMPONENTS_LAYER)
-        bias = -(self.of_query @ found.weight)
-        mapped = self._mvm(builder, COMPONENTS, "text.mu", found.weight, bias, own, found.step)
-        return self._rounded(builder, mapped, gain, bits)
 
     def _rounded(self, builder: Builder, value: str, gain: float, bits: int) -> str:
         known = builder.types[value]
@@ -247,25 +292,6 @@ class FewBitShortlist:
         rounded = Requant(*factor, lo, hi, np.asarray(known.unit * gain))
         return builder.add("query", rounded, value)
 
-    def _product(
-        self, builder: Builder, driven: str, codes: IntArray, bits: int, step: float
-    ) -> str:
-        own = self._own(PRODUCT_LAYER, bits)
-        weight = np.ascontiguousarray(codes.T)
-        bias = np.zeros(weight.shape[1], np.int64)
-        unit = float(self.item.unit) * step
-        return self._mvm(builder, SHORTLIST_PRODUCT, driven, weight, bias, own, unit)
-
-    def _own(self, layer: str, weight_bits: int | None = None) -> Settings:
-        """The settings of a layer; CimError where no array can hold its weights."""
-        own = self.settings.of_layer(layer)
-        own = own if weight_bits is None else own.with_weights(weight_bits)
-        try:
-            own.check_hardware()
-        except ValueError as error:
-            raise CimError(f"{layer}: {error}") from None
-        return own
-
     def _mvm(
         self,
         builder: Builder,
@@ -273,10 +299,20 @@ class FewBitShortlist:
         driven: str,
         weight: IntArray,
         bias: IntArray,
-        own: Settings,
         unit: float,
+        weight_bits: int | None,
     ) -> str:
-        """Add a product of what drives it with `weight`, in units of it times `unit`."""
+        """Add a product of what drives it with `weight`, in units of it times `unit`.
+
+        Raises CimError if no array can hold weights of `weight_bits`, or of those in settings.
+        """
+        layer = f"{SHORTLIST}.{name}"
+        own = self.settings.of_layer(layer)
+        own = own if weight_bits is None else own.with_weights(weight_bits)
+        try:
+            own.check_hardware()
+        except ValueError as error:
+            raise CimError(f"{layer}: {error}") from None
         known = builder.types[driven]
         crossbar = own.crossbar(own.input_code(known))
         scale = np.asarray(known.unit * unit)
