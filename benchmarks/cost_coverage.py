@@ -16,8 +16,9 @@ import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.totals import Cost
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target, target_names
 from cimtool.ir.arithmetic import Clip, Mvm
@@ -63,10 +64,8 @@ def compiled(target: Target, mapping: str, model: Program, data: np.ndarray) -> 
         where = "score" if mapping == "in-memory" else "shortlist"
         program = replace(program, **{where: held})
     items = HELD if mapping != "digital" else None
-    return estimate(
-        program, settings, target, samples=10, dimension=WIDTHS[3], gallery=items,
-        shortlist=HELD if mapping == "hybrid" else None,
-    )  # fmt: skip
+    query = ScoredQuery(WIDTHS[3], 10, items, HELD if mapping == "hybrid" else None)
+    return estimate(program, Configuration(target, settings), query)
 
 
 def query(found: Estimate, items: int) -> Cost:

@@ -35,9 +35,10 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import nearest_items
-from cimtool.costs.estimate import estimate
+from cimtool.costs.estimate import ScoredQuery, estimate
 from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
+from cimtool.hardware.configuration import Configuration
 from cimtool.passes.gallery import ShortlistBits
 from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change, counted_share
 from cimtool.report.charts import Points, curves
@@ -234,15 +235,8 @@ def _programmed(
 
 
 def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Cost:
-    found = estimate(
-        bundle.program,
-        bundle.settings,
-        bundle.target,
-        samples=1,
-        dimension=bundle.model.dimension,
-        gallery=items,
-        shortlist=shortlist,
-    )
+    query = ScoredQuery(bundle.model.dimension, 1, items, shortlist)
+    found = estimate(bundle.program, Configuration(bundle.target, bundle.settings), query)
     assert found.score is not None
     return found.score
 

@@ -16,15 +16,16 @@ from cimtool.bundle.api import load as load
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.costs.estimate import Estimate
-from cimtool.experiments.evaluation.run import Evaluation
-from cimtool.experiments.sweeps.results import Sweep, TableFormat
-from cimtool.experiments.training_grid.results import TrainingGrid
-from cimtool.experiments.tuning.run import Tuned
-from cimtool.experiments.tuning.widths import CostName
+from cimtool.experiments.engine import TableFormat
+from cimtool.experiments.evaluate import Evaluation
+from cimtool.experiments.sweep import Sweep
+from cimtool.experiments.training_grid import TrainingGrid
+from cimtool.experiments.tune import Tuned
+from cimtool.experiments.widths import CostName
 from cimtool.galleries.cams import ProgrammedCam
+from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.options import Minimised, Replacement
 from cimtool.galleries.programming import ProgrammedBundle
-from cimtool.galleries.shards import GalleryShards
 from cimtool.hardware.target import Target
 from cimtool.loading.api import ModelSource as ModelSource
 from cimtool.loading.api import read_data as read_data
@@ -883,7 +884,7 @@ def tune(
 ) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits come off those that target, `settings` and `options` say, which are those of `compile`. A
+    Bits come off those that target, `settings` and settings by name say, as in `compile`. A
     `grid` of the settings VARIED is gone through: bits come off each combination whose highest bits
     keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
@@ -1027,7 +1028,7 @@ def train_grid(
     out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
     that choose the best epochs; of several seeds they are means. Results go to `output`, where
     points that an earlier run has done are not trained again. Raises CimError, before anything
-    runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
+    runs, for a key or a value that is wrong, PointsFailed (a CheckFailed) at the end where
     points failed.
 
     * `data`: Pairs to train on.

@@ -240,10 +240,8 @@ def estimate(
         raise ArgumentError(
             "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
         )
-    items = gallery if held is None else held
-    sizes = items, query.shortlist, query.samples, query.dimension
-    hardware = build.settings, build.target, rates
-    return Estimate(program, *hardware, *sizes, query.cam, query.called)
+    known = replace(query, gallery=gallery if held is None else held)
+    return Estimate(program, build.settings, build.target, rates, **vars(known))
 
 
 def estimate_bundle(

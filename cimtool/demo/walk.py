@@ -27,6 +27,7 @@ from cimtool.demo.data import (
     installed_sources,
     write_embeddings,
 )
+from cimtool.experiments.evaluate import Evaluation
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
@@ -105,7 +106,7 @@ class DemoResult:
     bundle: Path
     scores: Path
     report: Report
-    stages: api.Evaluation
+    stages: Evaluation
 
 
 def run_demo(

@@ -32,7 +32,7 @@ def command(out: Output, options: SimulateOptions) -> None:
     keep.
     """
     found = run_simulation(options, out.say)
-    output, gallery = options.output, found.bundle.gallery
+    output, gallery = Path(options.output or ""), found.bundle.gallery
     summary = trial_summary(found.arrays)
     shapes = {name: list(array.shape) for name, array in found.arrays.items()}
     document = Document(

@@ -19,7 +19,7 @@ def command(out: Output, options: SearchOptions) -> None:
     equal scores the lower row comes first. Memory does not grow with the gallery. Workers of a Dask
     cluster see the gallery under the same path; their answers are the same.
     """
-    found, output = api.search(**vars(options), say=out.say), options.output
+    found, output = api.search(**vars(options), say=out.say), Path(options.output or "")
     shapes = {name: list(array.shape) for name, array in found.items()}
     values = {
         "bundle": options.bundle,

@@ -19,5 +19,5 @@ def command(out: Output, options: TeacherOptions) -> None:
     log-probabilities, by Monte Carlo or exact, and never clipped. a and b belong to the model: they
     come with its checkpoint, or with --a and --b.
     """
-    made, output = api.teacher(**vars(options), say=out.say), options.output
+    made, output = api.teacher(**vars(options), say=out.say), Path(options.output or "")
     out.result(made.document().wrote([output], f"cimtool fit {shlex.quote(str(output))}"))
