@@ -12,12 +12,13 @@ from playwright.sync_api import Page
 
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
+from cimtool.report.html import html
 from cimtool.training.fit import Fit, fit_teacher
 from cimtool.training.fit_page import (
     DRAWN,
+    document,
     error_table,
     fit_headline,
-    fit_page,
     fit_values,
     write_fit,
 )
@@ -87,7 +88,7 @@ def test_the_table_has_a_row_a_group(fit: Fit) -> None:
 
 
 def test_the_page_has_all_of_it_and_asks_for_nothing(fit: Fit) -> None:
-    page = fit_page(fit)
+    page = html(document(fit))
     assert "Polynomial of degree 4 for t.npz" in page
     assert fit_headline(fit).replace("'", "&#39;") in page
     for note in fit.notes:
@@ -112,7 +113,7 @@ def test_the_page_opens_in_a_browser_and_asks_for_nothing(
 def test_the_picture_does_not_grow_with_the_pairs(fit: Fit) -> None:
     def size(count: int) -> int:
         held = Labels(*(np.linspace(100, 200, count) for _ in range(4)))
-        return len(fit_page(replace(fit, held=held, values=held.logit, matched=None)))
+        return len(html(document(replace(fit, held=held, values=held.logit, matched=None))))
 
     assert size(DRAWN) > 1.2 * size(DRAWN // 4)
     assert size(4 * DRAWN) < 1.1 * size(DRAWN)
@@ -120,4 +121,4 @@ def test_the_picture_does_not_grow_with_the_pairs(fit: Fit) -> None:
 
 def test_a_hostile_name_is_only_text(fit: Fit) -> None:
     named = replace(fit, teacher=replace(fit.teacher, file="<script>alert(1)<x>.npz"))
-    assert "<script>alert" not in fit_page(named)
+    assert "<script>alert" not in html(document(named))
