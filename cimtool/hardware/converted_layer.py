@@ -136,14 +136,16 @@ class ConvertedLayer:
 
     References are those of each slice, and last of the unit column, if there is one, each for all
     cycles or for one after the other, as `Crossbar.reference_of` finds them; they count in the
-    cells' `places`. None is lossless. Of inputs [n, K], with `factor` the weight of a cycle,
+    cells' `places`. None is lossless. Inputs [n, K] become outputs [n, N] by
 
-        sum   = digits of the cycle . cells + idle_sums
+        sum   = digits of a cycle . cells of a row group + idle_sums
         value = law's value of (sum << reference_bits) - offset, at the step, + offset
-        total = sum over groups, columns, cycles of value * factors * factor
-                + row sums of (inputs + lift) * row_factors + start
+        total = sum over groups, columns, cycles of value * factors * the cycle's factor
+                + sum over groups of (row sum of inputs + lift) * row_factors + start
         out   = (total + half >> places) + bias
 
+    `law` holds limits and rounding, or thresholds and levels (`converters.py`); digits of a cycle
+    are `crossbar.digits`, cut by its `shift` and `mask` from inputs + lift.
     """
 
     cells: Cells
@@ -182,26 +184,19 @@ class ConvertedLayer:
         """The columns without the unit column's."""
         return self.columns[: self.crossbar.reference_of(len(self.cells.slices), 0)]
 
-    @property
-    def exact(self) -> bool:
-        """Every converter is lossless, so that the layer is one integer product."""
-        return self.crossbar.law is None or all(one is None for one in self.references)
-
     @cached_property
     def row_factors(self) -> IntArray:
         """Factors [groups, N] with which the sum of a group's encoded inputs joins the total.
 
-        They take off what all cells conduct; the rest is the unit column's, if there is one.
+        They take off leaks, and add `Cells.row_sum_factors` unless a unit column does.
         """
-        cells = self.cells
-        leaked = self._leaked
         if self.crossbar.unit_column:
-            return leaked
-        return leaked + (cells.row_sum_factors << cells.places)
+            return self._leaked
+        return self._leaked + (self.cells.row_sum_factors << self.cells.places)
 
     @property
     def start(self) -> IntArray:
-        """The total [N] before any sum: what idle rows leak is taken off."""
+        """The total [N] before any sum: less what idle rows leak."""
         start: IntArray = self.crossbar.inputs.lift * (self.cells.idle_rows @ self._leaked)
         return start
 
