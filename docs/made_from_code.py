@@ -33,6 +33,7 @@ from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.hardware.target import load_target, target_names
 from cimtool.report.result import Result
+from cimtool.report.terminal import terminal
 from cimtool.training.fit import Fit
 from cimtool.training.hardware.fine_tune import FineTuningRun
 from cimtool.training.projectors import ProjectorRun
@@ -121,9 +122,11 @@ def _flags(name: str) -> str:
 
 def targets() -> str:
     """Every shipped target and memory, as `cimtool targets show` prints it."""
-    texts = {name: describe(load_target(name)) for name in target_names()}
-    texts |= {name: describe_cam(load_cam(name)) for name in cam_origins()}
-    return "\n\n".join(f"## `{name}`\n\n```text\n{text}\n```" for name, text in texts.items())
+    shown = {name: describe(load_target(name)) for name in target_names()}
+    shown |= {name: describe_cam(load_cam(name)) for name in cam_origins()}
+    return "\n\n".join(
+        f"## `{name}`\n\n```text\n{terminal(one, wrap=False)}\n```" for name, one in shown.items()
+    )
 
 
 def report() -> str:

@@ -46,7 +46,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
                 lines = list(_lines(inner, width, verbose, wrap))
                 seen = [one for one in inner if verbose or one.level != "detail"]
                 text = "\n".join([*[title] * bool(title), *lines])
-                if len(lines) == 1 and isinstance(seen[0], Sentence):
+                if len(lines) == 1 and type(seen[0]) is Sentence:
                     one_line = f"{title} {lines[0]}"
                     alone = "\n" in one_line or len(one_line) > whole
                     text = text if alone else one_line

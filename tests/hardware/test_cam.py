@@ -12,6 +12,7 @@ from cimtool.base.plugins import targets_folder
 from cimtool.hardware.cam import cam_origins, is_cam, load_cam
 from cimtool.hardware.describe import describe_cam
 from cimtool.hardware.target import load_target, target_names
+from cimtool.report.terminal import terminal
 
 TCAM = "fefet2-tcam-45nm"
 
@@ -36,7 +37,7 @@ def test_every_cam_is_valid_and_no_target() -> None:
 
 def test_a_description_names_every_source() -> None:
     cam = load_cam(TCAM)
-    text = describe_cam(cam)
+    text = terminal(describe_cam(cam), wrap=False)
     for figure in cam.figures:
         assert f"[{figure.status}: {figure.source}]" in text
     assert "sense.levels" in text

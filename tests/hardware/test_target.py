@@ -17,6 +17,7 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target, target_names
 from cimtool.hardware.target import derived as derived_target
 from cimtool.hardware.weight_codes import WeightCode
+from cimtool.report.terminal import terminal
 
 SHIPPED = [
     "acim-7nm-tsmc",
@@ -363,30 +364,28 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_describe_shows_every_figure_with_its_source() -> None:
-    text = describe(load_target("hermes-pcm-14nm"))
+    text = terminal(describe(load_target("hermes-pcm-14nm")), wrap=False)
     assert "one-phase: 8-bit input and output, analog weights, one-phase (low precision)" in text
     assert "efficiency 9.76 TOPS/W, chip: at one-phase " in text
     assert "[confirmed: doi 10.1038/s41928-023-01010-1]" in text
-    assert "figures: not given" in describe(load_target("ideal"))
-    assert "array.rows               unlimited" in describe(load_target("ideal"))
+    assert "figures: not given" in terminal(describe(load_target("ideal")), wrap=False)
+    assert "array.rows: unlimited" in terminal(describe(load_target("ideal")), wrap=False)
 
 
 def test_describe_says_what_is_not_known_and_not_modelled() -> None:
-    text = describe(load_target("neurram-rram-130nm"))
+    text = terminal(describe(load_target("neurram-rram-130nm")), wrap=False)
     unconfirmed, _, unmodelled = text.partition("not modelled")
     assert "cells conduct 1 to 40 uS" in unconfirmed.partition("unconfirmed")[2]
     assert "voltage-mode sensing" in unmodelled
-    assert "unconfirmed" not in describe(load_target("ideal"))
+    assert "unconfirmed" not in terminal(describe(load_target("ideal")), wrap=False)
 
 
 def test_describe_writes_values_as_their_file_does_with_units() -> None:
-    lines = [
-        " ".join(line.split()) for line in describe(load_target("hermes-pcm-14nm")).split("\n")
-    ]
-    assert "noise.g_max 20.7 uS" in lines
-    assert "noise.t0 300.0 s" in lines
-    assert "noise.drift.mean.clamp [0.072, 0.13]" in lines
-    assert "simulated false" in lines
+    lines = terminal(describe(load_target("hermes-pcm-14nm")), wrap=False).splitlines()
+    assert "noise.g_max: 20.7 uS" in lines
+    assert "noise.t0: 300.0 s" in lines
+    assert "noise.drift.mean.clamp: [0.072, 0.13]" in lines
+    assert "simulated: false" in lines
     assert not any(line.startswith("noise") and "{" in line for line in lines)
 
 
@@ -419,13 +418,13 @@ def test_a_chip_has_the_arrays_that_the_geometry_says(tmp_path: Path) -> None:
 
 
 def test_what_can_be_set_of_converters_is_shown_with_its_source() -> None:
-    shown = describe(load_target("prime-rram-256"))
+    shown = terminal(describe(load_target("prime-rram-256")), wrap=False)
     assert (
         "references of converters that can be set\n"
-        "  step: one for each slice, 2 settings, +-36.75 and +-2.297, a ratio of 16 "
+        "step: one for each slice, 2 settings, +-36.75 and +-2.297, a ratio of 16 "
         "[derived: CrossSim, simulator/configs/PRIME.json]\n"
     ) in shown
-    assert "can be set" not in describe(load_target("isaac-rram-128"))
+    assert "can be set" not in terminal(describe(load_target("isaac-rram-128")), wrap=False)
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,9 @@ def test_evaluate_says_it_first(files: dict[str, Path], capsys: pytest.CaptureFi
     arguments = ["evaluate", str(files["second"]), "--head", "csd", *SIGMOID]
     arguments += ["--resamples", "10", "--data"]
     assert cli.run([*arguments, str(files["one"])]) == 0
-    first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first.startswith("second: second was trained on 96 of the 120 text rows and 96 of the")
-    assert second == ""
+    title, first, *_ = capsys.readouterr().out.splitlines()
+    assert title == f"retrieval on {files['one']}"
+    assert first.startswith("* second: second was trained on 96 of the 120 text rows and 96 of the")
     assert cli.run([*arguments, str(files["one"]), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert "was trained on 96 of the 120 text rows" in found["scores"][0]["warnings"][0]

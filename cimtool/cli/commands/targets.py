@@ -46,11 +46,10 @@ def show(out: Output, target: str) -> None:
     """Show every value of a target, and every figure with its source."""
     loaded = _loaded(target)
     if isinstance(loaded, Cam):
-        origin, text = cam_origin(target), describe_cam(loaded)
+        origin, shown = cam_origin(target), describe_cam(loaded)
     else:
-        origin, text = origin_of(target), describe(loaded)
-    values = loaded.to_json() | {"origin": origin}
-    out.result(Document("", (Verbatim(f"{text}\n\nfrom {origin}"),), lambda: values))
+        origin, shown = origin_of(target), describe(loaded)
+    out.result(shown.plus(Verbatim(f"from {origin}"), origin=origin))
 
 
 def _loaded(name_or_path: str) -> Target | Cam:
