@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from cimtool.base.escapes import c_string
 from cimtool.handoff.bench import VERILATOR_SETTINGS
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
-from cimtool.handoff.kinds import MacroKind, macro_kinds
+from cimtool.handoff.kinds import macro_kinds
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.stimuli import input_limits
+from cimtool.report.page import render_text
 
 VECTORS, DPI = "tb_random.svh", "dpi.c"
 HEADER, TABLES = "layers.h", "layers.bin"
@@ -41,15 +41,18 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     """The layers in C, their tables in `tables`, with a name for each row group."""
     kinds = macro_kinds(layers)
     definitions = [layer_definition(tables, one.name, one.op, wide_input=True) for one in layers]
-    reads = [
-        f"    {{{c_string(f'{one.name}/r{row}/g{within}')}, &{tables.prefix(one.name)}_layer, "
-        f"{g}, {lo}, {hi}, &{kind.name}}}"
-        for kind in kinds
-        for one in kind.layers
-        for lo, hi in [_limit_tables(one, tables)]
-        for g, (row, within, _) in enumerate(one.groups())
-    ]
-    groups = [group for one in layers for group in one.op.stored.groups]
+    reads, lanes = [], []
+    for kind in kinds:
+        lanes.append((kind.name, *(one.tolist() for one in lane_places(kind.layers))))
+        for one in kind.layers:
+            limits = zip(
+                ("least", "largest"), input_limits(one.graph, one.node, one.op), strict=True
+            )
+            lo, hi = (tables.add(f"{one.name}.{end}_input", x, "int32_t") for end, x in limits)
+            for g, (row, within, _) in enumerate(one.groups()):
+                read = c_string(f"{one.name}/r{row}/g{within}")
+                layer = f"&{tables.prefix(one.name)}_layer"
+                reads.append(f"    {{{read}, {layer}, {g}, {lo}, {hi}, &{kind.name}}}")
     extents = {
         "LAYERS_BYTES": tables.size,
         "LAYER_READS": len(reads),
@@ -58,54 +61,17 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
         "LAYER_CYCLES": max(len(one.op.crossbar.cycles) for one in layers),
         "LAYER_SLICES": max(one.op.crossbar.slices for one in layers),
     }
-    places = [f"    {name} = {place}," for name, _, place, _ in tables.items()]
-    return "\n".join(
-        [
-            "/* Every layer of the bench on arrays; its tables are in layers.bin. */",
-            "#ifndef LAYERS_H",
-            "#define LAYERS_H",
-            f"#define CIM_GROUP_ROWS {max(group.stop - group.start for group in groups)}",
-            '#include "cim.h"',
-            "",
-            "/* Places of the tables in layers.bin. */",
-            "enum {",
-            *places,
-            "};",
-            "",
-            *definitions,
-            "enum {",
-            *(f"    {name} = {value}," for name, value in extents.items()),
-            "};",
-            "",
-            "/* Lanes of an array but the unit column's, by the kind of its macro: the slice and",
-            " * the weight of each. */",
-            "struct layer_lanes {",
-            "    int32_t count;",
-            "    const int32_t *slice, *weight;",
-            "};",
-            *(line for kind in kinds for line in _lanes(kind)),
-            "",
-            "/* LAYER/rR/gG: row group G of the arrays in row R; the places of the least and the",
-            " * largest input of each row of the layer, int32_t. */",
-            "static const struct layer_read {",
-            "    const char *name;",
-            "    const cim_layer *layer;",
-            "    int32_t group, lo, hi;",
-            "    const struct layer_lanes *lanes;",
-            "} layer_reads[] = {",
-            ",\n".join(reads),
-            "};",
-            "#endif",
-            "",
-        ]
+    text = render_text(
+        __package__,
+        HEADER,
+        group_rows=max(int(one.op.stored.cells.heights.max()) for one in layers),
+        tables=tables,
+        definitions=definitions,
+        extents=extents,
+        lanes=lanes,
+        reads=reads,
     )
-
-
-def _limit_tables(layer: DrivenLayer, tables: ConstantTables) -> list[str]:
-    """The names of the tables of the least and the largest input of each row of a layer."""
-    limits = input_limits(layer.graph, layer.node, layer.op)
-    ends = zip(("least", "largest"), limits, strict=True)
-    return [tables.add(f"{layer.name}.{end}_input", limit, "int32_t") for end, limit in ends]
+    return text + "\n"
 
 
 def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:
@@ -119,16 +85,6 @@ def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:
     numbers[0, : slices * width] = np.arange(slices * width)
     lanes = widest.of_arrays(numbers)[0, 0, : widest.lanes - widest.op.crossbar.unit_column]
     return lanes // width, lanes % width
-
-
-def _lanes(kind: MacroKind) -> Iterator[str]:
-    """The lines of the lanes of a kind's arrays."""
-    slices, weights = lane_places(kind.layers)
-    for name, values in (("slice", slices), ("weight", weights)):
-        listed = ", ".join(map(str, values.tolist()))
-        yield f"static const int32_t {kind.name}_{name}[] = {{{listed}}};"
-    fields = f"{len(slices)}, {kind.name}_slice, {kind.name}_weight"
-    yield f"static const struct layer_lanes {kind.name} = {{{fields}}};"
 
 
 RANDOM_PART = HandoffPart(

@@ -27,6 +27,7 @@ from cimtool.hardware.placement import item_products
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program, as_inputs
 from cimtool.ir.types import Type
+from cimtool.report.page import render_text
 
 Phase = str
 """The time at which a value is computed.
@@ -73,14 +74,8 @@ class CModel:
             flat = [as_text(one) for one in stored.reshape(-1).tolist()]
             lines = (", ".join(flat[i : i + 16]) for i in range(0, len(flat), 16))
             numbers.append("    {" + ",\n     ".join(lines) + "}")
-        return (
-            "/* The constants of model.c: pass &model_weights. */\n#ifndef MODEL_WEIGHTS_H\n"
-            "#define MODEL_WEIGHTS_H\n#include <stdint.h>\n\nstatic const struct {\n"
-            + "\n".join(members)
-            + "\n} model_weights = {\n"
-            + ",\n".join(numbers)
-            + "};\n#endif\n"
-        )
+        given = {"members": members, "numbers": numbers}
+        return render_text("cimtool.handoff", "weights.h", **given) + "\n"
 
 
 def c_model(program: Program, name: str) -> CModel:
@@ -318,36 +313,23 @@ class _Model:
 
     def finished(self, name: str) -> CModel:
         """The sources."""
-        structs = [
-            "typedef struct {\n"
-            + "\n".join(
-                f"    {one.kind} {one.own}{f'[{one.count}]' if one.count else ''};"
-                for one in fields
-            )
-            + f"\n}} {m}_item;"
-            for m, fields in self.fields.items()
-        ]
-        places = ",\n".join(f"    {table} = {place}" for table, _, place, _ in self.tables.items())
-        top = f"/* {c_comment(name)}: written by cimtool. */\n"
-        header = (
-            f"{top}#ifndef MODEL_H\n#define MODEL_H\n#include <stdint.h>\n\n"
-            f"enum {{ MODEL_WEIGHTS_BYTES = {self.tables.size} }};\n\n"
-            "/* What is kept of an item: its features, and what scores read of them. A name that\n"
-            " * ends in _ is computed from features by `_prepare`, which `_encode` calls. */\n"
-            + "\n\n".join([*structs, *self.header])
-            + "\n#endif\n"
+        source = render_text(
+            "cimtool.handoff",
+            "model.c",
+            name=c_comment(name),
+            group_rows=self.group_rows,
+            tables=self.tables,
+            definitions=[*self.definitions, *self.functions],
         )
-        source = (
-            f"{top}#define CIM_GROUP_ROWS {self.group_rows}\n"
-            '#include "model.h"\n#include "cim.h"\n\n'
-            "/* Shows a value on the way, of an item where it is one: number j of `count`. */\n"
-            "#ifndef CIM_SEE\n#define CIM_SEE(value, item, count, number)\n#endif\n\n"
-            "/* Places of the tables in the weights. */\nenum {\n"
-            + (places or "    NO_TABLES")
-            + "\n};\n\n"
-            + "\n".join([*self.definitions, *self.functions])
+        header = render_text(
+            "cimtool.handoff",
+            "model.h",
+            name=c_comment(name),
+            tables=self.tables,
+            fields=self.fields,
+            declarations=self.header,
         )
-        return CModel(header, source, self.tables, tuple(self.seen))
+        return CModel(f"{header}\n", f"{source}\n", self.tables, tuple(self.seen))
 
 
 def _count(known: Type) -> str:

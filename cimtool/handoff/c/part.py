@@ -18,6 +18,7 @@ from cimtool.handoff.stimuli import END_ROWS, embedding_rows
 from cimtool.handoff.taps import end_values
 from cimtool.ir.program import MODALITIES, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
+from cimtool.report.page import render_text
 from cimtool.simulation.simulator import Runner
 
 LARGEST_HEADER = 1_000_000
@@ -135,19 +136,9 @@ def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> 
     facts |= {f"{m.upper()}_RECORD": size for m, size in sizes.items()}
     facts |= {"CHECK_VALUES": len(values), "CHECK_NUMBERS": len(expected.content) // 8}
     facts |= {"CHECK_TAPS": len(taps)}
-    given = ", ".join(f"{name} = {value}" for name, value in facts.items())
-    return (
-        "/* The values of the model, how many numbers of each are compared, and the place of an\n"
-        " * item's in its record of expected.bin: -1 for values of pairs and galleries. */\n"
-        f"enum {{ {given} }};\n"
-        "static const struct {\n    const char *name;\n    long count, place;\n"
-        "    int of_video;\n} check_values[] = {\n" + ",\n".join(values) + "};\n"
-        "/* The files of taps/ from end to end: of which items or of pairs, the place of a value\n"
-        " * in its record of expected.bin, and how many numbers it has. */\n"
-        "enum { TEXT, VIDEO, PAIR };\n"
-        "static const struct {\n    const char *file;\n    int of;\n    long place, numbers;\n"
-        "} check_taps[] = {\n" + ",\n".join(taps) + "};\n"
-    )
+    given = [f"{name} = {value}" for name, value in facts.items()]
+    listed = {"facts": given, "values": values, "taps": taps}
+    return render_text("cimtool.handoff", "check.h", **listed) + "\n"
 
 
 C_PART = HandoffPart(
