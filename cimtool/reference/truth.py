@@ -37,7 +37,7 @@ from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.reference.queries import WAYS, Queries, once
 
 Hits = tuple[IntArray, IntArray | None]
-"""Positions of the right items of a query, best first, and their grades where they have any."""
+"""Positions of the right items of a query, best first, and their grades if they have any."""
 
 BY_CLASS: dict[str, Callable[[Hits], float]] = {
     "precision": lambda hits: average_precision(hits[0]),
@@ -131,7 +131,7 @@ class Truth:
 
 
 def truth_of(text_to_video: IntArray, labels: Classes | None, videos: int) -> Truth:
-    """Give each video the classes of its texts; no labels at all where two of its texts differ."""
+    """Give each video the classes of its texts; no labels at all if two of its texts differ."""
     if labels is None:
         return Truth(text_to_video, videos)
     of_video = np.zeros((videos, *labels.shape[1:]), labels.dtype)
@@ -164,7 +164,7 @@ def questions(
 ) -> tuple[IntArray, Iterator[GradedCandidates]]:
     """Queries of one way, and the candidates of each with their grades.
 
-    With `by_class` by the classes where they are known. By pairs and by class a video without a
+    With `by_class` by the classes if they are known. By pairs and by class a video without a
     text is no query, and by class it is no candidate.
     """
     of_text, right = way == WAYS[0], truth.text_to_video
@@ -198,7 +198,7 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
     """Rank every query of `scores` [n, m]; nothing if nothing is right.
 
     `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
-    BY_CLASS are of all right items: those of the class where classes are known.
+    BY_CLASS are of all right items: those of the class if classes are known.
     """
     if not truth.ranks:
         return Queries()
@@ -222,7 +222,7 @@ def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Quer
 
 
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
-    """The measurements of `ranked` of the queries of one way, by class where classes are known."""
+    """The measurements of `ranked` of the queries of one way, by class if classes are known."""
     queries, asked = questions(truth, way, by_class=True)
     of_text = way == WAYS[0]
     rows = (scores[i] for i in queries) if of_text else columns(scores, queries)
@@ -249,7 +249,7 @@ def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
 
 
 def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
-    """The same as `ranked` returns, where the ranks [n] are those of the only right items."""
+    """The same as `ranked` returns, if the ranks [n] are those of the only right items."""
     known = ~np.isnan(rank)
     found = {"rank": rank} | {name: np.full(len(rank), np.nan) for name in BY_CLASS}
     by_rank, at = np.unique(rank[known], return_inverse=True)
@@ -307,7 +307,7 @@ MOST = 0.5
 def all_equal(
     scores: Array, called: Modalities = TEXT_VIDEO, what: str = "compiled scores"
 ) -> list[str]:
-    """A sentence where scores [n, m] are constant, over all pairs or within queries.
+    """A sentence if scores [n, m] are constant, over all pairs or within queries.
 
     Queries are one side's items, then the other's; one with a single item to rank is not counted.
     """
