@@ -149,7 +149,7 @@ def connected(address: str) -> Iterator[Client]:
 
     An address of TLS takes the files that Dask's configuration names. Raises CimError without the
     extra `dask`, for an address that is neither of TCP nor of TLS, for files that are no
-    certificates, where no scheduler or worker answers, and for workers with another cimtool.
+    certificates, if no scheduler or worker answers, and for workers with another cimtool.
     """
     with needing(Argument("dask")):
         from distributed import Client
@@ -342,8 +342,8 @@ def on_cluster(
 
     Every worker gets `shared` over the network once; the calls of one that dies go to the others,
     as do its answers that were not fetched yet, and those of one that falls silent. Raises the
-    CimError of a call, one that names `what` where the workers cannot run cimtool, and one that
-    ends in the advice `again` where the scheduler or all workers end or fall silent.
+    CimError of a call, one that names `what` if the workers cannot run cimtool, and one that
+    ends in the advice `again` if the scheduler or all workers end or fall silent.
     """
     work = list(calls)
     answers: Answers = SimpleQueue()

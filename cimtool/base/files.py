@@ -88,7 +88,7 @@ def _bytes_held(path: Path, size: int) -> int:
 
 
 def check_output(file: Path, *suffixes: str) -> None:
-    """Raise CimError, before long work, where `file` cannot become one that ends in a suffix."""
+    """Raise CimError, before long work, if `file` cannot become one that ends in a suffix."""
     if file.suffix not in suffixes:
         raise CimError(
             f"{file}: is written as {' or '.join(suffixes)}; expected a name that ends so"
@@ -101,7 +101,7 @@ def check_output(file: Path, *suffixes: str) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise CimError, before long work, where files cannot be written into `folder`.
+    """Raise CimError, before long work, if files cannot be written into `folder`.
 
     It is made, with those above it, if it is missing.
     """
@@ -109,7 +109,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_way(output: Path, folder: Path) -> None:
-    """Raise CimError, which begins with the `output`, where `folder` cannot be made or written."""
+    """Raise CimError, which begins with the `output`, if `folder` cannot be made or written."""
     place = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if place.is_symlink() and not place.exists():
         raise CimError(f"{output}: cannot be written ({place} is a link that leads nowhere)")
@@ -168,7 +168,7 @@ def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
 def require_kept(place: Path, argument: str | None = None) -> None:
     """Raise CimError if a file that is written to `place` replaces an input, by any path.
 
-    So too where it would lie in the folder of a bundle, which it makes unusable. The sentence names
+    So too if it would lie in the folder of a bundle, which it makes unusable. The sentence names
     the `argument` that is the place.
     """
     # A folder on the way that is made later turns new/../x into x.

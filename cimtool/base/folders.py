@@ -54,7 +54,7 @@ class KindOfWork:
     def opened(self, path: Path, whose: WorkIdentity) -> Iterator[None]:
         """Open or make the folder, for this process alone until the end.
 
-        Raises CimError if it holds other work of this kind or something else, and where another
+        Raises CimError if it holds other work of this kind or something else, and if another
         process is at work in it.
         """
         require_outside_bundles(path)
@@ -135,7 +135,7 @@ def alone_with(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that is to be replaced, if there is one, until the end.
 
     The lock ends with the process, however that ends. Raises CimError if another one holds it,
-    or has just replaced the folder, and where the file system cannot lock a folder.
+    or has just replaced the folder, and if the file system cannot lock a folder.
     """
     if not folder.is_dir():
         yield
@@ -181,7 +181,7 @@ def sealed_text(values: Mapping[str, Any]) -> str:
 
 
 def read_sealed(file: Path) -> dict[str, Any]:
-    """The values of a file that `sealed_text` made; none where it is missing or was changed."""
+    """The values of a file that `sealed_text` made; none if it is missing or was changed."""
     values = read_object(file) or {}
     return values if values.get("sha256") == values_digest(values) else {}
 

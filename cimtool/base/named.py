@@ -55,7 +55,7 @@ def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
 
 
 def require_one(values: Collection[str], names: Sequence[str], empty: str = "nothing") -> str:
-    """As `one_of`; CimError, with the nearest of all that `values` has, where there is none."""
+    """As `one_of`; CimError, with the nearest of all that `values` has, if there is none."""
     found = one_of(values, names)
     if found is None:
         held = list(values)

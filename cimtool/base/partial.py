@@ -72,7 +72,7 @@ def partial_folder(parent: Path, beginning: str) -> Iterator[Path]:
 
 
 def _made(parent: Path, beginning: str) -> tuple[Path, int]:
-    """A new folder and its handle, with the lock where the file system has one."""
+    """A new folder and its handle, with the lock if the file system has one."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=beginning, dir=parent))
         with suppress(FileNotFoundError):

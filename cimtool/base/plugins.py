@@ -87,7 +87,7 @@ def broken_plugins() -> list[str]:
 
 
 def origin_of_module(module: str) -> str:
-    """The origin of the plug-in that has a module; OWN where none of those that are loaded has."""
+    """The origin of the plug-in that has a module; OWN if none of those that are loaded has."""
     plugin = _plugin_of(module)
     return OWN if plugin is None else plugin.origin
 
@@ -152,7 +152,7 @@ def _contract(frame: FrameType) -> tuple[str, str]:
 
 @contextmanager
 def unless_broken(what: str, origin: str) -> Iterator[None]:
-    """Leave `what` a plug-in has out, and note why, where it raises; what is cimtool's raises."""
+    """Leave `what` a plug-in has out, and note why, if it raises; what is cimtool's raises."""
     try:
         yield
     except Exception as error:

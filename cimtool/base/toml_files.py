@@ -73,7 +73,7 @@ def name_of(family: type[Named], names: Callable[[], list[str]] | None = None) -
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Read a TOML file; CimError (with the line of a syntax error) where it cannot be read."""
+    """Read a TOML file; CimError (with the line of a syntax error) if it cannot be read."""
     content = read_bounded(file, LARGEST)
     longest = max(map(len, content.split(b"\n")))
     if longest > LONGEST_LINE:

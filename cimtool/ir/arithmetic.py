@@ -321,7 +321,7 @@ class Store(Identity, name="store", levels=Level.TRAINED.to(Level.MAC)):
     """A place where a value is kept in memory: identity now, a rounding after `quantize`.
 
     `role` says for what (`input`, `activation`, `mu`, `s`, `s_self`, `residual`, `normal`,
-    `logit`) and so in which kind of scale; `bits` in how many, 0 where the settings' feature bits
+    `logit`) and so in which kind of scale; `bits` in how many, 0 if the settings' feature bits
     decide.
     """
 

@@ -60,7 +60,7 @@ def integer_limits(bits: int, signed: bool) -> tuple[int, int]:
 
 
 def adc_limits(bits: int, signed: bool) -> tuple[int, int]:
-    """Codes of a converter: two's complement where the sum can be negative, else from 0."""
+    """Codes of a converter: two's complement if the sum can be negative, else from 0."""
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
 

@@ -48,7 +48,7 @@ class StoringErrors:
     errors: FloatArray
 
     def at(self, largest: FloatArray) -> FloatArray:
-        """The errors [channels] where the largest code stands for `largest`, between steps."""
+        """The errors [channels] if the largest code stands for `largest`, between steps."""
         live = self.tops > 0
         reach = np.log2(np.where(live, largest / np.where(live, self.tops, 1.0), 1.0))
         place = np.clip((reach - REACHES[0]) / (REACHES[1] - REACHES[0]), 0, len(REACHES) - 1)
@@ -61,7 +61,7 @@ class StoringErrors:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The calibration of one graph; empty where it was not calibrated.
+    """The calibration of one graph; empty if it was not calibrated.
 
     `ranges` and `mean_squares` are by value, `squared_norms` (of what rows are divided by) by the
     node that normalises, `storing_errors` by value and the bits that it is stored in.
@@ -189,7 +189,7 @@ class Program:
 def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
     """The type of a node's value.
 
-    Raises CimError naming the node where it could overflow 62 bits, or its own accumulator.
+    Raises CimError naming the node if it could overflow 62 bits, or its own accumulator.
     """
     if len({*map(id, inputs)}) < len({*node.inputs}):
         # One object a name: an operation may take one type given twice for one value given twice.
@@ -246,10 +246,10 @@ class Builder:
         return int(self.types[value].shape[1])
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
-        """Append a node and return its value's name (`name`, or `name.2` where that is taken).
+        """Append a node and return its value's name (`name`, or `name.2` if that is taken).
 
         A text that is no name becomes one.
-        `seen` is the value's range where a pass knows it and calibration did not see the value.
+        `seen` is the value's range if a pass knows it and calibration did not see the value.
         """
         unique, count = clean_name(name), 1
         while unique in self.types:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class Sqrt(Op, name="sqrt", levels=Level.TRAINED.to(Level.FLOAT)):
 
 @dataclass(frozen=True, eq=False)
 class Power(Unbounded, name="power", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`x` to a constant exponent; of numbers above 0 where it is no whole one."""
+    """`x` to a constant exponent; of numbers above 0 if it is no whole one."""
 
     exponent: float
 
@@ -176,17 +176,17 @@ class LeakyRelu(Monotone, name="leaky_relu", levels=Level.TRAINED.to(Level.FLOAT
         return np.maximum(x, 0.0) + self.slope * np.minimum(x, 0.0)
 
 
-@runtime_checkable
-class Normalization(Protocol):
-    """An operation that divides rows by a norm: calibration sees its squares."""
+class Normalization(Op):
+    """Base of the operations that divide rows by a norm: calibration sees its squares."""
 
+    @abstractmethod
     def squared_norms(self, x: Array) -> Array:
         """The squares [n] of what rows are divided by, for inputs `x` [n, d]."""
 
 
 @dataclass(frozen=True, eq=False)
-class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
-    """Rows divided by their Euclidean norm, or by `least` where that is larger."""
+class L2Normalize(Normalization, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
+    """Rows divided by their Euclidean norm, or by `least` if that is larger."""
 
     least: float = 0.0
 
@@ -194,7 +194,6 @@ class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT))
         return real(inputs[0].shape, -1.0, 1.0)
 
     def squared_norms(self, x: Array) -> Array:
-        """The squares [n] of what rows `x` [n, d] are divided by."""
         return np.asarray(np.maximum(np.square(x).sum(axis=-1), self.least**2))
 
     def run(self, *inputs: Array) -> Array:
@@ -203,7 +202,7 @@ class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT))
 
 
 @dataclass(frozen=True, eq=False)
-class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
+class LayerNorm(Normalization, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
     """Each row to mean 0 and variance 1, then a gain and an offset a channel.
 
     `(x - mean) / sqrt(var + eps) * gamma + beta`, mean and (biased) variance over the row: the same
@@ -220,7 +219,6 @@ class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
         return np.asarray(self.gamma * np.sqrt(self.gamma.size))
 
     def squared_norms(self, x: Array) -> Array:
-        """The squares [n] of what the centred rows of `x` [n, d] are divided by."""
         width = x.shape[-1]
         return np.asarray(width * (x.var(axis=-1) + self.eps))
 
@@ -237,7 +235,7 @@ class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
-class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
+class RmsNorm(Normalization, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
     """Each row to mean square 1, then a gain a channel: `x / sqrt(mean x^2 + eps) * gamma`."""
 
     gamma: Array
@@ -249,7 +247,6 @@ class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
         return np.asarray(self.gamma * np.sqrt(self.gamma.size))
 
     def squared_norms(self, x: Array) -> Array:
-        """The squares [n] of what rows `x` [n, d] are divided by, as norms."""
         return np.asarray(np.square(x).sum(axis=-1) + x.shape[-1] * self.eps)
 
     def infer(self, *inputs: Type) -> Type:
@@ -265,8 +262,8 @@ class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
 class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
     """`exp(x + mask)` over its sum along each row.
 
-    Of attention `mask` [rows of an item, d], or [1, d] where it is the same for all rows, is 0
-    where a number counts and NO_WEIGHT, or less, where it does not; None if all count.
+    Of attention `mask` [rows of an item, d], or [1, d] if it is the same for all rows, is 0
+    if a number counts and NO_WEIGHT, or less, if it does not; None if all count.
     """
 
     mask: Array | None = None

@@ -16,7 +16,7 @@ INT_LIMIT = 2**62
 """No integer value may reach this magnitude: requantisation adds below it in 64 bits."""
 
 Shape = tuple[str | int, ...]
-"""Extents; the first is symbolic: `n`, or `8n` where each of n items has 8 rows, as of tokens."""
+"""Extents; the first is symbolic: `n`, or `8n` if each of n items has 8 rows, as of tokens."""
 
 ROW_EXTENT = re.compile(r"([1-9][0-9]{0,8})?([a-z])")
 
@@ -72,7 +72,7 @@ class RangeError(ValueError):
 class Type:
     """Shape with symbolic rows (`n`, `m`), bounds, and the real value of one unit.
 
-    `lo` and `hi` broadcast against the last axis: float64 for real numbers, where `scale` is
+    `lo` and `hi` broadcast against the last axis: float64 for real numbers, if `scale` is
     None, and int64 for integers. `scale` (a scalar or one value a channel) times the integer is
     the real number it stands for.
     """
@@ -100,7 +100,7 @@ class Type:
 
     @cached_property
     def bits(self) -> int:
-        """Bits that hold every integer in the bounds (two's complement where signed)."""
+        """Bits that hold every integer in the bounds (two's complement if signed)."""
         lo, hi = int(np.min(self.lo)), int(np.max(self.hi))
         if lo < 0:
             return max((-lo - 1).bit_length(), max(hi, 0).bit_length()) + 1
@@ -108,7 +108,7 @@ class Type:
 
     @property
     def unit(self) -> Array:
-        """The scale of an integer type; an error in the compiler where there is none."""
+        """The scale of an integer type; an error in the compiler if there is none."""
         if self.scale is None:
             raise TypeError("a real value has no unit")
         return self.scale
@@ -158,7 +158,7 @@ Types = tuple[Type, ...]
 
 
 def number_type(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
-    """An integer value whose unit is `scale`, a real one where that is None."""
+    """An integer value whose unit is `scale`, a real one if that is None."""
     return real(shape, lo, hi) if scale is None else integer(shape, lo, hi, scale)
 
 

@@ -50,7 +50,7 @@ MAX_MULTIPLY_ADDS = 24
 """The highest degree of a polynomial: one multiply-add each."""
 
 MAX_NEWTON_STEPS = 12
-"""Steps from a line to 1/sqrt(x) where the largest x is 5,000 times the least."""
+"""Steps from a line to 1/sqrt(x) if the largest x is 5,000 times the least."""
 
 WIDEST_NORMS = 4_000
 """The largest norm as a multiple of the least, for which two ranges of such steps are enough."""
@@ -71,7 +71,7 @@ def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> Ex
 
     The error is that of near-minimax interpolation, at most a small factor above the best
     polynomial's; it is measured at 20,001 points, relative to the largest value exp(hi). RowsError,
-    which says what it is `of`, where no degree is.
+    which says what it is `of`, if no degree is.
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     top = float(significant(np.exp(centre + half), np.rint, COEFFICIENT_BITS))
@@ -95,7 +95,7 @@ def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> Ex
 class CurvePolynomial:
     """A function of single numbers by polynomials of `u = clip((x - centre) / half, -1, 1)`.
 
-    `even(u)` where `odd` is None, else `even(v) + u odd(v)` with `v = 2 |u| - 1`. From either end
+    `even(u)` if `odd` is None, else `even(v) + u odd(v)` with `v = 2 |u| - 1`. From either end
     of the domain on a line of slope `below` or `above` is added. `lo` and `hi` bound the function
     between the ends; `error` is the largest that was measured.
     """
@@ -184,12 +184,12 @@ def fit_curve(function: Function, lo: float, hi: float, share: float) -> Polynom
     """Fit polynomials to a function on [lo, hi], to a share of its largest magnitude there.
 
     Of two forms the one with the fewest multiply-adds: one polynomial on the whole domain, or,
-    where 0 is inside, one each of the even and the odd part over |x|. The latter has no large
+    if 0 is inside, one each of the even and the odd part over |x|. The latter has no large
     coefficients that cancel, and a bend at 0 costs nothing. Where the function is a line up to an
     end of [lo, hi], as tanh, GELU and softplus are far from 0, the domain ends earlier. The error
     is measured at 20,001 points and includes that of narrowing sums in the digital unit, which
-    large coefficients make large: where neither form is close enough, the domain is split. None
-    where that is not close enough either, or the function is not finite.
+    large coefficients make large: if neither form is close enough, the domain is split. None
+    if that is not close enough either, or the function is not finite.
     """
     x = np.linspace(lo, hi, DENSE_POINTS)
     exact = function(x)
@@ -344,7 +344,7 @@ def fit_inverse_root(lo: float, hi: float, tolerance: float) -> tuple[NewtonIter
     if found := _inverse_root(lo, hi, tolerance):
         return (found,)
     middle = float(np.sqrt(lo * hi))
-    # The error of the first stays where x is beyond it, beside a smaller root.
+    # The error of the first stays if x is beyond it, beside a smaller root.
     below = _inverse_root(lo, middle, tolerance / 2 * np.sqrt(middle / hi)) if lo > 0 else None
     above = _inverse_root(middle, hi, tolerance / 2) if below else None
     if below and above:

@@ -40,15 +40,15 @@ class Job:
 
 
 RIGHT_ROWS = "rows of the scale that the model was trained on"
-"""The first thing to look at where numbers of a model are beyond what it can be made for."""
+"""The first thing to look at if numbers of a model are beyond what it can be made for."""
 
 
 class Pass(ABC):
     """A map from program to program: a frozen dataclass whose fields are its own options.
 
-    `name` is that of the stage it makes, which bundles keep where `kept` says so or no other stage
+    `name` is that of the stage it makes, which bundles keep if `kept` says so or no other stage
     follows; `doing` is the line of progress while it runs. It takes a program at the level
-    `requires`, calibrated where `requires_calibration` says so, to the level `leaves`.
+    `requires`, calibrated if `requires_calibration` says so, to the level `leaves`.
     """
 
     name: ClassVar[str]
@@ -64,7 +64,7 @@ class Pass(ABC):
 
 
 MOST_BYTES = 1 << 29
-"""Bytes that values may take on rows that are computed at once, where nothing else is said."""
+"""Bytes that values may take on rows that are computed at once, if nothing else is said."""
 
 LEAST_ROWS = 16
 """A mean over fewer rows than these says little of a layer."""
@@ -80,7 +80,7 @@ def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ())
 
     Its values are freed after their last use, but those that are `kept`. How many rows follows from
     the graph alone: a larger limit of memory lets larger items in, and changes no build. A note
-    says where not all are taken, for what they are `doing`. Raises CimError if there is no room
+    says if not all are taken, for what they are `doing`. Raises CimError if there is no room
     for LEAST_ROWS.
     """
     rows = job.rows(graph.name)

@@ -23,7 +23,7 @@ TRIED_STEPS = 8
 """Powers of two that are tried, down from one whose codes reach beyond every sum that was seen."""
 
 TRIED_OCTAVES = 4
-"""Octaves of steps that are tried where any can be set, down from such a one."""
+"""Octaves of steps that are tried if any can be set, down from such a one."""
 
 STEPS_PER_OCTAVE = 1 << REFERENCE_BITS
 """Steps of an octave: 4 to 7 quarters, so that a whole digit, which rounds nothing, is one."""
@@ -110,10 +110,10 @@ def column_errors(
     limits: Limits = NO_LIMITS,
     steps: Sequence[int] = (),
 ) -> Iterator[Tried | None]:
-    """Errors of each slice at the tried references, and last of the unit column where there is one.
+    """Errors of each slice at the tried references, and last of the unit column if there is one.
 
     For inputs `x` [n, K], with references that are set for as much as `scope` says, to what the
-    `limits` hold, at these `steps` where there are some; None for columns that are provably
+    `limits` hold, at these `steps` if there are some; None for columns that are provably
     lossless.
     """
     sums, law = GroupSums(op, x), op.crossbar.law
@@ -303,7 +303,7 @@ class Trial:
 def _errors(  # type: ignore[no-untyped-def]
     sums, rise, counts, factor, steps, shifts, offsets, rounding, tables, row, errors
 ):
-    """Add to `errors` [steps, rows, N]: by `tables` where they have entries, else by rounding."""
+    """Add to `errors` [steps, rows, N]: by `tables` if they have entries, else by rounding."""
     cycles, rows, width = sums.shape
     integer = row.dtype.type
     lo, hi = integer(rounding[0]), integer(rounding[1])
@@ -404,7 +404,7 @@ class Histogram:
     def moved(
         self, edges: IntArray, values: FloatArray, step: int
     ) -> tuple[float, IntArray, FloatArray]:
-        """(gain, edges, values) where both stay, for `edges` of codes to start from.
+        """(gain, edges, values) if both stay, for `edges` of codes to start from.
 
         The gain is what of the sums' squares the values take off; values of codes without sums stay
         as they are.

@@ -1,7 +1,7 @@
 """Fold: batch normalisation goes into the layer before it, the common mean of mu into the head.
 
 Distances depend on differences of mu only, so one vector may be taken from both sides; the mean
-over calibration rows makes ed far less noisy where the means share an offset. A cosine does not.
+over calibration rows makes ed far less noisy if the means share an offset. A cosine does not.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
 
 
 class Folding(Builder):
-    """Builds a folded projector; `centre` is taken off mu where there is one."""
+    """Builds a folded projector; `centre` is taken off mu if there is one."""
 
     def __init__(self, graph: Graph, centre: FloatArray | None):
         super().__init__(graph.name, graph.inputs, graph.calibration)

@@ -29,10 +29,10 @@ EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
 
 CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(17))
 INPUT_SHARES = (1.0, 0.5, 0.25)
-"""Shares of the range to try in a format, where errors were measured."""
+"""Shares of the range to try in a format, if errors were measured."""
 
 WEIGHT_LEVELS = 127
-"""Largest weight integer that the choice of equalisation assumes, where no errors were measured."""
+"""Largest weight integer that the choice of equalisation assumes, if no errors were measured."""
 
 FEATURE_MARGIN = 1.125
 """Mu may leave its range by an eighth: its one scale covers the widest of all dimensions."""
@@ -102,7 +102,7 @@ def layer_input_format(
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
     Among the candidates the one whose expected noise at the readers' outputs is least, from
-    rounding weights too: in 8 bits, or where errors were measured in the bits of each reader.
+    rounding weights too: in 8 bits, or if errors were measured in the bits of each reader.
     """
     known, source = graph.types[node_name], graph.by_name[node_name].inputs[0]
     top = np.array(magnitude(known), ndmin=1)
@@ -254,7 +254,7 @@ def refit(builder: Builder, op: Requant, node: Node, inputs: tuple[str, ...]) ->
 
 
 def _largest(known: Type, shape: tuple[int, ...]) -> Iterable[int]:
-    """The largest magnitude of each channel; of all where there is one scale."""
+    """The largest magnitude of each channel; of all if there is one scale."""
     magnitudes = np.maximum(np.abs(exact_bounds(known.lo)), np.abs(exact_bounds(known.hi)))
     return np.broadcast_to(magnitudes, shape).flat if shape else [magnitudes.max()]
 

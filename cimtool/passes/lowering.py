@@ -64,7 +64,7 @@ class Lowering(Builder):
     def lifted(self, value: str, op: QuantizedStore) -> tuple[str, float]:
         """A value of its own quantizer as the codes of its bits, and what was added to it.
 
-        Nothing where the hardware's code of inputs holds the limits in these bits; else the zero
+        Nothing if the hardware's code of inputs holds the limits in these bits; else the zero
         point comes back, so that the lowest code is 0.
         """
         known = integer(("n",), op.lo, op.hi, op.scale)
@@ -154,7 +154,7 @@ def _reciprocal_norm(
     """Newton's iteration for `1 / max(sqrt(sum rows^2 + added), least)`, as a column [n, 1]."""
     seen = builder.calibration.squared_norms[name]
     lo, hi = widened_range(seen)
-    # Smaller sums are limited to the lowest: to the square of `least` exactly, where it is there.
+    # Smaller sums are limited to the lowest: to the square of `least` exactly, if it is there.
     lo = max(lo, float(seen.lo) / 2, least**2)
     with of_layer(builder, name):
         fits = fit_inverse_root(lo, hi, ROOT_TOLERANCE)

@@ -131,8 +131,9 @@ class Quantizing(Builder):
     def fraction_bits(self, constant: Array, unit: FloatArray, top: float) -> int:
         """Bits below the unit of values up to `top` in which a constant is added to or limits them.
 
-        None but where a model brings integers: codes of few bits, with which its runtime computes
-        in float32. There they are as many as make FACTOR_BITS, unless the constant is whole.
+        Zero, unless the model is already quantized and the constant is not whole: codes have few
+        bits, and the model's runtime computes with them in float32. Then as many as make
+        FACTOR_BITS.
         """
         coarse, fine = (int(top / one).bit_length() for one in (np.max(unit), np.min(unit)))
         bits = max(min(FACTOR_BITS - coarse, EXACT_BITS - fine), 0) if self._trained else 0
@@ -167,7 +168,7 @@ QUANTIZE.rule(MatMul, BatchMatMul, Axis)(keep)
 
 @QUANTIZE.rule(Arrange)
 def arrange(builder: Quantizing, op: Arrange, node: Node, inputs: tuple[str, ...]) -> str:
-    """The same integers, after narrowing where numbers of several units come into one column."""
+    """The same integers, after narrowing if numbers of several units come into one column."""
     (value,), known = inputs, builder.types[inputs[0]]
     if known.is_integer and known.unit.ndim:
         width = int(known.shape[1])
@@ -284,7 +285,7 @@ def multiply(builder: Quantizing, op: Mul, node: Node, inputs: tuple[str, ...]) 
 
 @QUANTIZE.rule(Add)
 def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
-    """Bring all terms to one unit (exact shifts where scales allow) and add the constant."""
+    """Bring all terms to one unit (exact shifts if scales allow) and add the constant."""
     values = list(inputs)
     for i, value in enumerate(values if len(values) > 1 else ()):
         own_unit = builder.types[value].unit

@@ -57,7 +57,7 @@ def with_trained_bits(build: Configuration, program: Program) -> Settings:
 
 
 def trained_bits_notes(program: Program, settings: Settings) -> list[str]:
-    """A sentence on the layers that keep their integers, where there are any."""
+    """A sentence on the layers that keep their integers, if there are any."""
     found = trained_bits(program, settings)
     if not found:
         return []

@@ -96,7 +96,7 @@ def pair_probabilities(
 ) -> Callable[[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
     """Return a function from rows of texts and of videos, [n] each, to log p and log(1-p).
 
-    Raises CimError as `exact` does, and OutOfReach the function where a pair's is not reached.
+    Raises CimError as `exact` does, and OutOfReach the function if a pair's is not reached.
     """
     arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
     _check(a, b, arrays)

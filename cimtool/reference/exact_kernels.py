@@ -10,7 +10,7 @@ along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is c
 minimum of F is in the strip: up to there the terms fall, and neither their sum nor the integral
 cancels. On side -1, M ends at a branch point, which narrows the strip or leaves out the rest.
 
-F and its place on the line come from sums over dimensions at each point, or where variances are
+F and its place on the line come from sums over dimensions at each point, or if variances are
 small from a series (`exact_series`).
 """
 
@@ -85,7 +85,7 @@ class Pair(NamedTuple):
     """One side's question about a pair, for compiled code.
 
     `square` = delta^2 [d], `s` [d] and the `widest` of it; `room` [2, d] is overwritten. `series`
-    has terms where it takes the place of sums over dimensions.
+    has terms if it takes the place of sums over dimensions.
     """
 
     side: float

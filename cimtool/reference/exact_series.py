@@ -1,4 +1,4 @@
-"""The exponent of the exact probability as a power series, where variances are small; compiled.
+"""The exponent of the exact probability as a power series, if variances are small; compiled.
 
 With A_k = sum s^k and B_k = sum delta^2 s^k over a pair's dimensions, L = log E exp(-u D) is
 
@@ -37,14 +37,14 @@ LIKELY = 0.01
 """Share of DOUBT at which a series, before the line is known, is taken for enough."""
 
 NEAR = 0.9
-"""The series is used where q |v| is below; it ends at 1."""
+"""The series is used if q |v| is below; it ends at 1."""
 
 EXPONENT = 35.0
 """The integrand's exponent at which the line has ended: e^-35 is 6e-16."""
 
 
 class Series(NamedTuple):
-    """F(v) = sum of `terms[k]` v^(k+1), for compiled code; no terms where the series is not used.
+    """F(v) = sum of `terms[k]` v^(k+1), for compiled code; no terms if the series is not used.
 
     The remainder at v is `weight` |v| (q |v|)^K / (1 - q |v|), with q = `ratio`. `around` [K] is
     room for the terms of another place.

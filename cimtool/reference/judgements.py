@@ -86,7 +86,7 @@ def _alike_blocks(classes: Classes) -> Iterator[BoolArray]:
 class Judgements:
     """The grade [p], above 0, of each right pair of a text [p] and a video [p]; all others are 0.
 
-    A pair is there once; `file` is where they come from, for messages.
+    A pair is there once; `file` names their source in messages.
     """
 
     text: IntArray

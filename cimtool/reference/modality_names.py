@@ -66,7 +66,7 @@ def way_names(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
 
 
 def way_marks(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
-    """The same in short, `t>i` and `i>t`; in words where both names have one initial."""
+    """The same in short, `t>i` and `i>t`; in words if both names have one initial."""
     first, second = called
     if first[0] == second[0]:
         return way_names(called)

@@ -19,9 +19,9 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
-# Sampled points. Videos are drawn once a block and held; threads draw the texts anew for each
-# block, and take some of the block's videos at a time. The largest array is the product of the
-# last two, 13 MB for every K: beyond 32 MB each would be new memory.
+# Sampled points. Videos are drawn once a block and held. Threads draw the texts anew for each block
+# of videos, and take some of its videos at a time. The largest array is the product of the last
+# two, 13 MB for every K: beyond 32 MB each would be new memory.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120
@@ -30,7 +30,7 @@ _NEAR_POINTS = 5120
 _TOLD = 16
 
 DEFAULT_SAMPLES = 10
-"""Samples a side where nothing else is said."""
+"""Samples a side if nothing else is said."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def monte_carlo(
     Row numbers (0, 1, ...), `seed` and the modality key the draws of an item.
     The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
     the K*K pairs share their draws; the delta method carries it to the logit, and the jackknife
-    where that error is more than 0.7 of the mean.
+    if that error is more than 0.7 of the mean.
     Raises CimError if there are fewer than two samples or the seed is not in [0, 2^64).
     """
     check_samples(samples)
@@ -152,7 +152,7 @@ SURE = 1e-6
 STEEP = 0.7
 """Relative standard error of a mean beyond which its logarithm is no straight line within it.
 
-It is sqrt(2) where one of the K*K sigmoids is all of their sum.
+It is sqrt(2) if one of the K*K sigmoids is all of their sum.
 """
 
 LIMIT = 708.0
@@ -176,9 +176,9 @@ def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
     """Return log p, log(1-p) and the standard error of the logit, each [n, m], of x [n, K, K, m].
 
     The smaller of p and 1-p is taken from its own sum; the larger is what that leaves. The sum of a
-    pair whose x all have one sign is left out where it cannot be the smaller. The error is the
+    pair whose x all have one sign is left out if it cannot be the smaller. The error is the
     two-sample one, sqrt(var(row means)/K + var(column means)/K), since the K*K sigmoids share K
-    samples a side; the delta method carries it to the logit, and the jackknife where it is more
+    samples a side; the delta method carries it to the logit, and the jackknife if it is more
     than 0.7 of the mean.
     """
     x = np.ascontiguousarray(x)

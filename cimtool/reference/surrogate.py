@@ -102,7 +102,7 @@ class Polynomial:
 
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples a side, and `domain` is where it was fitted, None
-    where unknown.
+    if unknown.
     Raises CimError if the degree is not 1 to 6, the number of coefficients is not the degree's,
     a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
@@ -174,9 +174,9 @@ class Polynomial:
 
     @np.errstate(over="ignore")
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
-        """Root mean square change of its value where ed, or vd, is `off` of its range away.
+        """Root mean square change of its value if ed, or vd, is `off` of its range away.
 
-        Of the two the larger; infinite where a square is beyond float64. Where coefficients are
+        Of the two the larger; infinite if a square is beyond float64. Where coefficients are
         large and cancel, as those of a fit on nearly collinear features do, every error of ed and
         vd comes out many times as large.
         """
@@ -201,7 +201,7 @@ def shifted(
     """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
 
     Exact: every float is the rational number that it is, the scales of the features included.
-    The matrix is square, degree + 1 a side, zero where i + j is above the degree.
+    The matrix is square, degree + 1 a side, zero if i + j is above the degree.
     """
     size = poly.degree + 1
     powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(poly.scale_ed), size)

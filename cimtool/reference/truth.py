@@ -86,7 +86,7 @@ class Truth:
 
 
 def truth_of(text_to_video: IntArray, labels: Classes | None, videos: int) -> Truth:
-    """Give each video the classes of its texts; no labels at all where two of its texts differ."""
+    """Give each video the classes of its texts; no labels at all if two of its texts differ."""
     if labels is None:
         return Truth(text_to_video, videos)
     of_video = np.zeros((videos, *labels.shape[1:]), labels.dtype)
@@ -113,7 +113,7 @@ def truth_judged(judged: Judgements, texts: int, videos: int, leave_one_out: boo
 def all_equal(
     scores: Array, called: Modalities = TEXT_VIDEO, what: str = "compiled scores"
 ) -> list[str]:
-    """A sentence where scores [n, m] are constant, over all pairs or within queries.
+    """A sentence if scores [n, m] are constant, over all pairs or within queries.
 
     Queries are one side's items, then the other's; one with a single item to rank is not counted.
     """

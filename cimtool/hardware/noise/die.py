@@ -106,7 +106,7 @@ class CellBand:
     """Numbers of the cells in one row of arrays.
 
     `weights` [cells, rows, N] of each slice and polarity, `references` [rows, arrays] of the
-    reference column of each array, [rows, 0] where arrays have none.
+    reference column of each array, [rows, 0] if arrays have none.
     """
 
     weights: Array
@@ -225,7 +225,7 @@ def _spread(references: FloatArray, stored: StoredWeights, arrays: Arrays) -> Fl
 
 
 def device_digits(stored: StoredWeights, rows: slice, arrays: Arrays) -> CellBand:
-    """The digits that devices hold: of both polarities where they are subtracted."""
+    """The digits that devices hold: of both polarities if they are subtracted."""
     code = stored.crossbar.weights
     digits = np.stack([s.digits[rows].astype(np.int64) for s in stored.slices])
     side = len(column_blocks(stored, arrays)) if code.reference_column else 0

@@ -85,7 +85,7 @@ class NonIdeality(Named, TomlTable):
     ages: ClassVar[bool] = False
     """Its effect grows with the time since t0."""
     order: ClassVar[float] = math.inf
-    """Its place where several act: lower ones first, those without one last, as they are given."""
+    """Its place if several act: lower ones first, those without one last, as they are given."""
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any) -> None:
         if name is not None and not issubclass(cls, KINDS):
@@ -120,7 +120,7 @@ class DeviceState:
     """Devices by the `digits` of their cells: what they should conduct, and when they are read.
 
     `x` [digits] is the conductance as a share of `g_max` (uS); `seconds` count from `t0`, None
-    where a noise model does not say when that is. `rng` has the random numbers of one mechanism.
+    if a noise model does not say when that is. `rng` has the random numbers of one mechanism.
     """
 
     digits: IntArray

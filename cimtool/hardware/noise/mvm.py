@@ -102,7 +102,7 @@ class MeasuredConverters:
 
     `thresholds` [tables, codes - 1] never fall; they count in 1/16 of a step from the
     column's offset.
-    `table` [groups, slices, N] is the table of each column, -1 where the law holds.
+    `table` [groups, slices, N] is the table of each column, -1 if the law holds.
     """
 
     thresholds: IntArray

@@ -86,7 +86,7 @@ class Head(Named):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Names of its products of a query and an item, where a gallery is in the arrays."""
+        """Names of its products of a query and an item, if a gallery is in the arrays."""
         return ("mu.mu",)
 
     @property
@@ -110,7 +110,7 @@ class Head(Named):
 
     @property
     def measure(self) -> str:
-        """Name of its scores in reports: `logit`, or `score` where it is none."""
+        """Name of its scores in reports: `logit`, or `score` if it is none."""
         return "logit" if self.predicts_logit else "score"
 
     @property
@@ -139,9 +139,9 @@ class Head(Named):
         return False
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
-        """Root mean square change of the score where a statistic is `off` of its range away.
+        """Root mean square change of the score if a statistic is `off` of its range away.
 
-        0 where terms cannot cancel, so that errors of the statistics come out as small as they are.
+        0 if terms cannot cancel, so that errors of the statistics come out as small as they are.
         """
         return 0.0
 

@@ -8,7 +8,7 @@ products:
          - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)         vd_self = sum 2 s^2 + 4 mu^2 s
 
 Sums of s take it in more bits than the products of two items do. What s loses there, s - r, is
-given back in vd_self as 4 s (s - r): nearly all of it where both items' variances are alike.
+given back in vd_self as 4 s (s - r): nearly all of it if both items' variances are alike.
 
 A polynomial in ed alone needs the first line, one product in place of six, and stores mu and
 ed_self.
@@ -47,7 +47,7 @@ class PcmePoly(Head, name="pcme-poly"):
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
-        """The head of the polynomial that is known; CimError naming `cimtool fit` where none is."""
+        """The head of the polynomial that is known; CimError naming `cimtool fit` if none is."""
         if known.polynomial is None:
             if known.a is not None and known.b is not None:
                 raise ArgumentError(

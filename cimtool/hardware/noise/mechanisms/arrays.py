@@ -120,7 +120,7 @@ class IrDrop(ArrayNoise, name="ir_drop"):
     def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:
         """Conductances [rows, columns] of one array in uS, wires included.
 
-        Raises CimError naming the layer where a drop leaves the range in which this was checked.
+        Raises CimError naming the layer if a drop leaves the range in which this was checked.
         """
         drop = self.drop(g)
         largest = float(drop.max(initial=0.0))
