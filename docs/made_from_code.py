@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 import cimtool
+from cimtool.base.options import Record, told
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
@@ -30,7 +31,7 @@ from cimtool.galleries.programming import ProgrammedBundle
 from cimtool.hardware.cam import cam_origins, load_cam
 from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.keys import flag
-from cimtool.hardware.settings import Overrides, setting_keys
+from cimtool.hardware.settings import Overrides, SettingOptions, setting_keys
 from cimtool.hardware.target import load_target, target_names
 from cimtool.report.result import Result
 from cimtool.report.terminal import terminal
@@ -177,13 +178,24 @@ def api() -> str:
 
 
 def _documented(name: str, value: Any, heading: str) -> str:
-    text = _markdown(inspect.getdoc(value) or "")
+    text = _markdown((inspect.getdoc(value) or "").partition("\n\n* `")[0])
     kind = "class" if isinstance(value, type) else "function"
     signature = "" if kind == "class" and name != "ModelSource" else _signature(value)
     parts = [f"### `{heading}`", f"```python\n{name}{signature}\n```" if signature else "", text]
+    if records := getattr(value, "__records__", ()):
+        parts.append(_table(("argument", "what it is"), _arguments(*records)))
     if kind == "class" and not signature:
         parts.append(_table(("member", "what it is"), _members(value)))
     return "\n\n".join(parts)
+
+
+def _arguments(*records: type[Record]) -> list[tuple[str, str]]:
+    """The arguments that records give a function; all settings in one line."""
+    settings = setting_keys()
+    rows = [(_code(name), _prose(said)) for name, said in told(*records) if name not in settings]
+    if any(issubclass(record, SettingOptions) for record in records):
+        rows.append(("`weight_bits`, ...", "[Settings](settings.md) by name."))
+    return rows
 
 
 def _signature(function: Callable[..., Any]) -> str:
