@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_models import passed
 
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import memory_limited
@@ -24,8 +25,6 @@ from cimtool.simulation.simulator import (
     run_graph,
     run_rows,
 )
-
-from .conftest import passed
 
 
 def spread(side: int) -> Graph:

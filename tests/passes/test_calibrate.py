@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_models import passed
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import REACHES, Program
 from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, significant
 from cimtool.simulation.simulator import Simulator
-
-from .conftest import passed
 
 
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30))

@@ -9,6 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 from crossbars import changed, crossbar_of, with_crossbar
+from small_models import passed
 
 from cimtool.api import prepare
 from cimtool.base.arrays import IntArray
@@ -26,8 +27,6 @@ from cimtool.passes.converters import fit_references
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
 from cimtool.passes.rounding import layer_means
 from cimtool.simulation.simulator import Simulator, run_graph
-
-from .conftest import passed
 
 
 @pytest.mark.thorough("more of the same kind", quick=("isaac", "colonnade"))

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_models import curved, passed
 
 from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_model
@@ -36,8 +37,6 @@ from cimtool.passes.lowering import EXP_TOLERANCE
 from cimtool.passes.pipeline import compile_program
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
-
-from .conftest import curved, passed
 
 
 def stages(program: Program, job: Job) -> list[Program]:

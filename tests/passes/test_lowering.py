@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_models import WIDTH, D, curved, dense, passed, program
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, scalar
@@ -17,8 +18,6 @@ from cimtool.ir.source import L2Normalize, Softmax, Sorted, Sqrt
 from cimtool.passes import approximate
 from cimtool.passes.lowering import merge_exchange
 from cimtool.simulation.simulator import Simulator
-
-from .conftest import WIDTH, D, curved, dense, passed, program
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_models import passed
 
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
@@ -16,8 +17,6 @@ from cimtool.ir.program import Program
 from cimtool.passes.base import Job
 from cimtool.passes.rounding import layer_means
 from cimtool.simulation.simulator import Simulator
-
-from .conftest import passed
 
 
 @dataclass(frozen=True)

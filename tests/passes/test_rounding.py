@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small_models import passed
 from threads import threads_of
 
 from cimtool import api
@@ -25,8 +26,6 @@ from cimtool.passes.rounding import (
     shrinkage,
     unit_triangle,
 )
-
-from .conftest import passed
 
 N, K, COLUMNS, LIMIT = 400, 40, 12, 7
 
