@@ -88,11 +88,11 @@ def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantis
         before, op = stages[node.inputs[0]], node.op
         if isinstance(op, Requant):
             affine = np.array(before, np.int64).reshape(len(before), width, 4)
-            own = map(each, (op.multiplier, op.shift, op.lo, op.hi))
+            own = [each(one) for one in (op.multiplier, op.shift, op.lo, op.hi)]
             yield Requantisation(node.name, affine, *own)
         elif isinstance(op, Add):
-            parts = map(each, (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT))
-            stages[node.name] = [*before, np.stack(list(parts), axis=1)]
+            parts = [each(one) for one in (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT)]
+            stages[node.name] = [*before, np.stack(parts, axis=1)]
         elif isinstance(op, Clip):
             *earlier, last = before or [each([1, 0, -NO_LIMIT, NO_LIMIT], (width, 4))]
             low, high = (each(np.clip(one, -NO_LIMIT, NO_LIMIT)) for one in (op.lo, op.hi))

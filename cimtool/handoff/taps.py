@@ -53,7 +53,7 @@ def taps(op: CrossbarMvm | NoisyMvm, x: IntArray) -> Taps:
     shape = len(x), len(layer.cells.groups), len(crossbar.cycles), places[-1].stop
     sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     noisy = op if isinstance(op, NoisyMvm) else None
-    carried = noisy and noisy.carried(x)
+    carried = None if noisy is None else noisy.carried(x)
 
     def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
         at = crossbar.reference_of(k, c)
@@ -65,7 +65,7 @@ def taps(op: CrossbarMvm | NoisyMvm, x: IntArray) -> Taps:
         sums[:, r, c, place] = codes[:, r, c, place] = p
         if column.law is not None:
             codes[:, r, c, place] = column.codes(fine, r)
-        return column.read(fine, r)
+        return fine if noisy is not None else crossbar.read(p, layer.references[at], r)
 
     shift_add = np.stack(list(group_sums(x, layer, probed)), axis=1)
     return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
