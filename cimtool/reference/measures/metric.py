@@ -48,10 +48,10 @@ class Metric:
 class RankingMetric(Metric):
     """A metric of rankings; ties count against the right item.
 
-    With `by_class` right are the items of the query's class where classes are known. What is
-    measured of a query: the rank of its best right item where nothing else is said, else `of_hits`
-    of all right ones, or `of_means`, of the means of both modalities, [n] of the texts alone.
-    A loss of less than `decimals` tell is rounding. `signed` ones may be below 0.
+    With `by_class` right are the items of the query's class where classes are known. A query is
+    measured by the rank of its best right item, or by `of_hits` of all its right items, or by
+    `of_means` of the means of both modalities, over the texts alone. Values have `decimals`: less
+    is rounding in float64. `signed` ones may be below 0.
     """
 
     value: Pooled = QueryCounts.mean
