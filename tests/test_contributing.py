@@ -236,7 +236,7 @@ def test_a_metric_and_a_section_of_the_report_are_two_files_each_and_costs_may_b
     assert "How many texts? 20 of reference-small" in cimtool(*words, "--max-drift", "added_loss=1")
     found = json.loads((written / "report.json").read_text())
     assert found["sections"] == {"added": {"texts": 20}}
-    assert found["rows"][-1]["figures"]["added_text_to_video"] == 0.25
+    assert found["rows"][-1]["metrics"]["added_text_to_video"] == 0.25
     assert found["rows"][-1]["intervals"]["added_text_to_video"] == {"low": 0.25, "high": 0.25}
     assert [one["metric"] for one in found["limits"]] == ["added_loss"]
     for file, said in (("report.md", "| t>v added metric |"), ("report.html", "what it says")):

@@ -24,6 +24,7 @@ from cimtool.reference.bootstrap import (
     resamples,
 )
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric
+from cimtool.reference.measures.metric import pooled
 from cimtool.reference.metrics import ReferenceScores
 
 Metrics = dict[str, FloatArray]
@@ -127,9 +128,9 @@ def metrics(queries: Queries, samples: Samples) -> Metrics:
                 found[metric.keys[way]] = metric.value(draws, values[metric.of])
     own, others = queries.text, queries.video
     for one in DIFFERENCES:
-        if one.value is not None and one.of in own:
+        if one.pooling is not None and one.of in own:
             both = samples.text, own[one.of], samples.video, others.get(one.of)
-            found[one.name] = one.value(*both)
+            found[one.name] = pooled(one.pooling, *both)
     return found
 
 

@@ -31,7 +31,7 @@ from cimtool.reference.truth import Truth
 class StageRow:
     """One stage of the table; a metric not known, or of a row compared with itself, is not there.
 
-    `metrics` (`figures` in the JSON) are by name, as `reference.queries.metrics` has them.
+    `metrics` are by name, as `reference.queries.metrics` has them.
     `logit_rmse`, `centred_rmse`, `bias` and others to `spearman` are against the reference, of
     whose scores `spread` is the mean standard deviation within a text, `video_spread` within a
     video; `own_*` are those of the row's own. `float_*`, `monte_carlo_rmse` and `step_*` are

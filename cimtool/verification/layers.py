@@ -80,7 +80,7 @@ class LayerFinding:
     noise; it has no `sqnr_db`.
     """
 
-    graph: str  # left out of the JSON, where `layer` names it
+    graph: str
     layer: str
     inputs: int
     outputs: int

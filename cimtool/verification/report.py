@@ -45,13 +45,6 @@ DERIVED: dict[str, dict[str, Any]] = {
 }
 """Properties that the JSON has beside a class's own fields."""
 
-JSON_NAMES: dict[str, dict[str, str | None]] = {
-    "StageRow": {"metrics": "figures"},
-    "Part": {"graph": None},
-    "LayerFinding": {"graph": None},
-}
-"""Names in the JSON of fields that have another one there; None is left out."""
-
 
 @dataclass(frozen=True)
 class DataCard:
@@ -262,9 +255,8 @@ def json_values(value: Any) -> Any:
     """Dataclasses and containers as JSON's types, floats six_digits, without what is derived."""
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
-        names: dict[str, str | None] = {field.name: field.name for field in fields(value)}
-        names |= {name: name for name in DERIVED.get(kind, ())} | JSON_NAMES.get(kind, {})
-        return {key: json_values(getattr(value, name)) for name, key in names.items() if key}
+        names = [*(field.name for field in fields(value)), *DERIVED.get(kind, ())]
+        return {name: json_values(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): json_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -288,14 +280,6 @@ def report_schema() -> dict[str, Any]:
     for name, more in DERIVED.items():
         definitions[name]["properties"] |= more
         definitions[name]["required"] += more
-    for name, keys in JSON_NAMES.items():
-        known = definitions[name]
-        known["properties"] = {
-            key: one
-            for field, one in known["properties"].items()
-            if (key := keys.get(field, field))
-        }
-        known["required"] = [key for one in known["required"] if (key := keys.get(one, one))]
     body = _plain({**found, "$defs": definitions})
     body["properties"]["sections"] = sections_schema()
     return {"$schema": DIALECT, "title": "cimtool report", **body}

@@ -74,7 +74,7 @@ class Part:
     alone_top1: float
     left_float_centred_rmse: float
     left_float_top1: float
-    graph: str  # left out of the JSON, where `part` names it
+    graph: str
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import sys
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.escapes import markdown_text
+from cimtool.base.plugins import load_plugins
 from cimtool.demo.data import DemoFiles
 from cimtool.report.document import Document, Sentence
 from cimtool.report.frames import frame_columns
@@ -172,3 +175,18 @@ def test_a_picture_goes_into_an_svg_alone(results: dict[str, Result], tmp_path: 
     with pytest.raises(CimError, match=r"\.svg"):
         results["report"].plot().save(tmp_path / "p.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_each_class_has_a_module_that_shows_it() -> None:
+    """The name of a module is a text: that it is there, and for this class, is checked here."""
+    load_plugins()
+    for name in ("bundle", "galleries", "experiments", "training", "costs", "verification"):
+        importlib.import_module(f"cimtool.{name}.api")
+    importlib.import_module("cimtool.training.trainer")
+    classes = [one for one in Result.__subclasses__() if one is not Found]
+    named = {one: one.shown_by for one in classes if "shown_by" in vars(one)}
+    assert len(named) > 8
+    for kind, module in named.items():
+        document = importlib.import_module(module).document
+        first = next(iter(inspect.signature(document).parameters.values()))
+        assert str(first.annotation).partition("[")[0] == kind.__name__

@@ -242,6 +242,6 @@ def test_the_worst_clipping(coarse: Bundle, bundle: Bundle, data: Embeddings) ->
 
 def test_findings_become_plain_values(coarse: Bundle, data: Embeddings) -> None:
     one = json_values(layer_findings(coarse.stages, data)[0])
-    assert set(one) == set(LayerFinding.__dataclass_fields__) - {"graph"}
+    assert set(one) == set(LayerFinding.__dataclass_fields__)
     assert all(type(count) is int for column in one["converters"] for count in column["counts"])
     assert all(type(edge) is int for column in one["converters"] for edge in column["edges"])

@@ -37,8 +37,8 @@ def test_json_holds_the_table(report: Report) -> None:
     read = json.loads(report.json_text())
     assert [row["stage"] for row in read["rows"]] == [row.stage for row in report.drift.rows]
     final = read["rows"][-1]
-    assert final["figures"]["logit_rmse"] == six_digits(report.drift.final.metrics["logit_rmse"])
-    assert final["figures"]["relative_rmse"] == six_digits(
+    assert final["metrics"]["logit_rmse"] == six_digits(report.drift.final.metrics["logit_rmse"])
+    assert final["metrics"]["relative_rmse"] == six_digits(
         report.drift.final.metrics["relative_rmse"]
     )
     assert read["limits"][0]["kept"] is True
@@ -106,8 +106,8 @@ def test_reports_keep_to_it(report: Report, noisy_report: Report, unknown_report
 @pytest.mark.parametrize(
     ("path", "value", "found"),
     [
-        (("rows", 0, "figures"), "near", "$.rows[0].figures"),
-        (("rows", -1, "figures", "relative_rmse"), "1", "$.rows[{last}].figures.relative_rmse"),
+        (("rows", 0, "metrics"), "near", "$.rows[0].metrics"),
+        (("rows", -1, "metrics", "relative_rmse"), "1", "$.rows[{last}].metrics.relative_rmse"),
         (("limits", 0, "kept"), None, "$.limits[0].kept"),
         (("passed",), 1, "$.passed"),
         (("seed",), 0.5, "$.seed"),

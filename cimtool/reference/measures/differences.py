@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from cimtool.reference.measures.metric import (
-    DifferenceMetric,
-    text_largest,
-    text_mean,
-    text_root,
-    video_mean,
-    worse_mean,
-    worse_root,
-)
+from cimtool.reference.measures.metric import DifferenceMetric
 
 DIFFERENCES = (
     DifferenceMetric(
         "centred_rmse", "centred logit RMSE", "centred_squares",
         "difference from {reference} without each query's mean difference, which changes no "
         "rank: root mean square, the worse way; ± is its own error",
-        lower_is_better=True, heading="centred\nRMSE", value=worse_root, limit="centred_rmse",
+        lower_is_better=True, heading="centred\nRMSE", pooling="worse root", limit="centred_rmse",
     ),
     DifferenceMetric(
         "relative_centred_rmse", "centred RMSE of spread", "",
@@ -27,52 +19,52 @@ DIFFERENCES = (
     DifferenceMetric(
         "step_centred_rmse", "step", "step_centred_squares",
         "centred RMSE against the row before; * is the largest", lower_is_better=True,
-        heading="step", value=worse_root,
+        heading="step", pooling="worse root",
     ),
     DifferenceMetric(
         "float_centred_rmse", "centred vs float", "float_centred_squares",
         "centred RMSE against the float {surrogate}", lower_is_better=True, heading="vs\nfloat",
-        value=worse_root,
+        pooling="worse root",
     ),
     DifferenceMetric(
         "logit_rmse", "logit RMSE", "logit_squares", "with the mean differences of queries",
-        lower_is_better=True, heading="RMSE", value=text_root, limit="logit_rmse",
+        lower_is_better=True, heading="RMSE", pooling="text root", limit="logit_rmse",
     ),
     DifferenceMetric(
         "bias", "bias", "bias", "mean difference", lower_is_better=True, heading="bias",
-        essential=False, value=text_mean,
+        essential=False, pooling="text mean",
     ),
     DifferenceMetric(
         "max_abs", "largest difference", "largest", "largest difference", lower_is_better=True,
-        heading="max", essential=False, value=text_largest,
+        heading="max", essential=False, pooling="text largest",
     ),
     DifferenceMetric(
         "monte_carlo_rmse", "RMSE from Monte Carlo", "monte_carlo_squares",
         "from Monte Carlo, with its scatter", lower_is_better=True, heading="RMSE\nvs MC",
-        essential=False, value=text_root,
+        essential=False, pooling="text root",
     ),
     DifferenceMetric(
         "top1_agreement", "top-1 agreement", "same_best",
         "queries with the reference's best item, the worse way", share=True, heading="top-1\n%",
-        value=worse_mean, limit="top1_agreement_loss",
+        pooling="worse mean", limit="top1_agreement_loss",
     ),
     DifferenceMetric(
         "float_top1", "top-1 agreement with float", "float_best",
         "the same of the float {surrogate}", share=True, heading="float\ntop-1", essential=False,
-        value=worse_mean,
+        pooling="worse mean",
     ),
     DifferenceMetric(
         "spearman", "rank correlation", "spearman", "Spearman's, mean over queries",
-        heading="rank\ncorr.", essential=False, value=text_mean,
+        heading="rank\ncorr.", essential=False, pooling="text mean",
     ),
     DifferenceMetric(
-        "float_rmse", "RMSE from float", "float_squares", lower_is_better=True, value=text_root
+        "float_rmse", "RMSE from float", "float_squares", lower_is_better=True, pooling="text root"
     ),
     DifferenceMetric(
-        "step_rmse", "RMSE of the step", "step_squares", lower_is_better=True, value=text_root
+        "step_rmse", "RMSE of the step", "step_squares", lower_is_better=True, pooling="text root"
     ),
-    DifferenceMetric("spread", "spread of the reference", "spread", value=text_mean),
-    DifferenceMetric("video_spread", "the same of a video", "spread", value=video_mean),
-    DifferenceMetric("own_spread", "spread of the scores", "own_spread", value=text_mean),
-    DifferenceMetric("own_video_spread", "the same of a video", "own_spread", value=video_mean),
+    DifferenceMetric("spread", "spread of the reference", "spread", pooling="text mean"),
+    DifferenceMetric("video_spread", "the same of a video", "spread", pooling="video mean"),
+    DifferenceMetric("own_spread", "spread of the scores", "own_spread", pooling="text mean"),
+    DifferenceMetric("own_video_spread", "the same of a video", "own_spread", pooling="video mean"),
 )  # fmt: skip

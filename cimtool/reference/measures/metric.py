@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -47,10 +48,10 @@ class Metric:
 class RankingMetric(Metric):
     """A metric of rankings; ties count against the right item.
 
-    With `by_class` right are the items of the query's class where classes are known. What is
-    measured of a query: the rank of its best right item where nothing else is said, else `of_hits`
-    of all right ones, or `of_means`, of the means of both modalities, [n] of the texts alone.
-    A loss of less than `decimals` tell is rounding. `signed` ones may be below 0.
+    With `by_class` right are the items of the query's class where classes are known. A query is
+    measured by the rank of its best right item, or by `of_hits` of all its right items, or by
+    `of_means` of the means of both modalities, over the texts alone. Values have `decimals`: less
+    is rounding in float64. `signed` ones may be below 0.
     """
 
     value: Pooled = QueryCounts.mean
@@ -81,19 +82,22 @@ class RankingMetric(Metric):
         return value if self.decimals is None else round(value, self.decimals) + 0.0
 
 
-Both = Callable[[QueryCounts, FloatArray, QueryCounts, FloatArray | None], FloatArray]
-"""One number of a measurement over texts and, None if there is none, over videos."""
+Pooling = Literal[
+    "text mean", "video mean", "text root", "text largest", "worse mean", "worse root"
+]
+"""The number of a measurement: a mean, the root of one, or the largest; of both sides the worse."""
 
 
 @dataclass(frozen=True)
 class DifferenceMetric(Metric):
-    """A metric of the difference of scores from others, or of their spread; None is derived.
+    """A metric of the difference of scores from others, or of their spread; one without a
+    `pooling` is derived.
 
     `limit` is the name of its loss, where a limit can be put on it: an error itself, or what is
     lacking of a share.
     """
 
-    value: Both | None = None
+    pooling: Pooling | None = None
     limit: str = ""
 
     def lost(self, value: float) -> float:
@@ -101,47 +105,18 @@ class DifferenceMetric(Metric):
         return value if self.lower_is_better else 1 - value
 
 
-def text_mean(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
+def pooled(
+    how: Pooling, text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
 ) -> FloatArray:
-    """The mean over texts."""
-    return text.mean(own)
-
-
-def video_mean(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
-) -> FloatArray:
-    """The mean over videos."""
-    assert other is not None
-    return video.mean(other)
-
-
-def text_root(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
-) -> FloatArray:
-    """The root of the mean over texts."""
-    found: FloatArray = np.sqrt(text.mean(own))
-    return found
-
-
-def worse_root(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
-) -> FloatArray:
-    """The root of the mean over texts or over videos, the larger."""
-    found: FloatArray = np.sqrt(np.maximum(text.mean(own), video_mean(text, own, video, other)))
-    return found
-
-
-def worse_mean(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
-) -> FloatArray:
-    """The lower of the means over texts and over videos."""
-    found: FloatArray = np.minimum(text.mean(own), video_mean(text, own, video, other))
-    return found
-
-
-def text_largest(
-    text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
-) -> FloatArray:
-    """The largest of the texts."""
-    return text.largest(own)
+    """One number a resample [B] of a measurement over texts, and over videos if there is one."""
+    if how == "text largest":
+        return text.largest(own)
+    mean = text.mean(own)
+    if other is not None and how == "video mean":
+        mean = video.mean(other)
+    elif other is not None and how == "worse mean":
+        mean = np.minimum(mean, video.mean(other))
+    elif other is not None and how == "worse root":
+        mean = np.maximum(mean, video.mean(other))
+    root: FloatArray = np.sqrt(mean) if how in ("text root", "worse root") else mean
+    return root
