@@ -216,7 +216,7 @@ class HandoffPart:
 
     folder: str
     title: str
-    write: Callable[[HandoffSource, Path], None]
+    write: Callable[[HandoffSource, Path], object]
     files: Mapping[str, str]
     uncovered: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ def taps(op: CrossbarMvm | NoisyMvm, x: IntArray) -> Taps:
     shape = len(x), len(layer.cells.groups), len(crossbar.cycles), places[-1].stop
     sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     noisy = op if isinstance(op, NoisyMvm) else None
-    carried = noisy and noisy.carried(x)
+    carried = None if noisy is None else noisy.carried(x)
 
     def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
         at = crossbar.reference_of(k, c)
