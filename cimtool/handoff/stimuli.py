@@ -137,7 +137,9 @@ def end_to_end(
     A program whose arrays hold a gallery has no score of pairs, so it gives no values.
     """
     simulator = Simulator(program, fast=False)
-    codes, features, scores = {}, {}, {}
+    codes: dict[str, IntArray] = {}
+    features: dict[str, Features] = {}
+    scores: dict[str, IntArray] = {}
     for graph in (program.text, program.video):
         codes[graph.name], rows = embedding_rows(graph, inputs, count, turns)
         features[graph.name] = simulator.encode(graph.name, rows)
