@@ -1,4 +1,4 @@
-"""A gallery on its way into the arrays of a bundle: how items are stored, and what is fitted."""
+"""The making of a gallery in the arrays of a bundle: how items are stored and converters fitted."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ Maker = Callable[[Mapping[str, Array]], Graph]
 
 
 class GalleryJob:
-    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones.
+    """A gallery to put into a bundle: `video` are its features, `queries` those that it kept.
 
-    `digital` runs the compiled program, whose score is digital. Whatever is fitted is fitted on the
-    kept `rows`.
+    `digital` runs the compiled program, whose score is digital. Fits use the kept `rows`.
     """
 
     def __init__(
@@ -91,11 +90,11 @@ class GalleryJob:
 
     @cached_property
     def halves(self) -> tuple[tuple[GalleryJob, GalleryJob], tuple[GalleryJob, GalleryJob]]:
-        """Two pairs, of a job that fits on one half of the kept rows and one that asks the other.
+        """Two pairs of jobs: the first of a pair fits on half of the kept rows, the second asks.
 
-        So whatever is tried is tried on queries that it was not fitted on. Rows of one item, such
-        as the captions of an image, are in the same half. The first pair asks the rows of the
-        items 0, 2, .. in order of their first rows. Raises CimError where all rows have one item.
+        So nothing is tried on queries that it was fitted on. Rows of one item, such as the captions
+        of an image, are in the same half. The first pair asks the rows of the items 0, 2, .. in the
+        order of their first rows. Raises CimError if all rows have one item.
         """
         known = (self.right or self.queries)["mu"]
         _, first, group = np.unique(known, axis=0, return_index=True, return_inverse=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from cimtool.galleries.shortlists import (
     places_of,
     searched,
 )
-from cimtool.hardware.settings import Settings
 from cimtool.passes.gallery import PRODUCT_LAYER, ShortlistBits
 from cimtool.report import svg
 from cimtool.report.charts import Points, curves
@@ -43,16 +41,22 @@ HEIGHT = 330.0
 def shortlist_search(
     job: GalleryJob, asked: ShortlistAsked, most: int, say: Say
 ) -> ShortlistSearch:
-    """The bits, dimensions and length, at most `most`, that reach a recall at least cost.
+    """The cheapest bits, dimensions and length, at most `most`, that reach a recall.
 
-    Settings that need not be tried, as others of more bits do not reach it, count as done.
+    A setting is not tried if one of more bits does not reach the recall; it counts as done.
     """
     if asked.recall is None:
         raise TypeError("no recall is asked for")
     trials = ShortlistTrials(job)
     whole = int(job.few_bits.query.shape[1])
     dimensions_among = asked.dimensions_among(whole, trials.most_dimensions)
-    items = asked.item_candidates(partial(cells_of, job.few_bits.settings))
+    own = job.few_bits.settings.of_layer(PRODUCT_LAYER)
+
+    def cells(item_bits: int) -> int:
+        bits = ItemCodes(item_bits, 1.0, own.weight_code.paired).weight_bits
+        return own.with_weights(bits).cells_per_weight
+
+    items = asked.item_candidates(cells)
     queries = asked.query_candidates
     total = len(dimensions_among) * len(items) * len(queries)
     found: list[TriedShortlist] = []
@@ -66,18 +70,18 @@ def shortlist_search(
                 done = (d * len(items) + i) * len(queries) + q
                 countdown.tell(PartDone(f"tried {bits}: {done} of {total}"), done, total)
                 if tried[-1].length(asked.recall, most) is None:
-                    break  # fewer bits of a query reach it less
+                    break  # fewer bits of a query hold less
             found += tried
             if tried[0].length(asked.recall, most) is None:
-                break  # fewer bits of items reach it less
+                break  # fewer bits of items hold less
     return searched(found, asked.recall, most, asked.minimise)
 
 
 class ShortlistTrials:
     """Trials of shortlists: queries of one half, in what is fitted on the other, for both halves.
 
-    Where the bundle keeps queries' right items they are stored too, each as an item more for the
-    query that is its own.
+    If the bundle keeps the right items of queries, these are stored too, each for its own query
+    only.
     """
 
     def __init__(self, whole: GalleryJob):
@@ -138,13 +142,6 @@ class ShortlistTrials:
             (ed[:, :items] <= own).sum(axis=1),
             np.where(better.any(axis=1), (ed[:, :items] < first).sum(axis=1), NOWHERE),
         )
-
-
-def cells_of(settings: Settings, item_bits: int) -> int:
-    """Cells of a value of so many bits."""
-    own = settings.of_layer(PRODUCT_LAYER)
-    bits = ItemCodes(item_bits, 1.0, own.weight_code.paired).weight_bits
-    return own.with_weights(bits).cells_per_weight
 
 
 def search_svg(search: ShortlistSearch, title: str) -> str:

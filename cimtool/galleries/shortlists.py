@@ -174,11 +174,6 @@ class Recall:
         best = counted_share(int(held[:, 0].sum()), len(held))
         return cls(best, float(held.mean()), places.found(length))
 
-    @property
-    def r1(self) -> float | None:
-        """R@1 without its interval."""
-        return None if self.found is None else self.found.value
-
 
 @dataclass(frozen=True)
 class ShortlistOption:

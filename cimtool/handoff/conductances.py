@@ -9,15 +9,14 @@ import numpy as np
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import place_in
-from cimtool.base.named import nearest
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import CONSTANTS, Bundle
 from cimtool.bundle.chip import CELLS, DESCRIPTION, ChipFile
 from cimtool.bundle.exporter import Exporter, Request
+from cimtool.handoff.stimuli import matching
 from cimtool.hardware.noise.mechanisms.devices import Programming
 from cimtool.hardware.noise.model import ConverterNoise
 from cimtool.hardware.placement import floorplan, placements
-from cimtool.reference.modality_names import layer_matches
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
 
 LARGEST = 1 << 33
@@ -45,14 +44,7 @@ class Conductances(Exporter, name="conductances"):
         more than LARGEST bytes.
         """
         layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
-        chosen = {name: one for name, one in layers.items() if layer_matches(name, request.layers)}
-        if not chosen:
-            raise ArgumentError(
-                '{layers} "{}" matches no layer; expected one of {}{}',
-                request.layers,
-                ", ".join(layers),
-                nearest(request.layers, layers),
-            )
+        chosen = matching(layers, request.layers)
         size = LINE * sum(one.cells for one in chosen.values())
         if size > LARGEST:
             raise ArgumentError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, IntArray
+from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.ir.arithmetic import Add, Clip
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Requant
@@ -78,7 +78,7 @@ class Requantisation:
 def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
     """Yield the requantisations that only additions and limits separate from a layer's sums."""
 
-    def each(value: Array | float | list[int], shape: int | tuple[int, int] = width) -> IntArray:
+    def each(value: object, shape: int | tuple[int, int] = width) -> IntArray:
         return np.broadcast_to(np.asarray(value), shape).astype(np.int64)
 
     stages: dict[str, list[IntArray]] = {layer.name: []}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,11 +13,11 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.modality_names import layer_matches
-from cimtool.simulation.simulator import Runner
+from cimtool.simulation.simulator import Features, Runner, Simulator
 
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
 """Stimuli of a layer."""
@@ -26,15 +27,16 @@ END_ROWS = 8
 
 SEED = 0
 
+T = TypeVar("T")
+
 LayerNode = tuple[Graph, Node, CrossbarMvm]
 """A layer on crossbars: its graph, its node and the operation."""
 
 
 def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list[LayerNode]:
-    """The layers whose names match a pattern; CimError where none does.
+    """The layers of both projectors, with `gallery` also those that hold one, that match a pattern.
 
-    Of both projectors, and with `gallery` those that hold one. Raises CimError too where items have
-    several rows on the way, as tokens: stimuli are of one.
+    Raises CimError if none does, and if items have several rows on the way, such as tokens.
     """
     for graph in (program.text, program.video):
         _require_one_row(graph)
@@ -43,7 +45,12 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
         for graph in (program.graphs if gallery else (program.text, program.video))
         for name, op in graph.operations(CrossbarMvm).items()
     }
-    chosen = [layer for name, layer in layers.items() if layer_matches(name, pattern)]
+    return [*matching(layers, pattern).values()]
+
+
+def matching(layers: Mapping[str, T], pattern: str) -> dict[str, T]:
+    """The layers whose names match a pattern; CimError if none does."""
+    chosen = {name: one for name, one in layers.items() if layer_matches(name, pattern)}
     if not chosen:
         raise ArgumentError(
             '{layers} "{}" matches no layer; expected one of {}{}',
@@ -120,6 +127,27 @@ def requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[st
                 yield node.name, value
             else:
                 values[node.name] = value
+
+
+def end_to_end(
+    program: Program, inputs: Embeddings | None, count: int, turns: bool, values: Collection[str]
+) -> tuple[dict[str, IntArray], dict[str, Features], dict[str, IntArray]]:
+    """The codes of `embedding_rows` and their features by modality, and `values` of their scores.
+
+    A program whose arrays hold a gallery has no score of pairs, so it gives no values.
+    """
+    simulator = Simulator(program, fast=False)
+    codes: dict[str, IntArray] = {}
+    features: dict[str, Features] = {}
+    scores: dict[str, IntArray] = {}
+    for graph in (program.text, program.video):
+        codes[graph.name], rows = embedding_rows(graph, inputs, count, turns)
+        features[graph.name] = simulator.encode(graph.name, rows)
+    if program.gallery_items is None:
+        text, video = (features[m] for m in MODALITIES)
+        blocks = [found for _, found in simulator.iter_score(text, video, list(values))]
+        scores = {value: np.concatenate([one[value] for one in blocks]) for value in values}
+    return codes, features, scores
 
 
 def embedding_rows(

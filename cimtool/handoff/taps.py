@@ -15,15 +15,14 @@ from cimtool.base.files import place_in
 from cimtool.handoff.hex_lines import NUMBER_BITS, write_bus, write_numbers
 from cimtool.handoff.kinds import STEPS_FILE, steps_text
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
-from cimtool.handoff.stimuli import END_ROWS, embedding_rows
+from cimtool.handoff.stimuli import END_ROWS, end_to_end
 from cimtool.hardware.contract import group_sums
 from cimtool.hardware.converted_layer import ConvertedLayer
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.integer import Requant
-from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.simulation.simulator import Simulator
 
 TAPS_FILE = "taps.json"
 
@@ -140,21 +139,16 @@ def _ends(
     program: Program, inputs: Embeddings | None
 ) -> Iterator[tuple[str, IntArray, tuple[str, ...]]]:
     """Yield the file, the numbers and the axes of each value from end to end."""
-    simulator = Simulator(program, fast=False)
-    features = {}
-    for graph in (program.text, program.video):
-        codes, rows = embedding_rows(graph, inputs, END_ROWS, turns=True)
-        features[graph.name] = simulator.encode(graph.name, rows)
-        yield f"{graph.name}/codes.hex", codes, ("vector", "row")
-        for name, values in features[graph.name].items():
-            yield f"{graph.name}/{name}.hex", values, ("vector", "dimension")[: values.ndim]
-    if program.gallery_items is None:
-        seen = _score_values(program.score)
-        text, video = (features[m] for m in MODALITIES)
-        blocks = list(simulator.iter_score(text, video, list(seen.values())))
-        for name, value in seen.items():
-            found = np.concatenate([values[value] for _, values in blocks])
-            yield f"score/{name}.hex", found, ("text_vector", "video_vector")
+    seen = {} if program.gallery_items is not None else _score_values(program.score)
+    codes, features, scores = end_to_end(
+        program, inputs, END_ROWS, turns=True, values=seen.values()
+    )
+    for m, of_modality in features.items():
+        yield f"{m}/codes.hex", codes[m], ("vector", "row")
+        for name, values in of_modality.items():
+            yield f"{m}/{name}.hex", values, ("vector", "dimension")[: values.ndim]
+    for name, value in seen.items():
+        yield f"score/{name}.hex", scores[value], ("text_vector", "video_vector")
 
 
 def end_values(program: Program) -> dict[str, str]:

@@ -26,7 +26,7 @@ from cimtool.handoff.stimuli import (
     RANDOM_ROWS,
     REAL_ROWS,
     chosen_layers,
-    embedding_rows,
+    end_to_end,
     layer_stimuli,
     real_rows,
     requantised,
@@ -35,11 +35,10 @@ from cimtool.handoff.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import cell_digits
 from cimtool.ir.integer import Quantize
-from cimtool.ir.program import MODALITIES, Graph, Node, Program
+from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.page import render_file
-from cimtool.simulation.simulator import Simulator
 
 FORMAT_VERSION = 2
 LAYOUT, README = "layout.json", "README.txt"
@@ -269,24 +268,19 @@ def _described(op: CrossbarMvm) -> dict[str, Any]:
 
 def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
     """Codes of embeddings, the features they give, and the logits of all pairs."""
-    simulator = Simulator(program, fast=False)
-    features = {}
+    score, logit = program.score, []
+    if program.gallery_items is None:
+        # The integer logit before it is multiplied by its unit.
+        logit = [*score.by_name[score.outputs["logit"]].inputs]
+    codes, features, scores = end_to_end(program, inputs, REAL_ROWS, turns=False, values=logit)
     for graph in (program.text, program.video):
-        codes, rows = embedding_rows(graph, inputs, REAL_ROWS, turns=False)
         known = graph.types[next(iter(graph.operations(Quantize)))]
-        features[graph.name] = simulator.encode(graph.name, rows)
         what = f"quantised embeddings of {graph.name}"
-        yield _typed(f"{graph.name}.codes", codes, ("vector", "row"), known, what)
+        yield _typed(f"{graph.name}.codes", codes[graph.name], ("vector", "row"), known, what)
         for name, values in features[graph.name].items():
             axes = ("vector", "dimension")[: values.ndim]
             known, what = graph.types[graph.outputs[name]], f"the feature {name}"
             yield _typed(f"{graph.name}.{name}", values, axes, known, what)
-    if program.gallery_items is None:
-        score = program.score
-        # The integer before its unit is multiplied on.
-        (value,) = score.by_name[score.outputs["logit"]].inputs
-        text, video = (features[m] for m in MODALITIES)
-        blocks = simulator.iter_score(text, video, [value])
-        logits = np.concatenate([found[value] for _, found in blocks])
+    for value in logit:
         axes, what = ("text_vector", "video_vector"), "integer logits"
-        yield _typed("score.logit", logits, axes, score.types[value], what)
+        yield _typed("score.logit", scores[value], axes, score.types[value], what)
