@@ -111,7 +111,7 @@ def _header(file: Path, stream: IO[bytes]) -> tuple[str, ...]:
     line = _text(file, 1, content.removeprefix(b"\xef\xbb\xbf"))
     names = tuple(name.strip() for name in line.split(","))
     if names == ("",) or len(names) > MOST_COLUMNS:
-        raise CimError(f"{file}: line 1: is no line of column names with commas between")
+        raise CimError(f"{file}: line 1: is not a line of column names separated by commas")
     for one, other in pairwise(sorted(names)):
         if one == other:
             raise CimError(f"{file}: line 1: names column {one} twice; expected it once")
@@ -141,7 +141,7 @@ def _text(file: Path, number: int, block: bytes) -> str:
         return block.decode("ascii").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = number + block[: error.start].count(b"\n")
-        raise CimError(f"{file}: line {line}: is no plain text; expected ASCII") from None
+        raise CimError(f"{file}: line {line}: is not plain text; expected ASCII") from None
 
 
 def _parsed(
@@ -191,4 +191,4 @@ def _first_error(
                 shown = text.strip(" \t")[:40] or "empty"
                 said = f"{file}: line {number}: {name} is {shown}; expected "
                 return CimError(said + columns[name].expected)
-    return CimError(f"{file}: lines {first} to {first + len(lines) - 1} are no numbers")
+    return CimError(f"{file}: lines {first} to {first + len(lines) - 1} are not numbers")

@@ -55,7 +55,7 @@ def require_file(path: Path) -> None:
         try:
             found = path.stat()
         except ValueError:
-            raise CimError(f"{path}: is no name of a file") from None
+            raise CimError(f"{path}: is not a file name") from None
         if stat.S_ISDIR(found.st_mode):
             raise CimError(f"{path}: is a folder; expected a file")
         # Files of the kernel look ordinary, and reading one may wait for ever.
@@ -196,8 +196,8 @@ def require_outside_bundles(place: Path) -> None:
     for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
-                f"{place}: is in the bundle {folder.name}, which is refused with files of others "
-                "in it; expected another place"
+                f"{place}: is in the bundle {folder.name}, and a bundle with other files in it is "
+                "refused; expected another place"
             )
 
 
@@ -249,8 +249,8 @@ def place_in(folder: Path, below: str) -> Path:
     above = place.is_absolute() or {"..", "."} & {below, *place.parts}
     if above or str(place) != below or "\0" in below:
         raise CimError(
-            f"{json.dumps(below)} is no place below the folder that is written; expected names "
-            "with / between them, none of them empty, . or .."
+            f"{json.dumps(below)} is not a path below the folder that is written; expected names "
+            "separated by /, none of them empty, . or .."
         )
     return folder / place
 

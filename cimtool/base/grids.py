@@ -75,7 +75,7 @@ class KeyReader:
         for value in values:
             if not isinstance(value, int | float | str):
                 raise ArgumentError(
-                    "{grid} {}: {!r} is no value; expected a number, a text, true or false",
+                    "{grid} {}: {!r} is not a value; expected a number, a text, true or false",
                     name,
                     value,
                 )
@@ -98,7 +98,9 @@ def _plain(name: str, values: object) -> list[Any]:
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if not isinstance(values, Iterable) or isinstance(values, str):
-        raise ArgumentError("{grid} {}: {!r} is no list; expected a list of values", name, values)
+        raise ArgumentError(
+            "{grid} {}: {!r} is not a list; expected a list of values", name, values
+        )
     plain = [one.item() if isinstance(one, np.generic) else one for one in values]
     return [str(one) if isinstance(one, Path) else one for one in plain]
 

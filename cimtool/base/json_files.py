@@ -89,7 +89,7 @@ def table_in(content: bytes, file: Path, again: str) -> dict[str, Any]:
     try:
         values = parse_json(content)
     except ValueError:
-        raise CimError(f"{file}: is no JSON; {again} again") from None
+        raise CimError(f"{file}: is not JSON; {again} again") from None
     if not isinstance(values, dict):
         raise CimError(f"{file}: holds no table; {again} again")
     return values

@@ -202,7 +202,9 @@ def memory_size(text: str) -> int:
     """The bytes of `4G`, `512M` or `1000000`; CimError for anything else."""
     number, unit = (text, "") if text[-1:].isdigit() else (text[:-1], text[-1:].upper())
     if not (number.isascii() and number.isdigit() and len(number) < 20 and unit in UNITS):
-        raise CimError(f'"{text}" is no amount of memory; expected bytes, as 500000000, 512M or 4G')
+        raise CimError(
+            f'"{text}" is not an amount of memory; expected bytes, such as 500000000, 512M or 4G'
+        )
     if (size := int(number) * UNITS[unit]) >= 1 << 63:
         raise CimError(f'"{text}" is too much memory; expected less than 2^63 bytes')
     return size

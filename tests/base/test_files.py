@@ -74,7 +74,7 @@ def test_a_disk_must_have_room(tmp_path: Path) -> None:
 
 
 def test_a_text_with_a_zero_byte_is_no_name() -> None:
-    with pytest.raises(CimError, match="is no name of a file"):
+    with pytest.raises(CimError, match="is not a file name"):
         sha256(Path("a\0b"))
 
 

@@ -102,7 +102,9 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "-1", "1.5G", "4GB", "1 G", "9" * 30, "٣"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(CimError, match="is no amount of memory; expected bytes, as 500000000"):
+    with pytest.raises(
+        CimError, match="is not an amount of memory; expected bytes, such as 500000000"
+    ):
         memory_size(text)
 
 

@@ -208,7 +208,7 @@ def test_a_manifest_of_something_else_is_refused(copied: Path, change, says: str
 def test_a_broken_manifest_is_refused(copied: Path, text: str) -> None:
     (copied / MANIFEST).write_text(text)
     with pytest.raises(
-        CimError, match=r"manifest\.json: (is no JSON|holds no table); compile again"
+        CimError, match=r"manifest\.json: (is not JSON|holds no table); compile again"
     ):
         read_bundle(copied)
 

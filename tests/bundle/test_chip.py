@@ -149,7 +149,7 @@ STATE = "array,row,column,state\n"
 THRESHOLD = "array,converter,code,threshold\n"
 LADDER = "".join(f"0,0,{code},{code - 0.5}\n" for code in range(1, 16))
 HOSTILE = {
-    "no header": ("text.fc1.csv", "", "line 1: is no line of column names"),
+    "no header": ("text.fc1.csv", "", "line 1: is not a line of column names"),
     "a strange column": ("text.fc1.csv", "array,row,column,conductanse\n",
                          'line 1: has a column conductanse; expected array, row, column, target'),
     "a column too few": ("text.fc1.csv", "array,row,conductance\n", "line 1: has no column colu"),
@@ -168,7 +168,7 @@ HOSTILE = {
     "a cell twice": ("text.fc1.csv", CELL + "0,0,0,1\n0,0,1,1\n0,0,0,1\n",
                      "line 4: names a cell again; expected it once"),
     "an endless line": ("text.fc1.csv", CELL + "1" * 9999, "line 2: is longer than 4096 bytes"),
-    "no text": ("text.fc1.csv", CELL + "0,0,0,\xe9\n", "line 2: is no plain text; expected ASCII"),
+    "no text": ("text.fc1.csv", CELL + "0,0,0,\xe9\n", "line 2: is not plain text; expected ASCII"),
     "no layer": ("text.fc9.csv", CELL, 'is of no layer; expected text.fc1.csv,'),
     "no state": ("stuck.csv", STATE + "0,0,0,open\n", "line 2: state is open; expected on or off"),
     "stuck twice": ("stuck.csv", STATE + "0,0,0,on\n0,0,0,off\n", "line 3: names a cell again"),

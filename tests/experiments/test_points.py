@@ -172,11 +172,11 @@ def test_values_of_numpy_and_paths_are_plain_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (8, "weight_bits: 8 is no list; expected a list of values"),
-        ("4,8", "weight_bits: '4,8' is no list"),
-        (None, "weight_bits: None is no list"),
-        ([4, None], "weight_bits: None is no value; expected a number"),
-        ([[4]], r"weight_bits: \[4\] is no value"),
+        (8, "weight_bits: 8 is not a list; expected a list of values"),
+        ("4,8", "weight_bits: '4,8' is not a list"),
+        (None, "weight_bits: None is not a list"),
+        ([4, None], "weight_bits: None is not a value; expected a number"),
+        ([[4]], r"weight_bits: \[4\] is not a value"),
     ],
 )
 def test_values_that_are_none_are_refused(values: Any, message: str) -> None:

@@ -207,7 +207,7 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
         (lambda g: changed_byte(g / "000001.safetensors"), "000001.safetensors: is not the shard"),
         (lambda g: (g / "000001.safetensors").unlink(), "000001.safetensors: there is no such"),
         (lambda g: (g / "gallery.json").unlink(), "no gallery or not whole yet"),
-        (lambda g: (g / "gallery.json").write_text("{"), "gallery.json: is no JSON"),
+        (lambda g: (g / "gallery.json").write_text("{"), "gallery.json: is not JSON"),
         (swapped_shards, "gallery.json: changed since it was written"),
         (
             lambda g: (g / "gallery.json").write_bytes((g / "gallery.json").read_bytes() + b"\n"),

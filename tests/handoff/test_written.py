@@ -197,7 +197,7 @@ def wide_weights(values: dict[str, Any]) -> None:
         (shortened, r"cells\.hex: has [\d,]+ bytes; expected [\d,]+, 128 lines of 128 cells of 2"),
         (with_a_letter, r"cells\.hex: line 1 holds no words of 256 bits"),
         (a_link, r"flipped\.hex: is missing from the hand-off"),
-        (not_json, r"handoff\.json: is no JSON"),
+        (not_json, r"handoff\.json: is not JSON"),
         (a_list, r"handoff\.json: holds no table"),
         (without_images, r"images/images\.json: is not listed in handoff\.json"),
         (a_path, r"images/\.\./text\.fc2/r0\.c0/flipped\.hex: is not listed in handoff\.json"),
