@@ -288,7 +288,7 @@ class Classifier(Objective):
 
 
 def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Path) -> None:
-    job = make_job(data, None, SETTINGS)
+    job = make_job(data, None, TrainingOptions(**SETTINGS))
     with seeded(0, job.device):
         training = ProjectorTraining(job)
         training.objective = Classifier(training.objective.task)
@@ -303,7 +303,7 @@ def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Pat
 
 
 def test_scores_that_are_no_longer_finite(data: Path) -> None:
-    job = make_job(data, None, SETTINGS)
+    job = make_job(data, None, TrainingOptions(**SETTINGS))
     with seeded(0, job.device):
         training = ProjectorTraining(job)
     training.validated(0, Means())
