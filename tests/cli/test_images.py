@@ -68,7 +68,7 @@ def test_costs_and_reports(images: DemoFiles, cimtool: Run, compiling: Run, tmp_
     assert cimtool(*compiling(images, bundle, target="isaac-rram-128")).status == 0
     assert "one image" in require_images(cimtool("cost", bundle, "-o", tmp_path).out)
     said = require_images(
-        cimtool("verify", bundle, "--data", images.eval, "--report", tmp_path).out
+        cimtool("verify", bundle, "--data", images.eval, "--report", tmp_path, "-v").out
     )
     assert "40 texts x 40 images of" in said
     assert "t>i" in said
@@ -108,7 +108,11 @@ def test_a_fit(images: DemoFiles, cimtool: Run, trained: Path, seen: Path, tmp_p
     assert "trained on 70.6% of the text rows and 70.6% of the image rows" in said
     ran = cimtool("fit", teacher, *model, "--degree", "1,2", "-o", tmp_path / "p.json")
     said = require_images(ran.out)
-    assert re.match(r"Raw embeddings retrieve .*: R@1 (text to image|image to text) ", said)
+    assert re.match(
+        r"Polynomial of degree 1.{0,20} for t.npz Raw embeddings retrieve .*: "
+        r"R@1 (text to image|image to text) ",
+        said,
+    )
     assert "R@1 is of 136 texts and 136 images." in said
     assert "training rows: 70.6% of the text rows and 70.6% of the image rows of" in said
     require_images((tmp_path / "p.fit.html").read_text())

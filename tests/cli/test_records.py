@@ -33,6 +33,7 @@ from cimtool.base.options import (
 from cimtool.cli.group import Refusal
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.report.document import Document
 
 
 class Dies(Record):
@@ -69,7 +70,7 @@ class Everything(Record):
 def everything(out: Output, found: Everything) -> None:
     """Take everything."""
     noise = None if found.noise is None else vars(found.noise)
-    out.result({**vars(found), "noise": noise}, "")
+    out.result(Document("", values=lambda: {**vars(found), "noise": noise}))
 
 
 def ran(*arguments: str) -> None:

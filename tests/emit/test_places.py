@@ -102,7 +102,17 @@ def test_a_feature_of_such_a_name_is_not_written_outside(
     bundle = read_bundle(small_bundle)
     text = bundle.program.text
     outputs = {OUTSIDE if one == "vd_self" else one: v for one, v in text.outputs.items()}
-    vars(bundle)["program"] = replace(bundle.program, text=replace(text, outputs=outputs))
+    score, names = bundle.program.score, {"text.vd_self": f"text.{OUTSIDE}"}
+    inputs = {names.get(one, one): known for one, known in score.inputs.items()}
+    nodes = tuple(
+        replace(node, inputs=tuple(names.get(one, one) for one in node.inputs))
+        for node in score.nodes
+    )
+    vars(bundle)["program"] = replace(
+        bundle.program,
+        text=replace(text, outputs=outputs),
+        score=replace(score, inputs=inputs, nodes=nodes),
+    )
     with pytest.raises(CimError, match="is not a path below the folder that is written"):
         export_bundle(bundle, name, output, Request(layers="text.mu"))
     assert not [file for file in output.parents[2].rglob("*") if file.is_file()]
