@@ -27,9 +27,9 @@ from harness import parser, report, use_threads
 
 import cimtool
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.modality_names import TEXT_VIDEO
 from cimtool.ir.program import Program
 from cimtool.reference.metrics import ReferenceScores, on_grid
-from cimtool.reference.modality_names import TEXT_VIDEO
 from cimtool.reference.queries import Queries, Selection, compared
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import truth_of

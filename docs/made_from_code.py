@@ -19,6 +19,7 @@ from cimtool.base.options import Record, told
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
+from cimtool.cli.describe import describe, describe_cam
 from cimtool.cli.group import Command
 from cimtool.costs.estimate import Estimate
 from cimtool.experiments.evaluate import Evaluation
@@ -29,7 +30,6 @@ from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.programming import ProgrammedBundle
 from cimtool.hardware.cam import cam_origins, load_cam
-from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, SettingOptions, setting_keys
 from cimtool.hardware.target import load_target, target_names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,3 +36,9 @@ def narrow(whole: Array, types: Sequence[type[np.integer[Any]]] = SIGNED_TYPES) 
 def single(x: Array) -> Array:
     """Round to what float32 holds, in float64."""
     return x.astype(np.float32).astype(np.float64)
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    """Yield the slices of at most `size` of `count` rows, at least one each."""
+    size = max(size, 1)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

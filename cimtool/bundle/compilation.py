@@ -12,6 +12,7 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
+from cimtool.base.modality_names import Modalities, clean_names
 from cimtool.base.options import DIR, FILE, OnOrOff, option, optional, takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -54,7 +55,6 @@ from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
-from cimtool.reference.modality_names import Modalities, clean_names
 from cimtool.reference.truth import all_equal
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.result import Result

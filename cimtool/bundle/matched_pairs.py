@@ -8,9 +8,9 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import rows_of
+from cimtool.base.modality_names import item_names
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.modality_names import item_names
 from cimtool.simulation.simulator import Simulator
 
 MOST_PAIRS = 256

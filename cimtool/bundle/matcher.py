@@ -11,6 +11,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, kind_of
+from cimtool.base.modality_names import item_names
 from cimtool.bundle.arrays_file import check_range, features_sha256
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, Graph, features_of
@@ -22,7 +23,6 @@ from cimtool.loading.embeddings import (
     read_data,
     read_rows,
 )
-from cimtool.reference.modality_names import item_names
 from cimtool.report.document import Document
 from cimtool.report.result import Result
 from cimtool.simulation.device import Device

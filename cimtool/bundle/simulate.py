@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, keeping_inputs, require_kept, unwritable
+from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.options import EMBEDDINGS, FILE, NPZ, option, optional, takes
 from cimtool.base.partial import partial_folder, partial_of
 from cimtool.base.progress import Countdown, Say, silent
@@ -31,7 +32,6 @@ from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, read_rows
 from cimtool.reference.measures import WAYS
-from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.retrieval import retrieval
 from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator

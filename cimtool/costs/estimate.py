@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
@@ -32,7 +33,6 @@ from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import File
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.report.result import Result
 

@@ -14,11 +14,10 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, blocks
 from cimtool.base.errors import CimError
 from cimtool.base.untrusted import read_bounded
 from cimtool.loading.protobufs import count_parts
-from cimtool.reference.statistics import blocks
 from cimtool.simulation.simulator import PAIR_BLOCK
 
 OptimizationLevel = Literal["disable", "basic", "extended", "all"]

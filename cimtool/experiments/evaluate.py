@@ -23,6 +23,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_folder, keeping_inputs, require_kept, staged
+from cimtool.base.modality_names import Modalities
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.experiments.options import EvaluateOptions
@@ -36,7 +37,6 @@ from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.judgements import any_alike, memberships
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
-from cimtool.reference.modality_names import Modalities
 from cimtool.reference.montecarlo import check_samples, monte_carlo
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,

@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
+from cimtool.base.modality_names import name_of
 from cimtool.base.progress import Say
 from cimtool.bundle.arrays_file import read_arrays
 from cimtool.bundle.matched_pairs import matched_warnings
@@ -27,7 +28,6 @@ from cimtool.loading.row_norms import median_norm, other_scale
 from cimtool.reference.limits import limit_changes, limit_metrics
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW, ReferenceScores, common_mean, on_grid
-from cimtool.reference.modality_names import name_of
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.experiments.evaluate import Evaluation, Score
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import WAYS
-from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import RANKINGS_BY_KEY, led
 from cimtool.report.charts import Whisker, whiskers
 from cimtool.report.document import Document, Note, Picture, Sentence

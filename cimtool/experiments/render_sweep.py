@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.grids import Value, value_text
+from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.experiments.budgets import (
     DRIFT,
@@ -31,7 +32,6 @@ from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import RANKINGS
-from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.reference.queries import led
 from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
 from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence

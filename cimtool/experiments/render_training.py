@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from cimtool.base.grids import Value, value_text
+from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES, Change
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW
-from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole

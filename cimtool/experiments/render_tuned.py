@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from cimtool.base.modality_names import way_names
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt, CostName
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import led
 from cimtool.report.document import Document, Sentence
 from cimtool.report.formats import NumberFormat, four_digits, percent

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.modality_names import Modalities, name_of
 from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.experiments.options import EvaluateOptions
@@ -27,7 +28,6 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource, Reader
-from cimtool.reference.modality_names import Modalities, name_of
 from cimtool.verification.baselines import without_cosine
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import keeping_inputs, replace_files, text_bytes
 from cimtool.base.grids import GridKey
+from cimtool.base.modality_names import layer_matches
 from cimtool.base.named import nearest
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
@@ -71,7 +72,6 @@ from cimtool.loading.embeddings import Embeddings, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
-from cimtool.reference.modality_names import layer_matches
 
 SWEEP = ExperimentKind(
     "sweep",

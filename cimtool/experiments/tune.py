@@ -22,6 +22,7 @@ import numpy as np
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
+from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.named import unknown
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
@@ -50,7 +51,6 @@ from cimtool.loading.embeddings import Embeddings, File, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
-from cimtool.reference.modality_names import Modalities, item_names
 from cimtool.reference.queries import Selection
 from cimtool.report.result import Result
 from cimtool.verification.baselines import BaselineLoss

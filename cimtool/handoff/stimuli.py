@@ -10,13 +10,13 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import layer_matches
 from cimtool.base.named import nearest
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.modality_names import layer_matches
 from cimtool.simulation.simulator import Features, Runner, Simulator
 
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray, blocks
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.json_files import read_table
@@ -29,7 +29,6 @@ from cimtool.hardware.image_file import (
     weights_digest,
 )
 from cimtool.loading.inspect import Described, Facts
-from cimtool.reference.statistics import blocks
 
 HANDOFF = "handoff.json"
 

@@ -12,10 +12,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, blocks
 from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.keys import PairAxis
-from cimtool.reference.statistics import blocks
 
 ColumnOrder = Literal["weight-major", "slice-major"]
 PairOrder = Literal["positive-first", "negative-first"]

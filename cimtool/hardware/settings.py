@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import Argument, CimError, invalid_at, naming
+from cimtool.base.modality_names import NAMES, Modalities, layer_matches
 from cimtool.base.named import nearest
 from cimtool.base.options import OnOrOff, PlainValue, Record, RecordT, optional
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
@@ -20,7 +21,6 @@ from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
-from cimtool.reference.modality_names import NAMES, Modalities, layer_matches
 
 LEFT_OUT = 0
 """Bits of a product of a score in the memory that no array computes."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import Modalities, name_of
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import Digests, known_rows
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.modality_names import Modalities, name_of
 
 SeenRows = Literal["refuse", "allow", "drop"]
 """Treatment of rows that a model was calibrated on."""

@@ -14,6 +14,13 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError, kind_of, naming
+from cimtool.base.modality_names import (
+    TEXT_VIDEO,
+    Modalities,
+    name_of,
+    names_held,
+    sizes_text,
+)
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
@@ -40,13 +47,6 @@ from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.row_norms import warn_of_scale
 from cimtool.reference.judgements import Classes, Comparisons, Judgements
-from cimtool.reference.modality_names import (
-    TEXT_VIDEO,
-    Modalities,
-    name_of,
-    names_held,
-    sizes_text,
-)
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 UNIT_TOLERANCE = 1e-3

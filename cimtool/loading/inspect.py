@@ -14,6 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.json_files import LARGEST, parse_json
+from cimtool.base.modality_names import item_names
 from cimtool.base.named import Named
 from cimtool.base.toml_files import read_toml
 from cimtool.base.untrusted import read_bounded
@@ -50,7 +51,6 @@ from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.judgements import Classes
-from cimtool.reference.modality_names import item_names
 from cimtool.reference.surrogate import Polynomial, terms
 
 MANIFEST, LEDGER = "manifest.json", "ledger.json"

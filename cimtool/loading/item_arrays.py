@@ -11,10 +11,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.base.named import one_of
-from cimtool.ir.program import MODALITIES
-from cimtool.reference.judgements import Classes, Comparisons
-from cimtool.reference.modality_names import (
+from cimtool.base.modality_names import (
     COUNTED,
     NAMES,
     TEXT_VIDEO,
@@ -22,6 +19,9 @@ from cimtool.reference.modality_names import (
     one_row,
     sizes_text,
 )
+from cimtool.base.named import one_of
+from cimtool.ir.program import MODALITIES
+from cimtool.reference.judgements import Classes, Comparisons
 
 TEXT, VIDEO = NAMES["text"], NAMES["video"]
 """The names under which a file may hold a modality."""

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CimError, naming
+from cimtool.base.modality_names import NAMES, spellings
 from cimtool.base.named import nearest, one_of
 from cimtool.base.toml_files import read_toml
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.modality_names import NAMES, spellings
 
 EPS = 1e-5
 """Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.escapes import clean_name
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.typed_fields import list_of, made_of, table_of
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
@@ -20,7 +21,6 @@ from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.digests import Digests, digests_of, known_rows
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 
 KEY = "provenance"
 """Key of a checkpoint's provenance."""

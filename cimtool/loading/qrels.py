@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.escapes import integer_of
+from cimtool.base.modality_names import Modalities, name_of, one_row
 from cimtool.base.untrusted import read_bounded
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -18,7 +19,6 @@ from cimtool.loading.embeddings import (
     embeddings_in,
 )
 from cimtool.reference.judgements import Judgements
-from cimtool.reference.modality_names import Modalities, name_of, one_row
 
 COLUMNS = "query 0 item grade"
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimWarning
+from cimtool.base.modality_names import TEXT_VIDEO
 from cimtool.loading.model import ModelCard
-from cimtool.reference.modality_names import TEXT_VIDEO
 
 MEASURED_ROWS = 4096
 """Rows whose norms are computed: the first ones, as many as calibrate at most."""

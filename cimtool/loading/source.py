@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.options import FILE, FILES, OneOfFamily, Record, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.ir.heads import Head
@@ -23,7 +24,6 @@ from cimtool.loading.model import Model, RowWidths, build_model
 from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.projectors import ProjectorPair
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.surrogate import Polynomial
 
 if TYPE_CHECKING:

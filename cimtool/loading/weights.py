@@ -17,12 +17,12 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint, is_float8
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 from cimtool.loading.reparametrized import with_weights
-from cimtool.reference.modality_names import NAMES, TEXT_VIDEO, Modalities, name_of
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
 TRANSPARENT = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")

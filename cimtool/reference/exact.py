@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray, blocks
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import map_rows
 from cimtool.reference.exact_kernels import log_probabilities
-from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 # Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
 _BLOCK = 1 << 17

@@ -13,8 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.reference.statistics import blocks
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray, blocks
 
 Classes = IntArray | BoolArray
 """The class [n] of each item, or [n, C] true for each class that it has."""

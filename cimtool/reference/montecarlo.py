@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray, blocks
 from cimtool.base.compiled import jit_fused, jit_fused_part, jit_sums
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import side_by_side
-from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}

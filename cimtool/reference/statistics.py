@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,9 +106,3 @@ def _pair_statistics(
             mean += square + s
             variance += s * (2 * s + 4 * square)
         ed[pair], vd[pair] = mean, variance
-
-
-def blocks(count: int, size: int) -> Iterator[slice]:
-    """Yield the slices of at most `size` of `count` rows, at least one each."""
-    size = max(size, 1)
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.reference.judgements import Classes, Judgements, alike_counts, alike_pairs, any_alike
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
 
 MOST = 0.5
 """A larger share of queries whose scores are all equal is a warning."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.training.history import (
     RetrievalEpoch,
     best_epoch,

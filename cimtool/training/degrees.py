@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.progress import Say
 from cimtool.hardware.target import Target
 from cimtool.reference.bootstrap import Change, interval, resamples
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.retrieval import queries_among_others, retrieved
 from cimtool.reference.statistics import Gaussians, centred

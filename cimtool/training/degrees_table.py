@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW
-from cimtool.reference.modality_names import sizes_text, way_names
 from cimtool.report.formats import ENERGIES, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison

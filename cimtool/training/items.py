@@ -10,6 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.modality_names import NAMES, TEXT_VIDEO, Modalities, spellings
 from cimtool.base.named import require_one
 from cimtool.base.progress import Say
 from cimtool.base.threads import side_by_side
@@ -21,7 +22,6 @@ from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
 from cimtool.reference.judgements import Classes, memberships
-from cimtool.reference.modality_names import NAMES, TEXT_VIDEO, Modalities, spellings
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import PairRows, mixed_pairs

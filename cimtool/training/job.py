@@ -16,6 +16,7 @@ from torch import nn
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.base.named import nearest
 from cimtool.gpu.torch_device import device_of
 from cimtool.ir.heads import Head
@@ -32,7 +33,6 @@ from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, way_names
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, way_names
 from cimtool.report.charts import Points, curves
 from cimtool.report.document import Block, Document, FactList, Picture, Section, Sentence
 from cimtool.report.formats import NumberFormat, counted, four_digits, whole

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names, name_of
 from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
 from cimtool.reference.judgements import Classes, Comparisons, Judgements, any_alike
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)

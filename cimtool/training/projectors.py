@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.modality_names import Modalities
 from cimtool.base.progress import Say
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
-from cimtool.reference.modality_names import Modalities
 from cimtool.training.arguments import TrainOptions
 from cimtool.training.band import Band
 from cimtool.training.baseline import (

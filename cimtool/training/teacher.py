@@ -9,10 +9,10 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.progress import Countdown, Say, silent
 from cimtool.base.threads import map_rows
 from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities
 from cimtool.reference.montecarlo import check_samples, draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.training.options import check_count

@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import check_output, keeping_inputs, replace_files
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.base.named import require_one, unknown
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
@@ -20,7 +21,6 @@ from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, sizes_text
 from cimtool.report.result import Result
 from cimtool.training.arguments import LabelKind, TeacherOptions
 from cimtool.training.items import Items, encoded_items, gaussian_items

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from cimtool.base.modality_names import item_names, sizes_text, way_names
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import DriftLimit
-from cimtool.reference.modality_names import item_names, sizes_text, way_names
 from cimtool.report.formats import counted, percent, percent_range
 from cimtool.verification.bits import REFERENCE_ROWS
 from cimtool.verification.headline import equal_text

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
+from cimtool.base.modality_names import way_names
 from cimtool.base.progress import Say, prefixed, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
 from cimtool.loading.calibration_rows import SeenRows, without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
-from cimtool.reference.modality_names import way_names
 from cimtool.reference.queries import led
 from cimtool.report.document import Document, Note, notes
 from cimtool.report.formats import four_digits, number, numbered, percent

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from cimtool.base.modality_names import Modalities
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
-from cimtool.reference.modality_names import Modalities
 from cimtool.reference.queries import relative
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow

@@ -16,13 +16,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
-from cimtool.reference.statistics import blocks
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import block_height
 

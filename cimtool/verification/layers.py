@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
 from cimtool.base.threads import side_by_side
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.mvm import CrossbarMvm
@@ -22,7 +22,6 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.fitting import GroupSums
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.reference.statistics import blocks
 from cimtool.simulation.simulator import Runner, Simulator, block_height
 
 LAYER_ROWS = 128

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matched_pairs import matched_warnings
 from cimtool.bundle.simulate import recall
@@ -13,7 +14,6 @@ from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.row_norms import other_scale
 from cimtool.loading.score import statistics_note
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth, all_equal
 from cimtool.verification.baselines import without_cosine

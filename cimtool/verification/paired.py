@@ -10,10 +10,10 @@ import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.json_files import significant
+from cimtool.base.modality_names import Modalities, way_names
 from cimtool.reference.bootstrap import Change, Samples
 from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS, RankingMetric
-from cimtool.reference.modality_names import Modalities, way_names
 from cimtool.reference.queries import Metrics, Queries, led, losses, metrics, once, uncertainties
 from cimtool.reference.truth import Truth
 from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from cimtool.base.modality_names import way_names
 from cimtool.reference.measures import WAYS
-from cimtool.reference.modality_names import way_names
 from cimtool.report import charts
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick

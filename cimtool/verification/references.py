@@ -11,6 +11,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.modality_names import name_of
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
 from cimtool.ir.arithmetic import Store
@@ -19,7 +20,6 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import ReferenceScores, centred_rmse, on_grid
-from cimtool.reference.modality_names import name_of
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES, check_samples, monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Features, Simulator

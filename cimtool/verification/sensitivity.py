@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.base.threads import side_by_side
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import Head
@@ -24,7 +25,6 @@ from cimtool.passes.converters import TilePass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.reference.metrics import centred_rmse, top1_agreement
-from cimtool.reference.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, GraphValue, MixedGraph
 from cimtool.verification.layers import LayerFinding

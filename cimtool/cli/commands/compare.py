@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cimtool import api
 from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.verification import api
 from cimtool.verification.options import CompareOptions
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from cimtool import api
 from cimtool.base.options import Record, option
+from cimtool.bundle import api
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.bundle.compilation import CompileOptions, PrepareOptions
 from cimtool.cli.output import Output

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cimtool import api
 from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import DrawnDies
 from cimtool.bundle.exporters import Exporter, Request, export_bundle
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.loading import api
 from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.report.document import Document, Verbatim
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from cimtool.base.modality_names import item_names, way_names
 from cimtool.bundle.simulate import (
     Percentiles,
     SimulateOptions,
@@ -15,7 +16,6 @@ from cimtool.bundle.simulate import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
-from cimtool.reference.modality_names import item_names, way_names
 from cimtool.report.document import Document, FactList, Section, Sentence, wrote_arrays
 from cimtool.report.formats import counted
 

@@ -9,10 +9,10 @@ import click
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
 from cimtool.base.toml_files import toml_text
+from cimtool.cli.describe import describe, describe_cam
 from cimtool.cli.group import Command, FilePath, Group
 from cimtool.cli.output import Output
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
-from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.imported import import_target
 from cimtool.hardware.recomputed import recomputed
 from cimtool.hardware.target import Target, load_target, origin_of, target_origins

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cimtool import api
 from cimtool.base.files import COST_FILES, check_folder, replace_texts
 from cimtool.base.options import DIR, Record, optional
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.cli.output import Output, json_text
 from cimtool.cli.records import record_command
+from cimtool.costs import api
 from cimtool.costs.estimate import CostOptions
 from cimtool.costs.render import document
 from cimtool.costs.roofline import roofline_svg

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.experiments import api
 from cimtool.experiments.options import EvaluateOptions
 from cimtool.report.document import Verbatim
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.experiments import api
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.options import SweepOptions
 from cimtool.experiments.render_sweep import sweep_text

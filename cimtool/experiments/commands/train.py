@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.options import (
     EMBEDDINGS,
@@ -26,10 +25,12 @@ from cimtool.bundle.dies import NoiseOptions
 from cimtool.cli.output import Output
 from cimtool.cli.records import values_command
 from cimtool.cli.values import parse_grid
+from cimtool.experiments import api
 from cimtool.hardware.settings import SettingOptions, setting_keys
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelOptions
 from cimtool.report.document import Document, Sentence, Verbatim
+from cimtool.training import api as training
 from cimtool.training.arguments import TrainOptions
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
             del plain["seed"]
         _train_grid(out, data, output, grid, plain)
         return
-    run = api.train(data, output, say=out.say, **plain)
+    run = training.train(data, output, say=out.say, **plain)
     next_ = "compile --projectors {} --calibration NPZ --target NAME"
     if run.lacks_polynomial or run.outgrew_polynomial:
         next_ = "teacher --projectors {} --data NPZ"
@@ -203,7 +204,7 @@ def _fine_tune(
         if not value:
             raise ArgumentError("{} is missing; expected it with {hardware}", Argument(name))
     given = {**vars(own), **{name: plain[name] for name in COMMON if name != "start"}}
-    found = api.fine_tune(
+    found = training.fine_tune(
         plain["start"],
         data=data,
         target=given.pop("hardware"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.experiments import api
 from cimtool.experiments.options import TuneOptions
 from cimtool.experiments.render_tuned import tuned_text
 from cimtool.report.document import Document, Verbatim

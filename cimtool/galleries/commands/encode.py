@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.galleries import api
 from cimtool.galleries.options import EncodeOptions
 
 

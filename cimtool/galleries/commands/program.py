@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.output import Output
 from cimtool.cli.records import values_command
+from cimtool.galleries import api
 from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.options import CamOptions, ChangeOptions, ProgramOptions
 from cimtool.galleries.programming import ProgrammedBundle

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
 from cimtool.base.errors import CimError
 from cimtool.reference.judgements import Classes, alike_counts, alike_sums
 from cimtool.reference.measures.metric import RankingMetric
 from cimtool.reference.metrics import RANKED, unit_rows
-from cimtool.reference.statistics import blocks
 from cimtool.reference.truth import Truth
 
 GAP_DECIMALS = 12

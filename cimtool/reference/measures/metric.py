@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.modality_names import way_names
 from cimtool.reference.bootstrap import QueryCounts
-from cimtool.reference.modality_names import way_names
 from cimtool.reference.truth import Truth
 
 WAYS = tuple(way_names())

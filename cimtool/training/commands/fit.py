@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.report.document import Sentence
+from cimtool.training import api
 from cimtool.training.fit_page import FitOptions, report_names
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from cimtool import api
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
+from cimtool.training import api
 from cimtool.training.arguments import TeacherOptions
 
 

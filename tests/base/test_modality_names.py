@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cimtool.reference.modality_names import (
+from cimtool.base.modality_names import (
     item_names,
     layer_matches,
     name_of,
