@@ -19,7 +19,8 @@ Run = Callable[..., Any]
 
 HELD = """
 import sys
-from cimtool import cli, demo
+from cimtool import cli
+from cimtool.demo import walk as demo
 from cimtool.training.trainer import Trainer
 
 def held(function):
