@@ -174,6 +174,7 @@ def test_a_push_a_pass_and_a_failure(
     assert {file.name for file in runner.report.iterdir()} == kept
 
 
+@pytest.mark.thorough("installs and compiles as the action does")
 def test_a_mistake_is_the_summary(
     runner: Runner, small_trunk: DemoFiles, bundles: dict[int, str]
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_mistake_is_the_summary(
     assert runner.context["steps.verify.outputs.status"] == "2"
 
 
+@pytest.mark.thorough("installs and compiles as the action does")
 def test_inputs_are_never_code(runner: Runner, small_trunk: DemoFiles) -> None:
     hostile = "--help\"; touch owned; $(touch owned) `touch owned` ' #"
     names = ("bundle", "data", "baseline", "tolerance", "max-drift")

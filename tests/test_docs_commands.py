@@ -227,10 +227,7 @@ def bundles(folder: Path, files: DemoFiles) -> None:
     shutil.copytree(folder / "exports/model@isaac-rram-128", folder / "exports/demo@isaac-rram-128")
 
 
-@pytest.mark.thorough(
-    "whole pages and notebooks run in order",
-    quick=("README.md", "first-bundle", "cost", "evaluate"),
-)
+@pytest.mark.thorough("whole pages and notebooks run in order", quick=("first-bundle",))
 @pytest.mark.parametrize("name", [name for name, commands in RUN.items() if commands])
 def test_the_commands_of_a_page_run(
     name: str, workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

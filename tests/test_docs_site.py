@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.thorough("draws a page in each window", quick=("light-narrow",))
+@pytest.mark.thorough("draws every page in each window")
 @pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_window_and_load_nothing_from_elsewhere(
@@ -50,6 +50,7 @@ def test_pages_fit_the_window_and_load_nothing_from_elsewhere(
     assert len(events) > 10
 
 
+@pytest.mark.thorough("every page of the site in a browser")
 def test_the_search_finds_a_page_and_goes_there(site: Path, page: Page, events: list[str]) -> None:
     page.goto((site / "index.html").as_uri())
     page.get_by_placeholder("Search").fill("utilisation")
@@ -60,6 +61,7 @@ def test_the_search_finds_a_page_and_goes_there(site: Path, page: Page, events: 
     assert [event for event in events if not event.startswith(f"request {site.as_uri()}/")] == []
 
 
+@pytest.mark.thorough("every page of the site in a browser")
 def test_the_ten_questions_have_links_on_the_first_page(site: Path, page: Page) -> None:
     page.goto((site / "index.html").as_uri())
     rows = page.locator("#ten-questions tbody tr")
@@ -71,6 +73,7 @@ def test_the_ten_questions_have_links_on_the_first_page(site: Path, page: Page) 
         assert not section or f'id="{section}"' in text, answer
 
 
+@pytest.mark.thorough("builds the site")
 def test_every_command_function_target_and_record_is_in_the_reference(site: Path) -> None:
     made = runpy.run_path(str(DOCS / "made_from_code.py"))
     for name, part in made["PARTS"].items():

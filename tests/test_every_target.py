@@ -67,6 +67,10 @@ def test_no_value_of_the_c_model_differs(
     assert (compared > 10_000, wrong) == (True, 0)
 
 
+@pytest.mark.thorough(
+    "each target; one of a kind is in the first tier",
+    quick=("charge-65nm-princeton", "dcim-28nm-isscc23", "hermes-pcm-14nm", "isaac-rram-128"),
+)
 def test_torch_computes_the_same_scores(bundle: Bundle, small_trunk: DemoFiles) -> None:
     scores = [
         api.simulate(bundle.folder, small_trunk.eval, device=device)["scores"]

@@ -193,6 +193,7 @@ def test_rows_of_a_cosine_are_normalised_once(compiled: Compiled) -> None:
         assert len(norms) == 1
 
 
+@pytest.mark.thorough("each head; one is in the first tier", quick=("csd",))
 @each_head
 def test_a_gallery_goes_into_the_memory(compiled: Compiled, head: str, tmp_path: Path) -> None:
     bundle, data = compiled(head, score_mapping="in-memory"), rows("trunk", 40, 7)
@@ -226,6 +227,7 @@ def points(tmp_path: Path) -> tuple[Path, Path]:
     return files[0], files[1]
 
 
+@pytest.mark.thorough("more of the same kind")
 @pytest.mark.parametrize("head", ["cosine", "euclidean"])
 def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_path: Path) -> None:
     bundle = api.compile(
@@ -247,6 +249,7 @@ def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
         api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data)
 
 
+@pytest.mark.thorough("each head; one is in the first tier", quick=("csd",))
 @each_head
 def test_what_else_reads_a_bundle_reads_this_one(
     compiled: Compiled, head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -261,7 +264,7 @@ def test_what_else_reads_a_bundle_reads_this_one(
     assert {f"text.{name}" for name in compiled(head).program.text.outputs} <= stored
 
 
-@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("csd",))
+@pytest.mark.thorough("more of the same kind")
 @each_head
 def test_a_hybrid_score_shortlists_by_the_distance_of_every_head(
     compiled: Compiled, head: str, tmp_path: Path

@@ -451,7 +451,7 @@ def test_every_case_is_recorded_and_every_shipped_noise_model_has_one(
 
 @pytest.mark.thorough(
     "each target; one of a kind is in the first tier",
-    quick=("isaac-rram-128", "dcim-28nm-isscc23", "neurram-rram-130nm", "dies/wires", "arrays/"),
+    quick=("isaac-rram-128", "small-trunk/dcim", "small-trunk/neurram", "dies/wires", "arrays/"),
 )
 @pytest.mark.parametrize("name", CASES)
 def test_the_integers_are_those_recorded(

@@ -113,7 +113,7 @@ CASES = [
         "trunk-isaac",
         "two-branch-hermes",
         "variational-autoencoder-dcim-28nm-isscc23",
-        "cross",
+        "cross-attention-isaac",
     ),
 )
 @pytest.mark.parametrize(("model", "target"), CASES)

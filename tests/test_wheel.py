@@ -35,6 +35,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_finds_its_targets(installed: Path, tmp_path: Path) -> None:
     program = (
         "from cimtool.base.plugins import targets_folder\n"
@@ -47,6 +48,7 @@ def test_the_wheel_finds_its_targets(installed: Path, tmp_path: Path) -> None:
     assert {"ideal", "isaac-rram-128", "hermes-pcm-14nm", "colonnade-65nm"} <= set(names)
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_has_every_file_of_the_package(installed: Path) -> None:
     def files(root: Path) -> set[str]:
         found = (path for path in root.rglob("*") if path.is_file())
@@ -58,6 +60,7 @@ def test_the_wheel_has_every_file_of_the_package(installed: Path) -> None:
     }
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_the_wheel_has_the_command_and_the_licence(installed: Path, tmp_path: Path) -> None:
     assert (installed / "bin" / "cimtool").exists()
     assert list(installed.glob("cimtool-*.dist-info/licenses/LICENSE"))
@@ -112,6 +115,7 @@ def test_a_users_program_is_typed_by_the_wheel(installed: Path, tmp_path: Path) 
     assert last.startswith("Found 2 errors")
 
 
+@pytest.mark.thorough("builds a wheel")
 def test_help_lists_the_functions_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     said = python("-m", "pydoc", "cimtool", cwd=tmp_path, path=installed)
     names = python("-c", "import cimtool; print(*cimtool.API)", cwd=tmp_path, path=installed)

@@ -159,6 +159,7 @@ def test_the_environment_names_the_files_of_a_command(
     }
 
 
+@pytest.mark.thorough("starts a cluster")
 def test_workers_with_another_cimtool_are_refused_before_any_work(tmp_path: Path) -> None:
     """Dask's own answer says it, before an object of cimtool's is sent."""
     port, other = free_port(), tmp_path / "other" / "cimtool-0.0.1.dist-info"

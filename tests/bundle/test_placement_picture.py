@@ -75,6 +75,7 @@ def test_a_picture_is_drawn_and_described(full_size: FullSize, name: str) -> Non
     assert int(box[1]) < 2000
 
 
+@pytest.mark.thorough("a browser; the page of a report opens in the first tier")
 def test_the_picture_opens_in_a_browser_and_asks_for_nothing(
     full_size: FullSize, page: Page, events: list[str], tmp_path: Path
 ) -> None:

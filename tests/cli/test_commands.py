@@ -235,6 +235,7 @@ def test_a_drift_over_its_limit_is_status_1_after_the_whole_report(
     assert json.loads(as_json.out)["written"][0] == str(tmp_path / "report.json")
 
 
+@pytest.mark.thorough("compare is in the snapshots")
 def test_compare_puts_bundles_side_by_side(
     cimtool: Run, compiling: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def arguments(compiling: Run, files: DemoFiles, place: Path, **options: object) 
     return [str(part) for part in compiling(files, place, **options)]
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_ctrl_c_in_the_middle_of_writing_leaves_nothing(
     compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_a_file_that_cannot_grow_leaves_nothing(
     compiling: Run, light_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -228,6 +230,7 @@ def test_ctrl_c_while_the_command_line_is_imported(
     assert (ended.value.code, capsys.readouterr().err) == (130, "cimtool: error: interrupted\n")
 
 
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.filterwarnings("always::cimtool.base.errors.CimWarning")
 def test_what_a_killed_compile_leaves_is_removed_by_the_next_one(
     cimtool: Run, compiling: Run, light_trunk: DemoFiles, tmp_path: Path

@@ -224,6 +224,7 @@ def test_each_kind_of_error_has_its_status_and_one_line(
     assert (captured.out, captured.err) == ("", f"cimtool: error: {sentence}\n")
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_debug_adds_the_traceback() -> None:
     plain = in_a_process("targets", "show", "nothing")
     debug = in_a_process("targets", "show", "nothing", "--debug")
@@ -280,7 +281,7 @@ def test_closed_streams_take_what_is_said_and_the_work_is_done(
     assert json.loads((tmp_path / "report" / "report.json").read_text("utf-8"))
 
 
-@pytest.mark.thorough("starts many whole processes", quick=("2>&-",))
+@pytest.mark.thorough("starts many whole processes")
 @pytest.mark.parametrize("redirected", CLOSED)
 def test_a_mistake_is_status_2_where_streams_are_closed(redirected: str) -> None:
     done = in_a_shell(redirected, "targets", "show", "nothing")
@@ -393,6 +394,7 @@ def test_each_line_of_progress_on_a_terminal_only_and_not_with_json(
     assert b"training" in told(False, terminal)
 
 
+@pytest.mark.thorough("starts many whole processes")
 def test_without_a_stdout_a_command_ends_well() -> None:
     command = " ".join([*MODULE, "targets", "list", ">&-"])
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=60, check=False)

@@ -68,6 +68,7 @@ def test_the_same_bundle_passes(
     assert suite.get("failures") == "0"
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_degraded_one_fails_with_status_1_after_the_whole_report(
     verified: Run, bundles: dict[int, Path], before: Path, tmp_path: Path
 ) -> None:

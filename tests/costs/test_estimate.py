@@ -163,6 +163,7 @@ def test_an_array_without_a_technology_has_no_price(full_size: FullSize) -> None
     assert "assumed: the target states no node" in " ".join(found.rates.prices.assumptions())
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_figures_of_another_array_or_precision_are_not_used(full_size: FullSize) -> None:
     target = load_target("colonnade-65nm")
     program = full_size(target)
@@ -190,6 +191,7 @@ def test_neurram_needs_the_bits_of_its_operating_point(full_size: FullSize) -> N
     assert found.text.energy_pj.own == pytest.approx(2 * MACS / 15.95)
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_bit_serial_point_is_taken_as_often_as_a_layer_has_bits(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("charge-65nm-princeton"), "0.85 V")
     assert in_arrays(found) == pytest.approx(64 * 2 * MACS / 400)

@@ -94,6 +94,7 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
     assert len(said) == 1
 
 
+@pytest.mark.thorough("the demo is made again by hand")
 def test_the_commands_come_to_the_same_by_hand(
     tmp_path: Path, sources: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +231,7 @@ def test_nothing_is_written_into_a_bundle(
     assert sorted(small_bundle.rglob("*")) == before
 
 
+@pytest.mark.thorough("a second demo")
 def test_the_command_tells_a_line_a_step_and_where_everything_is(
     made: list[tuple[Path, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -260,6 +260,7 @@ DESIGNS = {
 }
 
 
+@pytest.mark.thorough("each way of converting", quick=("reference column", "table"))
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_compiled_model_agrees_whatever_converts(
     design: str, small_trunk: DemoFiles, tmp_path: Path

@@ -96,6 +96,7 @@ def turned(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
+@pytest.mark.thorough("a whole sweep")
 def test_raw_embeddings_are_a_row_and_the_first_line_where_they_are_better(
     sweep_small: RunSweep, small_trunk: DemoFiles, turned: Path, tmp_path: Path
 ) -> None:

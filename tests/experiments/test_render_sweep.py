@@ -91,6 +91,7 @@ def test_the_page_stands_alone_and_holds_every_point(swept: Sweep) -> None:
     assert "point 3 failed: what failed & why" in seen.texts
 
 
+@pytest.mark.thorough("a browser; the page of a report opens in the first tier")
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     swept: Sweep, page: Page, events: list[str], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     assert swept.outcomes[1].cost["energy_pj"] == plan.query.energy_pj.value
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_score_in_the_memory_holds_the_evaluation_videos(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     assert memory.cost["arrays"] > digital.cost["arrays"]
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_bits_of_the_products_of_a_score_in_the_memory(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -173,6 +175,7 @@ def test_results_are_the_same_in_several_processes_and_after_a_stop(
     assert contents(tmp_path / "stopped") == expected
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_wider_grid_goes_on_in_the_same_folder(swept: Sweep, sweep_small: RunSweep) -> None:
     wider = sweep_small(folder_of(swept).parent / "wider", {"weight_bits": [8]})
     wider = sweep_small(folder_of(wider), {"weight_bits": [8, 6], "adc_bits": [8]})
@@ -297,6 +300,7 @@ def test_layers_that_the_model_lacks_are_refused_first(
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_files_of_an_earlier_grid_and_budget_go(sweep_small: RunSweep, tmp_path: Path) -> None:
     budget = {"logit_rmse": 100.0}
     sweep_small(tmp_path, {"target.rows_active": [64]}, budget=budget)
@@ -332,6 +336,7 @@ def test_calibration_rows_are_not_evaluated(
     assert found.failed == 0
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_dies_are_drawn_where_there_is_noise(sweep_small: RunSweep, tmp_path: Path) -> None:
     grid = {"target": ["ideal", "hermes-pcm-14nm"]}
     options = {"trials": 3, "times": ["1h", "1y"]}

@@ -41,6 +41,7 @@ def tuned(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> T
     return tune(small_trunk, tmp_path_factory.mktemp("tuned") / "bits.toml")
 
 
+@pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_it_costs_less_and_holds_the_budget_where_it_was_chosen(tuned: Tuned) -> None:
     assert max(tuned.chosen["logit_rmse"], tuned.held_out["logit_rmse"]) <= BUDGET
     assert tuned.chosen_cost["conversions"] < tuned.start_cost["conversions"]
@@ -67,6 +68,7 @@ def verified(files: DemoFiles, tuned: Tuned, data: Any, folder: Path) -> dict[st
     return metrics
 
 
+@pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_compile_takes_the_file_and_verify_measures_what_was_said(
     tuned: Tuned, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
     assert metrics["logit_rmse"] == pytest.approx(found.on_all["logit_rmse"], rel=1e-5)
 
 
+@pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
     text = tuned_text(tuned)
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
@@ -179,6 +182,7 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
     assert "taken back: over the budget on held-out queries or on all" in tuned_text(found)
 
 
+@pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 @pytest.mark.parametrize(
     ("kept", "back", "line"),
     [

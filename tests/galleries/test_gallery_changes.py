@@ -67,9 +67,7 @@ def files_of(bundle: Bundle) -> dict[str, str]:
     return {name: sha for name, sha in bundle.manifest["files"].items() if name not in ledgers}
 
 
-@pytest.mark.thorough(
-    "other ways of a gallery; one is in the first tier", quick=("hybrid", "components")
-)
+@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
 @pytest.mark.parametrize("way", WAYS)
 def test_a_change_is_bit_for_bit_programming_anew(
     way: str, made: SimpleNamespace, tmp_path: Path
@@ -97,7 +95,7 @@ def test_a_change_is_bit_for_bit_programming_anew(
     assert not {0, 11, 3, 7} & set(top["top_index"].ravel().tolist())
 
 
-@pytest.mark.thorough("other ways of a gallery; one is in the first tier", quick=("hybrid",))
+@pytest.mark.thorough("more of the same kind")
 @pytest.mark.parametrize("way", WAYS)
 def test_changes_follow_one_another(way: str, made: SimpleNamespace, tmp_path: Path) -> None:
     place, video = tmp_path / "living", made.video
@@ -223,6 +221,7 @@ def test_cells_that_are_written_once_stay(
         api.change_gallery(place, remove=[1])
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_change_beyond_endurance_is_refused(
     small_trunk: DemoFiles, made: SimpleNamespace, tmp_path: Path
 ) -> None:
@@ -251,6 +250,7 @@ def with_file(folder: Path, name: str, content: bytes) -> Path:
     return folder
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
     place = tmp_path / "place"
     changed = api.change_gallery(made.programmed["hybrid"], remove=[1], output=place)

@@ -133,7 +133,7 @@ def test_a_change_that_is_killed_at_any_file_leaves_the_old_or_the_new(
         assert files_of(again.folder)["ledger.json"] not in (old["ledger.json"], new["ledger.json"])
 
 
-@pytest.mark.thorough("kills processes", quick=("0.2",))
+@pytest.mark.thorough("kills whole processes")
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.45, 0.8])
 def test_a_loop_of_changes_that_is_killed_leaves_one_of_its_galleries(
     seconds: float, made: SimpleNamespace, tmp_path: Path

@@ -50,6 +50,7 @@ def expected(small_bundle: Path, small_trunk: DemoFiles) -> np.ndarray:
     return np.concatenate([scores, scores], axis=1)
 
 
+@pytest.mark.thorough("more sizes of shards", quick=("-7]", "-1000]"))
 @pytest.mark.parametrize("items_per_shard", [1, 7, 33, 80, 1000])
 @pytest.mark.parametrize("top", [1, 5, 80])
 def test_the_answers_are_those_of_all_scores(
@@ -154,6 +155,7 @@ def test_a_cluster_that_ends_is_told(
             api.search(small_bundle, gallery(1), small_trunk.eval, top=5, dask=address, say=say)
 
 
+@pytest.mark.thorough("starts a cluster")
 @pytest.mark.usefixtures("slow_cluster")
 def test_a_worker_tells_of_a_changed_shard(
     gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path

@@ -125,6 +125,7 @@ def test_verilator_agrees(handoff: Path) -> None:
     assert icarus.returncode == verilator.returncode == 0
 
 
+@pytest.mark.thorough("builds a bench a fault")
 def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
     done = run_goal(handoff, "mutants")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -173,6 +174,7 @@ def test_a_source_that_changed_is_compiled_anew(handoff: Path, tmp_path: Path) -
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == "sums"
 
 
+@pytest.mark.thorough("the same sources are built by other tests")
 def test_the_sources_are_clean(handoff: Path) -> None:
     sources = [f"{name}.sv" for name in ("tb_macro", "cim_macro", "cim_column", "cim_output")]
     lint = [c_compiler("verilator"), "--lint-only", "-Wall"]

@@ -27,9 +27,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("one cycle",)
-)
+@pytest.mark.thorough("builds a bench for each fault")
 @pytest.mark.parametrize("case", CASES)
 def test_a_fault_that_is_said_to_show_is_found_at_its_tap(
     case: str, narrow_trunk: DemoFiles, tmp_path: Path

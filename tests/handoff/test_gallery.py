@@ -35,9 +35,7 @@ def programmed(
     return api.program(folder / "empty", small_trunk.eval, output=folder / "full", **stored).bundle
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("components",)
-)
+@pytest.mark.thorough("the bench of a gallery reads them too")
 def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path: Path) -> None:
     export_bundle(programmed, "handoff", tmp_path / "here", Request(gallery=True))
     layers = describe_handoff(tmp_path / "here")["layers"]

@@ -61,9 +61,7 @@ def first_that_differs(printed: str) -> str:
     return next(tap for tap, (_, differ) in counts(printed).items() if differ)
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("differential",)
-)
+@pytest.mark.thorough("builds a bench for each kind of array")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "leak"])
 def test_it_takes_every_kind_of_array_without_leak(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -115,9 +113,7 @@ def test_verilator_agrees_without_a_warning(handoff: Path) -> None:
     assert "%Warning" not in (handoff / "build" / "verilator_kind1.log").read_text("utf-8")
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("icarus",)
-)
+@pytest.mark.thorough("builds a bench for each fault")
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 @pytest.mark.parametrize(
     ("right", "wrong", "tap"),

@@ -21,9 +21,7 @@ REFERENCE = Path(__file__).parents[2] / "exports" / "reference-small@isaac-rram-
 TAPS = ["digits", "sums", "codes", "shift_add"]
 
 
-@pytest.mark.thorough(
-    "more circuits and faults; each simulator has one in the first tier", quick=("levels",)
-)
+@pytest.mark.thorough("builds benches of random inputs")
 @pytest.mark.parametrize("kind", ["levels", "leak", "digital", "analog shift-and-add"])
 def test_no_value_differs(
     kind: str, handoff_of_kind: Callable[[str, Path], Path], tmp_path: Path
@@ -61,6 +59,7 @@ def handoff(
     return handoff_of_kind(PLAIN, tmp_path_factory.mktemp("random"))
 
 
+@pytest.mark.thorough("builds benches of random inputs")
 def test_faults_are_found(handoff: Path) -> None:
     shown = [one for one in shown_faults(handoff) if one[1] in TAPS]
     assert len(shown) >= 10
@@ -70,6 +69,7 @@ def test_faults_are_found(handoff: Path) -> None:
         assert done.returncode != 0
 
 
+@pytest.mark.thorough("builds benches of random inputs")
 def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy", ignore=shutil.ignore_patterns("build"))
     header = (folder / "random" / "layers.h").read_text("utf-8")
@@ -90,6 +90,7 @@ def test_one_changed_cell_of_the_model_differs(handoff: Path, tmp_path: Path) ->
     assert counts(again.stdout) == found != counts(other.stdout)
 
 
+@pytest.mark.thorough("builds benches of random inputs")
 def test_nothing_compared_fails(handoff: Path) -> None:
     done = run_goal(handoff, "random", "VECTORS=0")
     assert "nothing was compared at digits" in done.stdout + done.stderr

@@ -91,6 +91,7 @@ def test_an_item_without_room_for_a_few_rows_is_refused_and_the_limit_may_be_sai
     require_room(spread(2000), job(100))
 
 
+@pytest.mark.thorough("large items")
 def test_rows_of_large_items_are_computed_in_smaller_blocks() -> None:
     assert block_height(spread(100), ROW_BLOCK) == ROW_BLOCK
     graph = spread(1000)

@@ -162,6 +162,7 @@ def test_the_text_of_a_tiny_program() -> None:
 BITS = (4, 5, 8, 11, 16)
 
 
+@pytest.mark.thorough("all pairs of bits", quick=("4-", "16-16"))
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("feature_bits", BITS)
 def test_any_bits_compile(bits: int, feature_bits: int) -> None:
@@ -177,6 +178,7 @@ def test_any_bits_compile(bits: int, feature_bits: int) -> None:
     assert np.sqrt(np.square(found - exact).mean()) < worst * exact.std()
 
 
+@pytest.mark.thorough("more seeds", quick=("0]",))
 @pytest.mark.parametrize("seed", range(30))
 def test_few_bits_beside_many_compile(seed: int) -> None:
     """Bias correction moves bounds after multipliers are chosen."""
@@ -188,6 +190,7 @@ def test_few_bits_beside_many_compile(seed: int) -> None:
     compiled((trunk(rng, WIDTH, HIDDEN, D), trunk(rng, WIDTH, HIDDEN, D)), made)
 
 
+@pytest.mark.thorough("more targets", quick=("isaac",))
 @pytest.mark.parametrize(
     ("width", "hidden", "d"), [(1, 1, 1), (3, 3, 1), (3, 5, 7), (7, 1, 3), (1, 4, 2)]
 )
@@ -238,6 +241,7 @@ def dead(layer: str, columns: slice) -> Change:
 ONE, ALL = slice(1, 2), slice(None)
 
 
+@pytest.mark.thorough("more weights of that kind", quick=("0]", "5]"))
 @pytest.mark.parametrize(
     "change",
     [

@@ -111,6 +111,7 @@ def contour(groups, a):
     return found
 
 
+@pytest.mark.thorough("the whole grid", quick=("-0.1-", "0.4-7"))
 @pytest.mark.parametrize("d", [1, 7, 4096])
 @pytest.mark.parametrize("a_s", [0.01, 0.4, 15.0])
 @pytest.mark.parametrize("mean_y", [-40.0, -0.1, 5.0])

@@ -64,6 +64,7 @@ def test_the_page_loads_without_a_complaint_or_a_request(
     assert page.locator("img").count() == 1
 
 
+@pytest.mark.thorough("a browser for each")
 def test_the_policy_stops_what_is_not_the_pages_own(page: Page, address: str) -> None:
     page.goto(address)
     with page.expect_console_message() as complaint:
@@ -78,6 +79,7 @@ def test_the_policy_stops_what_is_not_the_pages_own(page: Page, address: str) ->
     assert "Content Security Policy" in complaint.value.text
 
 
+@pytest.mark.thorough("a browser for each")
 def test_the_pictures_are_there(page: Page, address: str, report: Report) -> None:
     page.goto(address)
     sizes = page.locator("svg[role=img]:not(details svg)").evaluate_all(
@@ -147,6 +149,7 @@ def sort_keys(page: Page, column: int) -> list[float]:
     return [float(key) for key in keys]
 
 
+@pytest.mark.thorough("a browser for each")
 def test_words_sort_by_alphabet(page: Page, address: str) -> None:
     page.goto(address)
     table = page.locator("#sensitivity table").first
@@ -156,6 +159,7 @@ def test_words_sort_by_alphabet(page: Page, address: str) -> None:
     assert len(set(kinds)) > 3
 
 
+@pytest.mark.thorough("a browser for each")
 def test_a_table_sorts_by_keyboard(page: Page, address: str) -> None:
     page.goto(address)
     button = page.locator("#budget th:nth-child(2) button").first
@@ -167,6 +171,7 @@ def test_a_table_sorts_by_keyboard(page: Page, address: str) -> None:
     assert page.evaluate("document.activeElement.closest('th').cellIndex") == 2
 
 
+@pytest.mark.thorough("a browser for each")
 def test_the_first_stop_of_the_keyboard_skips_to_the_content(page: Page, address: str) -> None:
     page.goto(address)
     page.keyboard.press("Tab")
@@ -176,6 +181,7 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_content(page: Page, address
     assert page.evaluate("document.activeElement.id") == "content"
 
 
+@pytest.mark.thorough("a browser for each")
 def test_a_screen_reader_finds_its_way(page: Page, address: str) -> None:
     page.goto(address)
     headings = page.locator("h1, h2, h3, h4")
@@ -200,6 +206,7 @@ def test_the_page_is_whole_without_its_script(page: Page, chromium: Browser, add
         assert bare.locator("button").count() == 0
 
 
+@pytest.mark.thorough("a browser for each")
 def test_paper_is_light_and_holds_what_was_folded(
     page: Page, address: str, pdftotext: str, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(paired, "FASTER", True)
 
 
+@pytest.mark.thorough("all modes of rounding", quick=("half-up",))
 @pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
@@ -174,6 +175,7 @@ def test_measured_converters_are_looked_up_behind_the_sums(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 9))
 
 
+@pytest.mark.thorough("all encodings of weights", quick=("differential", "flip"))
 @pytest.mark.parametrize("kind", ["slice", "column", "cycle", "levels"])
 @pytest.mark.parametrize("name", [*OF_MOST, "conversions"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
@@ -346,6 +348,7 @@ def test_a_kernel_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch, nam
         assert_fast_is_readable(op, rows_for(rng, hardware, 130, 5))
 
 
+@pytest.mark.thorough("all encodings of weights", quick=("differential", "centred"))
 @pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])

@@ -77,6 +77,7 @@ def assert_equal(op: CrossbarMvm, limits: tuple[int, int], count: int = 5) -> No
     np.testing.assert_array_equal(kernel(x), op.run(x))
 
 
+@pytest.mark.thorough("more of the same kind")
 @settings(deadline=None, max_examples=120)
 @given(
     st.sampled_from(["offset", "offset-flip", "centred", "differential"]),

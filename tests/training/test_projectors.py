@@ -91,6 +91,7 @@ def test_the_loss_and_the_cosine_gap_of_held_out_pairs(
     assert runs[0].history == runs[1].history[:2]
 
 
+@pytest.mark.thorough("a browser; the page of a report opens in the first tier")
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     whole: ProjectorRun, page: Page, events: list[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embed
     assert sum(count.differing for count in report.checks.bits) == 0
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
     few, many = (verify_bundle(bundle, data, References("mc", k)) for k in (5, 80))
     assert many.drift.reference == "Monte Carlo (K=80)"
@@ -112,6 +113,7 @@ def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
     assert (many.headline.cause, many.headline.surrogate_broken) == ("quantized", False)
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
     bundle: Bundle, data: Embeddings
 ) -> None:
@@ -245,6 +247,7 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     assert any("the polynomial itself is " in note for note in report.notes)
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_two_branch_polynomial_of_raw_statistics_gets_a_hint(make_bundle: MakeBundle) -> None:
     raw = Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.0, a=0.1, b=0.0, K=10)
     own = replace(raw, scale_ed=1 / D, scale_vd=1 / D**2)
@@ -263,6 +266,7 @@ def offset(by: float) -> Polynomial:
     return replace(POLYNOMIAL, bias=POLYNOMIAL.bias + by)
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_an_offset_of_all_scores_is_bias_and_no_verdict(
     make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
 ) -> None:
@@ -460,6 +464,7 @@ def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     assert not any("compiled scores" in note for note in report.notes)
 
 
+@pytest.mark.thorough("more of the same kind")
 @pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
 def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> None:
     from cimtool.training.models.two_branch import TwoBranchProjector
@@ -553,6 +558,7 @@ def test_baselines_have_retrieval_alone(bundle: Bundle, data: Embeddings) -> Non
     assert "raw embeddings" in [row.stage for row in report.drift.survivors]
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_a_broken_surrogate_is_told_without_a_and_b(
     make_bundle: MakeBundle, data: Embeddings, unknown_report: Report
 ) -> None:
@@ -570,6 +576,7 @@ def test_a_broken_surrogate_is_told_without_a_and_b(
     assert not unknown_report.headline.surrogate_broken
 
 
+@pytest.mark.thorough("more of the same kind")
 def test_no_limit_against_a_broken_surrogate_is_kept(
     make_bundle: MakeBundle, data: Embeddings
 ) -> None:

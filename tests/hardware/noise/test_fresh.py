@@ -74,7 +74,7 @@ def products(kit: SimpleNamespace, x: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.thorough("a statistical check over many draws", quick=("cycle",))
+@pytest.mark.thorough("a statistical check over many draws")
 @pytest.mark.parametrize("redraw", ["mvm", "cycle"])
 def test_mean_variance_and_correlation_are_those_of_the_slow_way(
     kit: SimpleNamespace, x: np.ndarray, products: dict[str, np.ndarray], redraw: str

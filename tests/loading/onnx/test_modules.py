@@ -283,6 +283,7 @@ def test_a_module_that_cannot_come_in_is_refused_in_a_sentence(
         model_from_modules(module, body(nn.SiLU()), COSINE)
 
 
+@pytest.mark.thorough("torch exports each anew")
 def test_an_operator_of_the_newer_exporter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     module = body(nn.RMSNorm(5))
     found = importlib.util.find_spec("onnxscript")

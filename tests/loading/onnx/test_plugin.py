@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 D = 5
@@ -50,6 +51,7 @@ def test_nothing_else_imports_this_folder() -> None:
     assert not users
 
 
+@pytest.mark.thorough("a copy without any leaf is in the first tier")
 def test_the_rest_works_without_this_folder(
     tmp_path: Path, branch_content: dict[str, Any], poly_file: Path
 ) -> None:
