@@ -77,10 +77,6 @@ class Quantity:
         scaled = (self.value * factor, self.low * ends[0], self.high * ends[1])
         return Quantity(scaled[0], self.missing, scaled[1], scaled[2], self.own * factor)
 
-    def without_own(self) -> Quantity:
-        """The same, as no figure of the target's own."""
-        return Quantity(self.value, self.missing, self.low, self.high)
-
     def __add__(self, other: Quantity) -> Quantity:
         known = [q for q in (self, other) if q.value is not None]
         missing = tuple(dict.fromkeys((*self.missing, *other.missing)))

@@ -68,10 +68,9 @@ class Score:
 
     `modalities` are the names of the arrays that were its text and video. `differences` are its
     metrics less those of the first subject of the same two, on the same resamples; empty for that
-    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`, and
-    `centred_rmse` and
-    `logit_rmse` against the exact score of the trained model, where it has one. `queries` counts
-    items of these two with a right item, by way.
+    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS_BY_KEY`, and
+    `centred_rmse` and `logit_rmse` against the exact score of the trained model, where it has one.
+    `queries` counts items of these two with a right item, by way.
     """
 
     name: str

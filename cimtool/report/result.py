@@ -3,7 +3,7 @@
 A class of results derives from `Result` and has a method `document`, or names the module that has a
 function of that name:
 
-    class Evaluation(Result, shown_by="cimtool.experiments.evaluation.render"): ...
+    class Fit(Result, shown_by="cimtool.training.fit_page"): ...
 """
 
 from __future__ import annotations
