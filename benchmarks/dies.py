@@ -16,6 +16,7 @@ from layers import BUILDS, inputs, kernels, limits, operations, run_all
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
+from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
@@ -47,7 +48,7 @@ SECONDS = 3600.0
 Array = np.ndarray[Any, Any]
 
 
-def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[..., Array]], float]:
+def die_operations(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[NoisyMvm], float]:
     """The layers on one die, and the seconds that drawing it took."""
     lo, hi = limits(ops[0].crossbar)
     conditions, die = Conditions(noise, SECONDS), Die(0, 0, SECONDS)
@@ -62,7 +63,13 @@ def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[...
         )
         for index, op in enumerate(ops)
     ]
-    return [fast_kernel(op, ()) for op in drawn], time.perf_counter() - started
+    return drawn, time.perf_counter() - started
+
+
+def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[..., Array]], float]:
+    """The kernels of those layers, and the seconds."""
+    drawn, taken = die_operations(ops, noise)
+    return [fast_kernel(op, ()) for op in drawn], taken
 
 
 def measured(name: str, rounds: int) -> list[Row]:

@@ -116,18 +116,23 @@ def _status(key: str) -> int:
 
 def report(name: str, rows: Sequence[Row], file: Path | None, notes: Sequence[str] = ()) -> None:
     """Print rows of equal keys as a Markdown table, and write them with the machine as JSON."""
-    cells = [[str(key) for key in rows[0]], *([_cell(v) for v in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    for line in cells:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print(f"| {' | '.join(padded)} |")
+    print_table(rows)
     for note in notes:
         print(note)
     print(", ".join(f"{key} {value}" for key, value in machine().items()))
     if file is not None:
         values = {"benchmark": name, "rows": rows, "notes": list(notes), "machine": machine()}
         file.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print rows of equal keys as a Markdown table."""
+    cells = [[str(key) for key in rows[0]], *([_cell(v) for v in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(f"| {' | '.join(padded)} |")
 
 
 def _cell(value: object) -> str:

@@ -57,10 +57,8 @@ class Runner:
             backend = Device.opened(device)
             prepare, self._enter, self._leave = backend.prepare, backend.enter, backend.leave
         elif fast:
-            from cimtool.simulation.kernels import library
             from cimtool.simulation.kernels.operations import fast_kernel
 
-            library.asked()  # an unknown name, also where no layer would ask
             prepare = fast_kernel
         self.on_device = device is not None
         self.blocks = DEVICE_BLOCKS if self.on_device else 1

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 from crossbars import at_steps, changed
-from llvmlite import binding
 from random_crossbars import FORMS, drawn, input_limits, weights_of_form
 from random_layers import random_references
 
@@ -22,7 +20,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import MatMul
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
-from cimtool.simulation.kernels import library, noisy, paired, tiles
+from cimtool.simulation.kernels import noisy, paired
 from cimtool.simulation.kernels.choice import KERNELS, candidate_of
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.operations import fast_kernel
@@ -80,31 +78,6 @@ def pair_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     return fast_kernel(MatMul(), types)(x, y), MatMul().run(x, y)
 
 
-def cpu_has_vnni() -> bool:
-    """True where the CPU itself has VNNI, switched off or not."""
-    host = binding.get_host_cpu_features()
-    return any(host.get(name) for name in ("avx512vnni", "avxvnni"))
-
-
-def library_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
-    """The product of ONNX Runtime, of a layer of bytes that is large enough for it.
-
-    The library asks the CPU itself for VNNI: an emulated one does not count.
-    """
-    if not (tiles.VNNI_BITS and cpu_has_vnni()):
-        return None
-    rows, columns = (int(one) for one in rng.integers(1 << library.SMALLEST, 700, 2))
-    lo = int(rng.integers(-128, 1))
-    limits = lo, lo + 255
-    weight, bias = any_form(rng, (-128, 127), (rows, columns)), rng.integers(-999, 999, columns)
-    if 1 in weight.shape:
-        return None
-    with patch.dict(os.environ, {library.LOSSLESS: library.LIBRARY}):
-        assert library.takes(weight, limits)
-    inputs = drawn(rng, limits, (len(x), rows))
-    return library.product(weight, bias, limits)(inputs), inputs @ weight + bias
-
-
 def serial_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     """The layer's weights on an array of few-bit cells and one bit a cycle, two cycles at once."""
     hardware = changed(
@@ -130,5 +103,4 @@ CASES: dict[str, Callable[[CrossbarMvm, Array, np.random.Generator], Case]] = {
     "conversions": conversions_case,
     "pair products": pair_case,
     "bit-serial": serial_case,
-    "ONNX Runtime product": library_case,
 }

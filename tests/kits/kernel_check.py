@@ -207,7 +207,6 @@ def _noted(name: str, run: Any, taken: list[str]) -> Any:
         taken.append(name)
         run(*arguments)
 
-    noting.stats = run.stats  # type: ignore[attr-defined]  # where measured rates are kept
     return noting
 
 

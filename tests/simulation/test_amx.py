@@ -19,7 +19,7 @@ from numba import config
 
 from cimtool.base import compiled
 from cimtool.base.arrays import Array
-from cimtool.simulation.kernels import amx, choice, dot, tiles
+from cimtool.simulation.kernels import amx, dot, tiles
 from cimtool.simulation.kernels.choice import exact_product
 
 ROOT = Path(__file__).parents[2]
@@ -92,11 +92,7 @@ def test_tile_registers_are_used_where_linux_grants_them(
     assert amx.allowed() == (system == "Linux" and answer == 0)
 
 
-@pytest.mark.skipif(not tiles.DOT_BITS, reason="no other kernel of bytes to measure beside")
-@pytest.mark.parametrize("faster", [False, True])
-def test_it_is_taken_where_it_was_measured_to_be_faster(
-    monkeypatch: pytest.MonkeyPatch, faster: bool
-) -> None:
+def test_it_is_taken_before_the_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
 
     def noted(name: str):
@@ -110,13 +106,10 @@ def test_it_is_taken_where_it_was_measured_to_be_faster(
     monkeypatch.setattr(amx, "ALLOWED", True)
     monkeypatch.setattr(amx, "run", noted("AMX"))
     monkeypatch.setattr(dot, "run", noted("dot product"))
-    monkeypatch.setattr(choice, "faster", lambda key, measure: measure() > 0 and faster)
     rng = np.random.default_rng(0)
     weight: Array = rng.integers(-127, 128, (300, 50))
     kernel = exact_product(weight, np.arange(50), (0, 255))
     assert kernel is not None
-    assert set(taken) == {"AMX", "dot product"}
-    taken.clear()
     x = rng.integers(0, 256, (7, 300))
     np.testing.assert_array_equal(kernel(x), x @ weight + np.arange(50))
-    assert set(taken) == {"AMX" if faster else "dot product"}
+    assert set(taken) == {"AMX"}

@@ -10,16 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import kernel_cases
 import kernel_check
-import numpy as np
 import pytest
 from c_tools import c_compiler
 from llvmlite import binding
 
 from cimtool.base import compiled
 from cimtool.hardware.converters import StaircaseLaw
-from cimtool.simulation.kernels import tiles
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "cimtool/simulation/kernels"
@@ -50,10 +47,8 @@ def test_products_of_bytes_in_vectors_of_256_bits(tmp_path: Path) -> None:
     if not known["avxvnni"]:
         c_compiler("gcc")
         environ = kernel_check.emulated("emulated AVX-VNNI", tmp_path)
-    library = (12, 39263) if kernel_cases.cpu_has_vnni() else (0, 0)
     expected = {
         "dot product": (12, 2072), "conversions": (9, 1316), "pair products": (12, 3017),
-        "ONNX Runtime product": library,
     }  # fmt: skip
     assert counted(environ, 12, *expected) == {
         name: {"layers": layers, "values": values, "differing": 0}
@@ -75,16 +70,6 @@ def test_products_of_bytes_without_vnni(words: str) -> None:
         name: {"layers": layers, "values": values, "differing": 0}
         for name, (layers, values) in expected.items()
     }
-
-
-def test_the_librarys_product_is_left_out_where_its_vnni_is_emulated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """ONNX Runtime asks the CPU itself: without VNNI its sums of bytes saturate."""
-    (op, x), *_ = kernel_check.random_layers(1, 7)
-    monkeypatch.setattr(tiles, "VNNI_BITS", 256)
-    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx2": True})
-    assert kernel_cases.library_case(op, x, np.random.default_rng(0)) is None
 
 
 def test_each_feature_that_kernels_look_for_is_left_out_alone() -> None:

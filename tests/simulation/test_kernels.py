@@ -28,7 +28,7 @@ from cimtool.ir.types import integer, real
 from cimtool.simulation.kernels import amx, choice, conversions, fused, paired, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
-from cimtool.simulation.kernels.products import product_kind
+from cimtool.simulation.kernels.products import Factor, product_kind, weight_product
 from cimtool.simulation.kernels.staircases import tables_of
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -425,6 +425,23 @@ def test_lossless_layers_are_one_product() -> None:
     known = integer(("n", 300), -127, 127, 1.0)
     np.testing.assert_array_equal(fast_kernel(op, (known,))(x), x @ weight + np.arange(7))
     np.testing.assert_array_equal(op.run(x), x @ weight + np.arange(7))
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "kind"),
+    [(0, 255, np.uint8), (-127, 127, np.int8), (-128, 127, np.int64), (-3, 200, np.int16)],
+)
+def test_products_of_bytes_at_their_ends(lo: int, hi: int, kind: type) -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.integers(lo, hi, (70, 300), endpoint=True), rng.integers(-128, 128, (300, 257))
+    x[0], x[1], weight[:, 0], weight[:, 1] = lo, hi, -128, 127
+    bias = rng.integers(-9999, 9999, 257)
+    for made in (np.int32, np.int64):
+        run = weight_product(weight, bias, Factor(np.full(300, lo), np.full(300, hi)), made)
+        found = run(x.astype(kind))
+        np.testing.assert_array_equal(found, x @ weight + bias)
+        assert found.dtype == made
+        assert run(x[:0].astype(kind)).shape == (0, 257)
 
 
 @pytest.mark.parametrize("bits", [5, 7, 9, 13, 15])

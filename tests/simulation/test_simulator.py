@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cimtool.api import Compilation, prepare
-from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.program import Builder, Program
@@ -101,15 +100,3 @@ def test_values_are_forgotten_after_their_last_use_unless_asked_for() -> None:
     assert Runner(graph).run({"x": x})["again"] is x
     found = Runner(graph).values({"x": x}, ["square", "x"])
     assert list(found) == ["square", "x"]
-
-
-def test_an_unknown_product_is_refused_where_no_layer_asks_for_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    builder = Builder("text", {"x": integer(("n", 2), -9, 9, 1.0)})
-    graph = builder.graph({"out": builder.add("square", Mul(), "x", "x")})
-    monkeypatch.setenv("CIMTOOL_LOSSLESS", "bogus")
-    with pytest.raises(CimError, match="LOSSLESS is bogus; expected own or onnxruntime") as refusal:
-        Runner(graph)
-    assert refusal.value.exit_status == 2
-    Runner(graph, fast=False)  # the readable operations have no other product

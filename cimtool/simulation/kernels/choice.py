@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
@@ -23,7 +23,6 @@ from cimtool.simulation.kernels.fused import (
     fused_layer,
     modulo_int32,
 )
-from cimtool.simulation.kernels.measured import faster, ratio
 
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
@@ -31,8 +30,8 @@ Kind = type[np.int32] | type[np.int64]
 KERNELS: dict[str, ModuleType] = {
     "AMX": amx, "two cycles": paired, "popcount": popcount, "dot product": dot,
 }  # fmt: skip
-"""The fused kernels: modules with `fits`, `pack` and `run`; fastest first, but for AMX, which is
-measured beside the next."""
+"""The fused kernels: modules with `fits`, `pack` and `run`, the fastest first (measured on each
+instruction set by `benchmarks/kernels.py`)."""
 
 CHECKED_ROWS, CHECKED_COLUMNS = 130, 40
 """Rows and columns of weights that a kernel must get right before it is used: more than a tile."""
@@ -107,44 +106,13 @@ def choose(candidate: Candidate, kind: Kind = np.int64) -> Kernel | None:
 
     `kind` is the type of the outputs.
     """
-    right = _right(candidate)
-    taken = next(right, None)
-    if taken is None:
-        return None
-    kernel, part = taken
-    beside = next(right, None) if kernel is amx else None
-    if beside is not None:
-        other, other_part = beside
-        if not faster(_class(candidate.small), lambda: _measured(part, other_part, candidate.rows)):
-            kernel = other
-    return _fused(kernel, candidate.layer, kind)
-
-
-def _right(candidate: Candidate) -> Iterator[tuple[ModuleType, Kernel]]:
-    """The kernels that take a layer and are right about its part, with their form of the part."""
     for name, kernel in KERNELS.items():
         if kernel.fits(candidate.layer):
-            part = _fused(kernel, candidate.small, np.int32)
+            part = fused(kernel, candidate.small, np.int32)
             if np.array_equal(candidate.expected, part(candidate.rows)):
-                yield kernel, part
-            else:
-                warn_of(name)
-
-
-def _measured(kernel: Kernel, other: Kernel, x: IntArray) -> float:
-    """The rate of a kernel over that of another, on a block of rows like x."""
-    block = np.resize(x, (ROW_BLOCK, x.shape[1]))
-    return ratio(lambda: kernel(block), lambda: other(block))
-
-
-def _class(layer: Layer) -> str:
-    """The numbers that decide which of a layer's kernels is the faster."""
-    slices, references = layer.epilogue.adc.shape[:2]
-    return (
-        f"AMX, {layer.bounds[0, 1]} rows, {slices} slices, {len(layer.drive.factors)} cycles,"
-        f" {references} references, {popcount.plane_pairs(layer)} pairs of bit planes,"
-        f" {dot.byte_parts(layer.cells)[1]} bytes"
-    )
+                return fused(kernel, candidate.layer, kind)
+            warn_of(name)
+    return None
 
 
 def warn_of(name: str) -> bool:
@@ -170,7 +138,8 @@ def _extreme_rows(lo: int, hi: int, width: int) -> IntArray:
     return np.concatenate([np.array(rows, np.int64), drawn])
 
 
-def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
+def fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
+    """A layer packed for one of the `KERNELS`: a function of inputs [n, K] to outputs [n, N]."""
     # Not the layer itself: its cells as int64 take eight times what is packed.
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
     packed = kernel.pack(layer)

@@ -1,7 +1,8 @@
 """Integer products without converters: with trained weights, or of all pairs of two sets of rows.
 
-They run on bytes where the CPU has their dot product, in as many parts of the rows as keep sums
-within 32 bits; else in floating point, in parts that float32 adds exactly where a few do.
+If the CPU has the dot product of bytes, they run on bytes, in as many parts of the rows as keep
+sums within 32 bits. Else they run in floating point: in a few parts that float32 adds exactly, or
+in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.ir.types import Type
-from cimtool.simulation.kernels import dot, library
+from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.choice import (
     CHECKED_ROWS,
     Kernel,
@@ -124,12 +125,10 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
     made = kind or np.int32
     if parts and not _pays(x.limits, (int(weight.min()), int(weight.max()))):
-        return _by_blas(weight, reach, kind, bias if bias.any() else None)
-    if library.takes(weight, x.limits) and parts is not None and len(parts) == 1:
-        return Packed(parts, [library.product(weight, bias, x.limits, made)], kind)
+        return by_blas(weight, reach, kind, bias if bias.any() else None)
     kernels = _by_bytes(weight, bias, x, parts, made) if parts else None
     if parts is None or kernels is None:
-        return _by_blas(weight, reach, kind, bias if bias.any() else None)
+        return by_blas(weight, reach, kind, bias if bias.any() else None)
     return Packed(parts, kernels, kind)
 
 
@@ -147,7 +146,7 @@ class PairProduct:
     def pack(self, y: Array) -> Packed:
         """The packed form of the rows y, which products take in their place."""
         if self.parts is None:
-            return _by_blas(y.T, self.reach, self.kind)
+            return by_blas(y.T, self.reach, self.kind)
         kind = self.kind if len(self.parts) == 1 else np.int64
         kernels = [self._by_rows(np.ascontiguousarray(y[:, part]), kind) for part in self.parts]
         return Packed(self.parts, kernels, self.kind)
@@ -194,9 +193,10 @@ def _by_bytes(
     return kernels
 
 
-def _by_blas(
+def by_blas(
     weight: Array, reach: IntArray, kind: Kind | None, bias: IntArray | None = None
 ) -> Packed:
+    """`x @ weight + bias` in floating point, of products [K] or [K, N] of at most `reach`."""
     parts = equal_parts(reach, 1 << 24, MOST_PARTS)
     real = np.float32 if parts else product_kind(int(reach.sum(axis=0).max(initial=0)))
     parts = parts or [slice(None)]
