@@ -21,10 +21,10 @@ from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
-from cimtool.ir.op import Op
+from cimtool.ir.op import Arithmetic, Op
 from cimtool.ir.types import Type, Types
 
 Tensor = torch.Tensor
@@ -128,7 +128,7 @@ def _add(op: Add, types: Types, device: torch.device) -> TorchKernel:
     return run
 
 
-@TORCH.rule(Mul, Sum)
+@TORCH.rule(Arithmetic)
 def _as_defined(op: Op, types: Types, device: torch.device) -> Any:
     """The operation itself, whose definition takes tensors as it takes arrays."""
     return op.run

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
-from cimtool.ir.op import UNSTORED, Identity, Level, Op
+from cimtool.ir.op import UNSTORED, Arithmetic, Identity, Level, Op
 from cimtool.ir.types import (
     INT_LIMIT,
     RangeError,
@@ -110,7 +110,7 @@ def _whole_bounds(
 
 
 @dataclass(frozen=True, eq=False)
-class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
+class MatMul(Arithmetic, name="matmul"):
     """All inner products of two sets of rows: [n, d] x [m, d] -> [n, m]."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -128,7 +128,7 @@ class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
 
 
 @dataclass(frozen=True, eq=False)
-class BatchMatMul(Op, name="batch_matmul", levels=Level.TRAINED.to(Level.DIE)):
+class BatchMatMul(Arithmetic, name="batch_matmul"):
     """Inner products of rows within each batch: [g R, d] x [g C, d] -> [g R, C].
 
     A batch is R = `rows` of one value and C = `columns` of the other: of attention the queries and
@@ -158,7 +158,7 @@ class BatchMatMul(Op, name="batch_matmul", levels=Level.TRAINED.to(Level.DIE)):
 
 
 @dataclass(frozen=True, eq=False)
-class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
+class Mul(Arithmetic, name="mul"):
     """Element by element product, with NumPy's broadcasting."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -184,7 +184,7 @@ def _total(bound: Array, width: str | int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
+class Add(Arithmetic, name="add"):
     """`sum_i factors[i] * x_i + offset`: constants multiply and are added, nothing else.
 
     `scale` is the real value of one unit of the result for integers (factors are then integers,
@@ -217,7 +217,7 @@ def plus(*factors: float, offset: float = 0.0) -> Add:
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Op, name="sum", levels=Level.TRAINED.to(Level.DIE)):
+class Sum(Arithmetic, name="sum"):
     """Accumulate over the last axis: [rows, d] -> [rows]."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -236,7 +236,7 @@ class Sum(Op, name="sum", levels=Level.TRAINED.to(Level.DIE)):
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(Op, name="clip", levels=Level.TRAINED.to(Level.DIE)):
+class Clip(Arithmetic, name="clip"):
     """Limit to [lo, hi] (units of the input); an infinite bound is absent."""
 
     lo: Array
@@ -254,7 +254,7 @@ class Clip(Op, name="clip", levels=Level.TRAINED.to(Level.DIE)):
 
 
 @dataclass(frozen=True, eq=False)
-class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
+class Axis(Arithmetic, name="axis"):
     """Insert an axis of extent 1, so that two sets of rows meet in all pairs; no arithmetic."""
 
     axis: int
@@ -271,7 +271,7 @@ class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
 
 
 @dataclass(frozen=True, eq=False)
-class Arrange(Op, name="arrange", levels=Level.TRAINED.to(Level.DIE)):
+class Arrange(Arithmetic, name="arrange"):
     """The numbers of an item in other places: [k n, w] -> [l n, v]; no arithmetic.
 
     Tokens, heads and groups of channels become rows of their own, and channels again. Of an item's

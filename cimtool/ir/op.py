@@ -67,6 +67,14 @@ class Op(Named):
         """The value, in float64 or int64: the readable definition of the operation."""
 
 
+class Arithmetic(Op, levels=Level.TRAINED.to(Level.DIE)):
+    """Base of the operations that integer hardware has: they stand at every level.
+
+    `run` takes torch tensors as it takes arrays. So `lower` keeps one, and torch and
+    straight-through training run it as it is defined, unless it has a rule there.
+    """
+
+
 class Identity(Op):
     """Base of the operations whose value is their input's."""
 

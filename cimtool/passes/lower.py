@@ -13,22 +13,18 @@ import numpy as np
 
 from cimtool.ir.arithmetic import (
     Add,
-    Arrange,
-    Axis,
     BatchMatMul,
     Clip,
-    MatMul,
     Mul,
     Mvm,
     Store,
-    Sum,
     plus,
     scalar,
 )
 from cimtool.ir.backends import LOWER
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.integer import Requant
-from cimtool.ir.op import Level, Op
+from cimtool.ir.op import Arithmetic, Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, Range, keep, rewrite, score_inputs
 from cimtool.ir.quantized import (
     FractionalBias,
@@ -117,7 +113,7 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
     return LOWER.of(op)(builder, op, node, inputs)
 
 
-LOWER.rule(MatMul, Mul, Add, Sum, Clip, Arrange, Axis, Store)(keep)
+LOWER.rule(Arithmetic, Store)(keep)
 
 
 @LOWER.rule(Mvm)

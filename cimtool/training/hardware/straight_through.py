@@ -17,18 +17,13 @@ from torch.nn import functional
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import (
     Add,
-    Arrange,
     Axis,
-    BatchMatMul,
     Clip,
-    MatMul,
-    Mul,
     Mvm,
     Store,
-    Sum,
 )
 from cimtool.ir.backends import STRAIGHT_THROUGH
-from cimtool.ir.op import Op
+from cimtool.ir.op import Arithmetic, Op
 from cimtool.ir.program import Graph, Node
 
 
@@ -165,7 +160,7 @@ def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
     return torch.randn(like.shape, generator=draws)
 
 
-@STRAIGHT_THROUGH.rule(Arrange, BatchMatMul, MatMul, Mul, Sum)
+@STRAIGHT_THROUGH.rule(Arithmetic)
 def _as_defined(op: Op, site: Site, *inputs: Any) -> Any:
     """The operation itself, whose definition takes tensors as it takes arrays."""
     return op.run(*inputs)

@@ -10,8 +10,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Clip, scalar
-from cimtool.ir.backends import C_MODEL, COSTS, LOWER, ONNX, QUANTIZE, STRAIGHT_THROUGH, TORCH
-from cimtool.ir.op import Level, Op
+from cimtool.ir.backends import C_MODEL, COSTS, LOWER, ONNX, QUANTIZE
+from cimtool.ir.op import Arithmetic, Level, Op
 from cimtool.ir.program import Builder, Node, keep
 from cimtool.ir.types import Type, exact_bounds, number_type, real
 
@@ -42,7 +42,7 @@ def _onnx(writer: Any, op: HardTanh, types: Any, x: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class L1Distance(Op, name="l1_distance", levels=Level.TRAINED.to(Level.DIE)):
+class L1Distance(Arithmetic, name="l1_distance"):
     """Sums of absolute differences of two sets of rows: [n, d] x [m, d] -> [n, m], of one unit."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -53,11 +53,10 @@ class L1Distance(Op, name="l1_distance", levels=Level.TRAINED.to(Level.DIE)):
 
     def run(self, *inputs: Array) -> Array:
         a, b = inputs
-        total: Array = np.abs(a[:, None] - b).sum(axis=-1)
+        total: Array = abs(a[:, None] - b).sum(-1)
         return total
 
 
-LOWER.rule(L1Distance)(keep)
 QUANTIZE.rule(L1Distance)(keep)  # both sides store mu in one unit, so that integers stay integers
 
 
@@ -75,16 +74,6 @@ def _onnx_distance(writer: Any, op: L1Distance, types: Any, a: str, b: str) -> s
 def _c(writer: Any, op: L1Distance, types: Any, a: Any, b: Any) -> Any:
     """A loop over one pair's dimensions."""
     return writer.total(f"cim_size({a.wide} - {b.wide})", a.count, narrow=False)
-
-
-@TORCH.rule(L1Distance)
-def _torch(op: L1Distance, types: Any, device: Any) -> Any:
-    return lambda a, b: (a[:, None] - b).abs().sum(-1)
-
-
-@STRAIGHT_THROUGH.rule(L1Distance)
-def _straight_through(op: L1Distance, site: Any, a: Any, b: Any) -> Any:
-    return (a[:, None] - b).abs().sum(-1)
 
 
 @COSTS.rule(L1Distance)
