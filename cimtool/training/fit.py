@@ -12,10 +12,9 @@ from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
-from cimtool.reference.surrogate import Extent, FittedRange, Polynomial
+from cimtool.reference.surrogate import Polynomial
 from cimtool.report.result import Result
 from cimtool.training.arguments import FormOptions
-from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
 from cimtool.training.options import check_seed
@@ -25,6 +24,7 @@ from cimtool.training.ridge import (
     check_labels,
     condition,
     fit_logit,
+    fitted_range,
     noise_weights,
 )
 from cimtool.training.teacher import Labels
@@ -60,10 +60,9 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     """A fitted polynomial, and how it does on held-out pairs.
 
     `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;
-    `asked` says that this one degree was wanted whatever the comparison finds. `domain` is the
-    range of the polynomial's own statistics over the `fitted` pairs; `held` are the held-out
-    labels, `values` [n] what the polynomial gives for them, `matched` [n] which are right pairs,
-    None where that is not known.
+    `asked` says that this one degree was wanted whatever the comparison finds. `fitted` counts the
+    pairs of the fit; `held` are the held-out labels, `values` [n] what the polynomial gives for
+    them, `matched` [n] which are right pairs, None if that is not known.
     """
 
     teacher: Teacher
@@ -74,7 +73,6 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     alpha: float
     scale_ed: float
     scale_vd: float
-    domain: dict[str, Extent]
     condition: float
     fitted: int
     held: Labels
@@ -136,8 +134,7 @@ def fit_teacher(
     polynomial = found[form]
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]
-    band = Band.of(fitted.ed, fitted.vd).domain()
-    domain = FittedRange(**band, vd=extent(fitted.vd))
+    domain = fitted_range(fitted.ed, fitted.vd)
     return Fit(
         teacher=teacher,
         polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K, domain=domain),
@@ -147,7 +144,6 @@ def fit_teacher(
         alpha=alpha,
         scale_ed=scales[0],
         scale_vd=scales[1],
-        domain={"vd": extent(fitted.vd), **band},
         condition=number,
         fitted=len(seen),
         held=held,

@@ -58,6 +58,7 @@ from cimtool.training.polynomial_file import (
     PT_KEYS,
     SUFFIXES,
     PtKeys,
+    domain_values,
     polynomial_pt,
     polynomial_text,
     without_scales,
@@ -150,9 +151,9 @@ def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys 
     texts = dict(zip(report_names(poly), (html(document(fit)), figures), strict=True))
     replace_texts(report or poly.parent, texts, "the report")
     model = fit.teacher.model
-    content = polynomial_text(fit.polynomial, fit.domain, model).encode()
+    content = polynomial_text(fit.polynomial, model).encode()
     if poly.suffix == ".pt":
-        content = polynomial_pt(fit.polynomial, fit.domain, pt_keys, model)
+        content = polynomial_pt(fit.polynomial, pt_keys, model)
     replace_files(poly.parent, {poly.name: content}, "the polynomial")
 
 
@@ -169,7 +170,7 @@ def fit_values(fit: Fit) -> dict[str, Any]:
         "errors": [asdict(one) for one in fit.errors],
         "comparison": comparison_values(fit.comparison),
         "condition": fit.condition,
-        "domain": fit.domain,
+        "domain": domain_values(fit.polynomial),
         "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
         "teacher": {
             "labels": teacher.kind,
@@ -239,8 +240,9 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
         ("condition number", f"{fit.condition:.2g}"),
     ]
     ed, vd = _quotient("ed", fit.scale_ed), _quotient("vd", fit.scale_vd)
+    domain = domain_values(polynomial)
     for name, quotient in (("ed", ed), ("vd", vd)):
-        low, high = fit.domain[name]
+        low, high = domain[name]
         found.append((f"domain of {quotient}", f"{low:.6g} to {high:.6g}"))
     ed, vd = _quotient(ed, polynomial.scale_ed), _quotient(vd, polynomial.scale_vd)
     found.append(("file's features", f"{ed} and {vd}"))

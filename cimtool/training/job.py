@@ -29,10 +29,12 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.model import MODALITIES_KEY, check_modalities, modalities_of
+from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.provenance import Provenance, provenance_of
-from cimtool.loading.score import INNER_POLYNOMIAL
+from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
@@ -48,7 +50,6 @@ from cimtool.training.pairs import (
     unseen,
     with_validation,
 )
-from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
 from cimtool.training.towers import TwoTower
 
 
@@ -65,11 +66,10 @@ class Start:
         """The checkpoint's file."""
         return self.text.file
 
-    @property
-    def poly(self) -> Mapping[str, Any] | None:
-        """The polynomial that the checkpoint holds, as it stands there."""
-        found = self.content.get(INNER_POLYNOMIAL)
-        return found if isinstance(found, Mapping) else None
+    @cached_property
+    def poly(self) -> Polynomial | None:
+        """The polynomial that the checkpoint holds."""
+        return inner_polynomial(self.file, self.content)
 
     @cached_property
     def provenance(self) -> Provenance | None:
@@ -176,7 +176,7 @@ class TrainingJob:
     pairs: Pairs
     held: Pairs
     start: Start | None
-    surrogate: Surrogate | None
+    polynomial: Polynomial | None
     settings: Mapping[str, Any]
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
@@ -280,7 +280,7 @@ def make_job(
         else:
             check_batches(pairs, optimisation.batch, loss.group)
     model = _model(model_kind, start, pairs, options["model"])
-    surrogate = _surrogate(poly, loss, start)
+    polynomial = _polynomial(poly, loss, start)
     if poly is not None:
         digests = () if start is None else _digests_of(start, paths["start"])
         remarks += foreign_fit(poly, "the start of this run", digests)
@@ -311,7 +311,7 @@ def make_job(
             "validate; they were left out of validation."
         )
     return TrainingJob(
-        model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
+        model, loss, optimisation, seed, device, pairs, held, start, polynomial, settings,
         files, tuple(remarks), test, given_rows.called,
     )  # fmt: skip
 
@@ -360,8 +360,10 @@ def kinds_of(
 ) -> tuple[type[ProjectorModel], type[Loss]]:
     """The model and the loss that are asked for, or those that `start` and a polynomial suggest."""
     model = wanted.model or (MODEL if start is None else start.model())
-    has_poly = bool(wanted.poly) or (start is not None and start.poly is not None)
-    loss = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
+    loss = wanted.loss
+    if loss is None:
+        has_poly = bool(wanted.poly) or (start is not None and start.poly is not None)
+        loss = "info-nce-poly" if has_poly else "info-nce"
     return ProjectorModel.named(model, "model"), Loss.named(loss, "loss")
 
 
@@ -444,14 +446,14 @@ def _split(
     return part
 
 
-def _surrogate(poly: Path | None, loss: Loss, start: Start | None) -> Surrogate | None:
+def _polynomial(poly: Path | None, loss: Loss, start: Start | None) -> Polynomial | None:
     """The polynomial that was given, or else the one inside `start`."""
     if not loss.needs_polynomial:
         return None
     if poly is not None:
-        return read_surrogate(poly)
+        return read_polynomial(poly)
     if start is not None and start.poly is not None:
-        return surrogate_of(start.poly, f"{start.file}: poly")
+        return start.poly
     raise ArgumentError(
         'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )

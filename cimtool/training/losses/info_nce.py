@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.options import NotNegative, Optimisation, Positive
-from cimtool.training.polynomial_objective import PolynomialObjective
+from cimtool.training.surrogate import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
 from cimtool.training.options import NotNegative, Number, Positive
-from cimtool.training.polynomial_objective import PolynomialObjective
+from cimtool.training.surrogate import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
