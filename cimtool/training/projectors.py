@@ -22,15 +22,18 @@ from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
 from cimtool.reference.surrogate import FittedRange
 from cimtool.training.arguments import TrainOptions
-from cimtool.training.baseline import (
+from cimtool.training.history import (
+    Means,
+    RetrievalEpoch,
     below_raw,
     last_is_best,
     raw_recalls,
+    recalls_of,
     sample,
+    shares_text,
     start_is_best,
     suspicion,
 )
-from cimtool.training.history import Means, RetrievalEpoch, recalls_of, shares_text
 from cimtool.training.job import TrainingJob, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
