@@ -44,7 +44,6 @@ from cimtool.training.pairs import (
     Pairs,
     Split,
     check_batches,
-    check_comparisons,
     set_aside,
     split,
     unseen,
@@ -122,8 +121,8 @@ class Start:
 
     def load(self, towers: TwoTower, model: str) -> None:
         """Put the weights into towers; CimError naming the key that is missing or does not fit."""
-        _load(towers.text_proj, self.text, model)
-        _load(towers.video_proj, self.video, model)
+        for module, own in ((towers.text_proj, self.text), (towers.video_proj, self.video)):
+            _load(module, own, model)
         one_block = towers.text_proj is towers.video_proj
         for key, array in self.text.arrays.items():
             if one_block and not np.array_equal(array, self.video.arrays[key]):
@@ -196,6 +195,11 @@ class TrainingJob:
             return self.held
         rows = _rows(self.test, self.layout.unit_rows)
         return Pairs.of(rows, np.arange(len(rows.text)))
+
+    @property
+    def by_comparison(self) -> bool:
+        """True if the loss is given pairs or triplets of items."""
+        return bool(self.loss.compares) and self.pairs.compared is not None
 
     @property
     def layout(self) -> type[Layout]:
@@ -275,14 +279,14 @@ def make_job(
         where = rows.file if held_rows is None else held_rows.file
         held = unseen(validating, start.provenance, where, start.file)
     with naming(rows.file):
-        if by_comparison:
-            check_comparisons(pairs, optimisation.batch)
-        else:
-            check_batches(pairs, optimisation.batch, loss.group)
+        check_batches(pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(model_kind, start, pairs, options["model"])
     polynomial = _polynomial(poly, loss, start)
     if poly is not None:
-        digests = () if start is None else _digests_of(start, paths["start"])
+        digests = []
+        if start is not None:
+            known = start.provenance
+            digests = [sha256(paths["start"]), *(() if known is None else known.ancestors)]
         remarks += foreign_fit(poly, "the start of this run", digests)
     settings = {
         "model": model.name,
@@ -457,12 +461,6 @@ def _polynomial(poly: Path | None, loss: Loss, start: Start | None) -> Polynomia
     raise ArgumentError(
         'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )
-
-
-def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
-    """The SHA-256 of a start and of those that it started from."""
-    known = start.provenance
-    return (sha256(file), *(() if known is None else known.ancestors))
 
 
 def data_digest(rows: Embeddings) -> str:

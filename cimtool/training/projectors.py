@@ -38,7 +38,7 @@ from cimtool.training.job import TrainingJob, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
-from cimtool.training.pairs import Pairs, draw_batches, draw_comparisons, full_batches
+from cimtool.training.pairs import Pairs, draw_batches, full_batches
 from cimtool.training.polynomial_file import checkpoint_values
 from cimtool.training.ridge import fitted_range
 from cimtool.training.towers import (
@@ -176,13 +176,12 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         """Draw batches of pairs from torch's generator."""
         self.towers.train()
         self.objective.train()
-        pairs = self.job.pairs
-        if pairs.compared is not None and self.job.loss.compares:
-            for chosen in draw_comparisons(pairs, self.job.optimisation.batch):
-                yield pairs.compared_batch(chosen).to(self.job.device)
-            return
-        for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.group):
-            yield pairs.batch(rows).to(self.job.device)
+        job, size = self.job, self.job.optimisation.batch
+        if job.by_comparison:
+            drawn = job.pairs.compared_batches(size)
+        else:
+            drawn = map(job.pairs.batch, draw_batches(job.pairs, size, job.loss.group))
+        return (batch.to(job.device) for batch in drawn)
 
     def terms(self, batch: Batch) -> Terms:
         """The objective's."""
@@ -315,8 +314,9 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
     weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
     classes = max(job.pairs.classes, job.held.classes)
-    given = job.pairs.compared is not None and bool(job.loss.compares)
-    task = Task(dimension, classes, compared=given, weights=weights, decoder=towers.decoder)
+    task = Task(
+        dimension, classes, compared=job.by_comparison, weights=weights, decoder=towers.decoder
+    )
     if job.polynomial is None:
         return task
     polynomial = raw(job.polynomial, job.layout.statistics(dimension))
