@@ -108,15 +108,14 @@ class Pairs:
             None if self.labels is None else self.labels[rows],
         )
 
-    def compared_batches(self, size: int) -> Iterator[Batch]:
-        """Draw batches of so many comparisons, with their items, each once."""
+    def compared_batch(self, chosen: Tensor) -> Batch:
+        """The items of these comparisons, each once, and the comparisons."""
         assert self.compared is not None
+        numbers = torch.from_numpy(self.compared.rows)[chosen]
+        rows, places = torch.unique(numbers, return_inverse=True)
         match = self.compared.match
-        for chosen in full_batches(torch.randperm(len(self.compared)), size):
-            numbers = torch.from_numpy(self.compared.rows)[chosen]
-            rows, places = torch.unique(numbers, return_inverse=True)
-            told = None if match is None else torch.from_numpy(match)[chosen]
-            yield replace(self.batch(rows), compared=places, match=told)
+        told = None if match is None else torch.from_numpy(match)[chosen]
+        return replace(self.batch(rows), compared=places, match=told)
 
 
 def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:

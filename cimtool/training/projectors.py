@@ -177,8 +177,9 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         self.towers.train()
         self.objective.train()
         job, size = self.job, self.job.optimisation.batch
-        if job.by_comparison:
-            drawn = job.pairs.compared_batches(size)
+        if job.by_comparison and job.pairs.compared is not None:
+            comparisons = full_batches(torch.randperm(len(job.pairs.compared)), size)
+            drawn = map(job.pairs.compared_batch, comparisons)
         else:
             drawn = map(job.pairs.batch, draw_batches(job.pairs, size, job.loss.group))
         return (batch.to(job.device) for batch in drawn)

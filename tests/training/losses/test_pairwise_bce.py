@@ -10,7 +10,7 @@ from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
-from cimtool.training.losses.pairwise_bce import PairwiseBce, PairwisePoly, pairwise
+from cimtool.training.losses.pairwise import PairwiseBce, PairwisePoly, pairwise
 from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 
 
