@@ -9,7 +9,7 @@ from cimtool.base.options import takes
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Say, silent
 from cimtool.training.arguments import FineTuneOptions, TrainOptions
-from cimtool.training.fit_page import fit as fit
+from cimtool.training.fit import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from playwright.sync_api import Page
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.report.html import html
-from cimtool.training.fit import Fit, fit_teacher
+from cimtool.training.fit import Fit, fit_teacher, write_fit
 from cimtool.training.fit_page import (
     DRAWN,
     document,
     error_table,
     fit_headline,
     fit_values,
-    write_fit,
 )
 from cimtool.training.polynomial_file import domain_values
 from cimtool.training.teacher import Labels
