@@ -171,8 +171,11 @@ def check_batches(pairs: Pairs, size: int, per_class: int, by_comparison: bool =
     if size < 2 * per_class:
         raise ArgumentError(
             "{batch} is {}, {} pairs of one class; expected {} or more, so that a batch has wrong "
-            "pairs", size, per_class, 2 * per_class,
-        )  # fmt: skip
+            "pairs",
+            size,
+            per_class,
+            2 * per_class,
+        )
     classes = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.groups
     counts = torch.bincount(classes[classes >= 0])
     groups = int((counts // per_class).sum())
