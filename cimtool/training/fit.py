@@ -58,13 +58,11 @@ from cimtool.training.ridge import (
     fitted_range,
     noise_weights,
 )
-from cimtool.training.teacher import Labels
+from cimtool.training.teacher import Labels, pair_groups
 from cimtool.training.teacher_file import Teacher, read_teacher
 
 HELD = 0.1
 """The share of distinct pairs that the fit does not see."""
-
-GROUPS = ("all pairs", "right pairs", "wrong pairs")
 
 
 @dataclass(frozen=True)
@@ -330,14 +328,6 @@ def _parts(labels: Labels, seed: int) -> tuple[IntArray, IntArray]:
     chosen[order[: max(1, round(HELD * len(distinct)))]] = len(distinct) > 1
     held = chosen[which]
     return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
-    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones where known."""
-    masks = [np.ones(pairs, bool)]
-    if matched is not None:
-        masks += [matched, ~matched]
-    return {group: mask for group, mask in zip(GROUPS, masks, strict=False) if mask.any()}
 
 
 def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tuple[FitErrors, ...]:

@@ -18,8 +18,9 @@ from cimtool.report.document import Document, FactList, Picture, Section, Senten
 from cimtool.report.formats import ENERGIES, NOT_KNOWN, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
-from cimtool.training.fit import Fit, pair_groups
+from cimtool.training.fit import Fit
 from cimtool.training.polynomial_file import domain_values
+from cimtool.training.teacher import pair_groups
 
 DRAWN = 1000
 """Held-out pairs of a group in the picture, at most."""

@@ -1,4 +1,4 @@
-"""The model as compiled with its weights of the moment, in torch: its plan, and a rule per operation.
+"""The model as it is compiled, in torch: its plan, and a rule per operation.
 
 Values are rounded where the compiled program rounds, and gradients pass straight through. The
 integers are those of the contract, in float32.
