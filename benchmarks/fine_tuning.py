@@ -34,7 +34,7 @@ from cimtool.reference.truth import truth_of
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.api import fine_tune
-from cimtool.training.hardware.fine_tune import OPTIMISATION
+from cimtool.training.fine_tune import OPTIMISATION
 from cimtool.training.trainer import BEST
 
 TARGET = "isaac-rram-128"

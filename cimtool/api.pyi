@@ -34,8 +34,8 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import Projectors
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import LabelKind
+from cimtool.training.fine_tune import FineTuningRun
 from cimtool.training.fit import Fit
-from cimtool.training.hardware.fine_tune import FineTuningRun
 from cimtool.training.polynomial_file import PtKeys
 from cimtool.training.projectors import ProjectorRun
 from cimtool.training.teacher_file import Teacher

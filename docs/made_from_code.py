@@ -35,8 +35,8 @@ from cimtool.hardware.settings import Overrides, SettingOptions, setting_keys
 from cimtool.hardware.target import load_target, target_names
 from cimtool.report.result import Result
 from cimtool.report.terminal import terminal
+from cimtool.training.fine_tune import FineTuningRun
 from cimtool.training.fit import Fit
-from cimtool.training.hardware.fine_tune import FineTuningRun
 from cimtool.training.projectors import ProjectorRun
 from cimtool.training.teacher_file import Teacher
 from cimtool.verification.compare import BundleComparison

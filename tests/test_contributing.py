@@ -71,7 +71,7 @@ FILES = {
     "cimtool/loading/layouts/": "from cimtool.loading.layouts.trunk import Trunk as Base",
     "cimtool/bundle/exporters/": "from cimtool.bundle.exporters.onnx import Onnx as Base",
     "cimtool/training/models/": "from cimtool.training.models.trunk import TrunkModel as Base",
-    "cimtool/training/losses/": "from cimtool.training.losses.clip import ClipLoss as Base",
+    "cimtool/training/losses/": "from cimtool.training.losses.info_nce import ClipLoss as Base",
 }
 CLASSES = {
     "weight_codes.py": ("Offset", "encoding"),

@@ -72,7 +72,7 @@ def test_the_binary_loss_is_minus_the_log_likelihood() -> None:
     """The sum of the document is larger for the better model; the loss is smaller."""
     import torch
 
-    from cimtool.training.losses.pairwise_bce import pairwise_of_logits
+    from cimtool.training.losses.pairwise import pairwise_of_logits
 
     losses = []
     for logits in (4 * np.eye(3) - 2, 2 - 4 * np.eye(3)):  # right pairs likely, and unlikely

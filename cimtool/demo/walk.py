@@ -33,8 +33,8 @@ from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import LabelKind
-from cimtool.training.degrees_table import advice
 from cimtool.training.fit import Fit
+from cimtool.training.fit_page import advice
 from cimtool.training.items import Items, model_items
 from cimtool.training.options import MOST_EPOCHS, check_count
 from cimtool.training.teacher_file import (

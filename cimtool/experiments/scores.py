@@ -144,7 +144,7 @@ def scored_models(
             model = own.load(say)
         else:
             fit = fits[choice.form]
-            texts[choice] = polynomial_text(fit.polynomial, fit.domain, fit.teacher.model)
+            texts[choice] = polynomial_text(fit.polynomial, fit.teacher.model)
             model = own.load(say, fit.polynomial)
         towers = next(iter(models.values()), model).towers
         models[choice] = replace(model, towers=towers, program=assemble(*towers, model.head))

@@ -97,4 +97,4 @@ GALLERY: Rules[Callable[..., None]] = Rules("a gallery in the arrays")
 It claims no level: what takes no item stays digital, and what else has no rule is refused."""
 
 STRAIGHT_THROUGH: Rules[Callable[..., Any]] = Rules("straight-through training", Level.MAC)
-"""`rule(op, site, *inputs)` returns a tensor (`training/hardware/straight_through.py`)."""
+"""`rule(op, site, *inputs)` returns a tensor (`training/straight_through.py`)."""

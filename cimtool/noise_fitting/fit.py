@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 
-from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.csv_files import CsvColumn, header_of, read_table
 from cimtool.base.errors import CimError
 from cimtool.base.escapes import one_line, toml_string, visible
@@ -131,7 +131,9 @@ class NoiseFit:
             lines.append(f"t0 = {self.t0!r}")
         for name, table in self.values.items():
             if isinstance(table, dict):
-                lines += ["", *(f"# {_told(p)}" for p in self.parameters if p.mechanism == name)]
+                own = (one for one in self.parameters if one.mechanism == name)
+                lines.append("")
+                lines += [f"# {p.key} = {p.value:.4g}, {p.low:.4g} to {p.high:.4g}" for p in own]
                 lines += [f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
         return "\n".join(lines) + "\n"
 
@@ -140,10 +142,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + " }"
     return repr(value)
-
-
-def _told(one: Parameter) -> str:
-    return f"{one.key} = {one.value:.4g}, {one.low:.4g} to {one.high:.4g}"
 
 
 def fit_noise(file: Path) -> NoiseFit:
@@ -191,27 +189,19 @@ def _fit_sums(file: Path) -> NoiseFit:
     # About the sum that the targets ask for, which is what the model's sigma is about.
     shift = (mean - rows * target) ** 2
     sigma = np.sqrt((spread + shift) / rows)
-    levels = np.unique(target)
-    g_max, terms = _largest(file, target), min(SIGMA_TERMS, len(levels))
-    error = np.maximum(sigma / np.sqrt(2 * columns), ROUNDING * g_max)
-    fitted = _polynomial(target / g_max, sigma, error, terms)
-    parameters, notes = _sigma(fitted, _scale(terms))
-    notes += _without_freedom("programming.sigma", len(levels), SIGMA_TERMS)
-    notes += _shifted(target, mean / rows, shift > spread)
+    g_max, levels = _largest(file, target), np.unique(target)
+    scale = _scale(min(SIGMA_TERMS, len(levels)))
+    parameters, notes = _programming(target, g_max, sigma, sigma / np.sqrt(2 * columns), scale)
+    if (off := shift > spread).any():
+        index = int(np.argmax(off * np.abs(mean / rows - target)))
+        notes.append(
+            f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
+            f"scatter, that of {target[index]:g} uS at {mean[index] / rows[index]:.4g} uS a cell: "
+            "programming.sigma takes an error of scale or offset that all cells have in common for "
+            "one of each cell"
+        )
     count, targets = int(columns.sum()), tuple(levels.tolist())
     return NoiseFit(file.name, tuple(parameters), g_max, None, count, targets, tuple(notes))
-
-
-def _shifted(target: FloatArray, mean: FloatArray, off: BoolArray) -> list[str]:
-    """A warning where means are farther from what was asked for than sums scatter."""
-    if not off.any():
-        return []
-    index = int(np.argmax(off * np.abs(mean - target)))
-    return [
-        f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
-        f"scatter, that of {target[index]:g} uS at {mean[index]:.4g} uS a cell: programming.sigma "
-        "takes an error of scale or offset that all cells have in common for one of each cell"
-    ]
 
 
 def _largest(file: Path, target: FloatArray) -> float:
@@ -236,7 +226,7 @@ def _fit_devices(file: Path) -> NoiseFit:
             f"{file}: has readings at 2 times, which cannot tell drift from read noise; expected "
             "one time, or at least 3"
         )
-    own = target[each]
+    own, g = target[each], g[each]
     if (own != own[:, :1]).any():
         raise CimError(f"{file}: gives a device two targets; expected one")
     levels, level, counts = np.unique(own[:, 0], return_inverse=True, return_counts=True)
@@ -245,31 +235,17 @@ def _fit_devices(file: Path) -> NoiseFit:
         raise CimError(
             f"{file}: {have} the target {levels[index]:g}; expected at least {FEWEST} of each"
         )
-    found, notes = _device_parameters(file, levels, level, times, g[each], g_max)
-    t0 = float(times[0]) if len(times) > 1 else None
-    targets = tuple(levels.tolist())
-    return NoiseFit(file.name, found, g_max, t0, len(g), targets, tuple(notes))
-
-
-def _device_parameters(
-    file: Path, levels: FloatArray, level: IntArray, times: FloatArray, g: FloatArray, g_max: float
-) -> tuple[tuple[Parameter, ...], list[str]]:
-    """Parameters, with notes, of readings `g` [devices, times] of devices of a `level` each."""
-    x, terms = levels / g_max, min(SIGMA_TERMS, len(levels))
-    dynamic, count = None, terms
+    dynamic, reading, count = None, (0.0, 0.0), min(SIGMA_TERMS, len(levels))
     if len(times) > 1:
-        dynamic = _dynamics(file, x, level, np.log(times / times[0]), g)
-        count += len(dynamic.mean[0]) + 2
-    scale, reading = _scale(count), (0.0, 0.0) if dynamic is None else dynamic.reading
-    first = (g[level == k, 0] for k in range(len(levels)))
-    each = [
-        _beside_read(*_deviation(own, target), target, reading, scale)
-        for own, target in zip(first, levels.tolist(), strict=True)
+        dynamic = _dynamics(file, levels / g_max, level, np.log(times / times[0]), g)
+        reading, count = dynamic.reading, count + len(dynamic.mean[0]) + 2
+    scale = _scale(count)
+    deviations = [
+        _beside_read(*_deviation(g[level == k, 0], one), one, reading, scale)
+        for k, one in enumerate(levels.tolist())
     ]
-    sigma, error = (np.array(one) for one in zip(*each, strict=True))
-    fitted = _polynomial(x, sigma, np.maximum(error, ROUNDING * g_max), terms)
-    parameters, notes = _sigma(fitted, scale)
-    notes += _without_freedom("programming.sigma", len(levels), SIGMA_TERMS)
+    sigma, error = np.array(deviations).T
+    parameters, notes = _programming(levels, g_max, sigma, error, scale)
     if dynamic is not None:
         parameters += [
             *_coefficients("drift", "mean", dynamic.mean, scale),
@@ -277,11 +253,12 @@ def _device_parameters(
             _deviation_of("read", None, *dynamic.reading, scale),
         ]
         notes += _without_freedom("drift.mean", dynamic.targets, DRIFT_TERMS)
-    return tuple(parameters), notes
+    t0, targets = float(times[0]) if len(times) > 1 else None, tuple(levels.tolist())
+    return NoiseFit(file.name, tuple(parameters), g_max, t0, len(g), targets, tuple(notes))
 
 
 def _without_freedom(key: str, targets: int, most: int) -> list[str]:
-    """A warning where so few targets are met by any polynomial of so many terms."""
+    """The warning that a polynomial with `most` terms meets each of so few targets, if it does."""
     if targets > most:
         return []
     few = "1 target leaves" if targets == 1 else f"{targets} targets leave"
@@ -398,21 +375,28 @@ def _polynomial(x: FloatArray, values: FloatArray, errors: FloatArray, terms: in
     return coefficients, covariance
 
 
-def _sigma(fitted: PolynomialFit, scale: float) -> tuple[list[Parameter], list[str]]:
-    """The coefficients of programming.sigma bound to at least 0 for x from 0 to 1, with a note.
+def _programming(
+    target: FloatArray, g_max: float, sigma: FloatArray, error: FloatArray, scale: float
+) -> tuple[list[Parameter], list[str]]:
+    """The coefficients of programming.sigma, bound to at least 0 for x from 0 to 1, with notes.
 
-    The bound ones are nearest to the free ones c by their covariance L L': c + L L' A' u, where
-    A c are the values and u >= 0 minimises the size of L' A' u + L^-1 c (its dual). The intervals
-    are those of the free fit, widened to the bound values.
+    They are fitted to the `sigma` of each target, with their standard errors. The bound ones are
+    nearest to the free ones c by their covariance L L': c + L L' A' u. A c are the values, and
+    u >= 0 minimises the size of L' A' u + L^-1 c (its dual). The intervals are those of the free
+    fit, widened to the bound values.
     """
     from scipy.optimize import nnls  # slow to load
 
+    targets = len(np.unique(target))
+    error = np.maximum(error, ROUNDING * g_max)
+    fitted = _polynomial(target / g_max, sigma, error, min(SIGMA_TERMS, targets))
     free = _coefficients("programming", "sigma", fitted, scale)
+    notes = _without_freedom("programming.sigma", targets, SIGMA_TERMS)
     coefficients, covariance = fitted
     grid = np.linspace(0.0, 1.0, 1001)
     values = np.asarray(polyval(grid, coefficients))
     if values.min() >= 0:
-        return free, []
+        return free, notes
     powers = np.vander(grid, len(coefficients), increasing=True)
     root = np.linalg.cholesky(covariance)
     dual, _ = nnls(root.T @ powers.T, -np.linalg.solve(root, coefficients))
@@ -424,10 +408,11 @@ def _sigma(fitted: PolynomialFit, scale: float) -> tuple[list[Parameter], list[s
         for one, value in zip(free, bound.tolist(), strict=True)
     ]
     at = int(values.argmin())
-    return found, [
+    note = (
         f"warning: programming.sigma without a bound is {values[at]:.4g} uS at x = {grid[at]:.3g}, "
         "where read noise or too few devices hide it; it is bound to at least 0"
-    ]
+    )
+    return found, [note, *notes]
 
 
 def _coefficients(

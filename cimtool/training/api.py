@@ -9,11 +9,11 @@ from cimtool.base.options import takes
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Say, silent
 from cimtool.training.arguments import FineTuneOptions, TrainOptions
-from cimtool.training.fit_page import fit as fit
+from cimtool.training.fit import fit as fit
 from cimtool.training.teacher_file import teacher as teacher
 
 if TYPE_CHECKING:
-    from cimtool.training.hardware.fine_tune import FineTuningRun
+    from cimtool.training.fine_tune import FineTuningRun
     from cimtool.training.projectors import ProjectorRun
 
 
@@ -51,6 +51,6 @@ def fine_tune(options: FineTuneOptions, say: Say = silent) -> FineTuningRun:
     mistake.
     """
     with needing("training"):
-        from cimtool.training.hardware.fine_tune import fine_tune_model
+        from cimtool.training.fine_tune import fine_tune_model
 
     return fine_tune_model(options, say)

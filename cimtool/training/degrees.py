@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.progress import Say
 from cimtool.hardware.target import Target
-from cimtool.reference.bootstrap import Change, interval, resamples
+from cimtool.reference.bootstrap import Change, Samples, interval, resamples
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
@@ -170,62 +172,59 @@ def compare_forms(
     With `items` every score ranks all of their pairs, and so does the cosine of their embeddings
     where widths agree. With a `target` too, the products in its arrays are priced.
     """
-    divisors = options.scale_ed or teacher.scale_ed, options.scale_vd or teacher.scale_vd
-    seed, tolerance = options.seed, options.tolerance
     labels = held.labels
+    forms: dict[str, Form | None] = {"-ed": None, **{form.name: form for form in fitted}}
     values = {form.name: p.evaluate(labels.ed, labels.vd) for form, p in fitted.items()}
-    costs = {form.name: polynomial_cost(form.degree, form.ed_alone) for form in fitted}
-    lines = {"csd": distance_cost(), "-ed": distance_cost()}
     if teacher.a is not None and teacher.b is not None:
+        forms = {"csd": None, **forms}
         values["csd"] = teacher.b - teacher.a * held.raw_ed
-    else:
-        del lines["csd"]
     errors = {name: value - labels.logit for name, value in values.items()}
     squares = {name: np.square(error) for name, error in errors.items()}
     best = min(fitted, key=lambda form: float(squares[form.name].mean()))
-    rmses, less = _rmses(squares, best.name, held.text, seed)
-    recalls: dict[str, dict[str, Change]] = {}
-    lost: dict[str, dict[str, Change]] = {}
+    draws = resamples(held.text, 1, options.seed)
+    rmse = _with_intervals({"text": squares}, draws, best.name, root=True)["text"]
+    recalls: Mapping[str, Intervals] = {}
     if items is not None and (items.labels is not None or not items.alone):
         say("ranking all pairs by every score")
-        recalls, lost = _recalls(items, fitted, divisors, best.name, seed)
+        hits = _hits(items, fitted, teacher, options)
+        right = np.arange(len(items.text)) if items.alone else items.right
+        draws = resamples(right, len(items.video), options.seed)
+        recalls = _with_intervals(hits, draws, best.name)
+        if RAW in hits[WAYS[0]]:
+            forms = {RAW: None, **forms}
     in_memory: tuple[QueryCost | None, QueryCost | None] = None, None
     if items is not None and target is not None:
         say(f"the score in the memory of {target.name}")
         in_memory = costs_in_memory(items, target)
-    baselines = [RAW, *lines] if RAW in recalls else [*lines]
-    forms: dict[str, Form | None] = {**dict.fromkeys(baselines), **{f.name: f for f in fitted}}
-    candidates = tuple(
-        ComparedForm(
+
+    def candidate(name: str, form: Form | None) -> ComparedForm:
+        ranked = "-ed" if name == "csd" else name  # csd ranks as -ed does
+        cost = distance_cost() if form is None else polynomial_cost(form.degree, form.ed_alone)
+        return ComparedForm(
             name,
             form,
-            (costs | lines).get(name),
-            rmses.get(name),
+            None if name == RAW else cost,
+            rmse.own.get(name),
             float(np.abs(errors[name]).max()) if name in errors else None,
-            less.get(name),
-            recalls.get(name, {}),
-            lost.get(name, {}),
+            rmse.less_best.get(name),
+            {way: one.own[ranked] for way, one in recalls.items()},
+            {way: one.less_best[ranked] for way, one in recalls.items()},
             None if name == RAW else in_memory[form is not None and not form.ed_alone],
         )
-        for name, form in forms.items()
-    )
+
+    candidates = tuple(candidate(name, form) for name, form in forms.items())
     scatter, samples = sampling_scatter(teacher)
-    spread = float(labels.logit.std())
-    allowed = TOLERATED * min(scatter or 0.0, spread) if tolerance is None else tolerance
-    enough = next(one.form for one in candidates if one.form and _suffices(one, allowed))
-    return FormComparison(
-        candidates,
-        best,
-        enough,
-        allowed,
-        scatter,
-        spread,
-        samples,
-        teacher.dimension if items is None else items.text.d,
-        None if items is None else items.file,
-        None if items is None else (len(items.text), len(items.video)),
-        TEXT_VIDEO if items is None else items.called,
+    spread, tolerance = float(labels.logit.std()), options.tolerance
+    if tolerance is None:
+        tolerance = TOLERATED * min(scatter or 0.0, spread)
+    enough = next(one.form for one in candidates if one.form and _suffices(one, tolerance))
+    found = FormComparison(
+        candidates, best, enough, tolerance, scatter, spread, samples, teacher.dimension
     )
+    if items is None:
+        return found
+    sizes = len(items.text), len(items.video)
+    return replace(found, d=items.text.d, data=items.file, items=sizes, called=items.called)
 
 
 def _suffices(one: ComparedForm, tolerance: float) -> bool:
@@ -234,92 +233,66 @@ def _suffices(one: ComparedForm, tolerance: float) -> bool:
     return near and all(change.high >= 0 for change in one.recall_less_best.values())
 
 
-def _rmses(
-    squares: Scores, best: str, text: IntArray, seed: int
-) -> tuple[dict[str, Change], dict[str, Change]]:
-    """The RMSE of every score, and what it is less the best's, over other draws of the texts."""
-    drawn: dict[str, list[FloatArray]] = {name: [] for name in squares}
-    for sample in resamples(text, 1, seed):
-        for name, values in squares.items():
-            drawn[name].append(np.sqrt(sample.text.mean(values)))
-    found = {name: np.concatenate(parts) for name, parts in drawn.items()}
-    once = {name: float(np.sqrt(values.mean())) for name, values in squares.items()}
-    return _changes(once, found, best)
+class Intervals(NamedTuple):
+    """A mean of every score with its interval, and its difference from the best's, paired."""
+
+    own: dict[str, Change]
+    less_best: dict[str, Change]
 
 
-def _changes(
-    once: Mapping[str, float], drawn: Scores, best: str
-) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Values with their intervals, and their differences from the best's, paired."""
-    own, less = {}, {}
-    for name, value in once.items():
-        ends, apart = interval(drawn[name]), interval(drawn[name] - drawn[best])
-        own[name] = Change(value, ends.low, ends.high)
-        less[name] = Change(value - once[best], apart.low, apart.high)
-    return own, less
+def _with_intervals(
+    figures: Mapping[str, Scores], draws: Iterable[Samples], best: str, root: bool = False
+) -> dict[str, Intervals]:
+    """Means of figures [queries] of every score, over other draws of the queries of each way.
 
-
-def _recalls(
-    items: Items,
-    fitted: Mapping[Form, Polynomial],
-    divisors: tuple[float, float],
-    best: str,
-    seed: int,
-) -> tuple[dict[str, dict[str, Change]], dict[str, dict[str, Change]]]:
-    """R@1 of every score by way, and what it is less the best's, over draws of the queries."""
-    ed, vd = pair_statistics(items.text, items.video)
-    hits: dict[str, dict[str, FloatArray]] = {way: {} for way in WAYS}
-    for name, scores in _scores(items, ed, vd, fitted, divisors):
-        for way, found in zip(WAYS, _hits(scores, items), strict=True):
-            hits[way][name] = found
-    right = items.right if not items.alone else np.arange(len(items.text))
-    draws: dict[str, dict[str, list[FloatArray]]] = {
-        way: {name: [] for name in one} for way, one in hits.items()
+    Texts are the queries of the first way, videos those of the second, if there is one. With `root`
+    the root of each mean is taken.
+    """
+    form = np.sqrt if root else np.asarray
+    drawn: dict[str, dict[str, list[FloatArray]]] = {
+        way: {name: [] for name in scores} for way, scores in figures.items()
     }
-    for sample in resamples(right, len(items.video), seed):
-        for way, counts in zip(WAYS, (sample.text, sample.video), strict=True):
-            for name, found in hits[way].items():
-                draws[way][name].append(counts.mean(found))
-    recalls: dict[str, dict[str, Change]] = {"csd": {}, "-ed": {}}
-    lost: dict[str, dict[str, Change]] = {}
-    for way in WAYS:
-        once = {name: float(np.nanmean(found)) for name, found in hits[way].items()}
-        drawn = {name: np.concatenate(parts) for name, parts in draws[way].items()}
-        for name, change in _changes(once, drawn, best)[0].items():
-            recalls.setdefault(name, {})[way] = change
-        for name, change in _changes(once, drawn, best)[1].items():
-            lost.setdefault(name, {})[way] = change
-    return recalls | {"csd": recalls["-ed"]}, lost | {"csd": lost["-ed"]}
+    for sample in draws:
+        for way, counts in zip(figures, (sample.text, sample.video), strict=False):
+            for name, values in figures[way].items():
+                drawn[way][name].append(form(counts.mean(values)))
+    found = {}
+    for way, scores in figures.items():
+        parts = {name: np.concatenate(drawn[way][name]) for name in scores}
+        own, less_best, best_mean = {}, {}, float(form(np.nanmean(scores[best])))
+        for name, values in scores.items():
+            mean = float(form(np.nanmean(values)))
+            ends, apart = interval(parts[name]), interval(parts[name] - parts[best])
+            own[name] = Change(mean, ends.low, ends.high)
+            less_best[name] = Change(mean - best_mean, apart.low, apart.high)
+        found[way] = Intervals(own, less_best)
+    return found
 
 
-def _scores(
-    items: Items,
-    ed: FloatArray,
-    vd: FloatArray,
-    fitted: Mapping[Form, Polynomial],
-    divisors: tuple[float, float],
-) -> Iterator[tuple[str, FloatArray]]:
-    """Every score of all pairs, one at a time; csd ranks as -ed does."""
-    if items.rows is not None and items.rows[0].shape[1] == items.rows[1].shape[1]:
-        yield RAW, cosines(*items.rows)
-    yield "-ed", -ed
+def _hits(
+    items: Items, fitted: Mapping[Form, Polynomial], teacher: Teacher, options: FormOptions
+) -> dict[str, dict[str, FloatArray]]:
+    """By way and score: 1 for each query whose best item is right, else 0; NaN is no query."""
+    ed, vd = pair_statistics(items.text, items.video)
+    of_ed = ed / (options.scale_ed or teacher.scale_ed)
+    of_vd = vd / (options.scale_vd or teacher.scale_vd)
+    scores: dict[str, Callable[[], FloatArray]] = {"-ed": lambda: -ed}
     for form, polynomial in fitted.items():
-        yield form.name, polynomial.evaluate(ed / divisors[0], vd / divisors[1])
-
-
-def _hits(scores: FloatArray, items: Items) -> tuple[FloatArray, FloatArray]:
-    """1 for each text, and each video, whose best item is right, else 0; NaN is no query."""
-    settled = on_grid(scores)
-    if items.alone:
-        assert items.labels is not None
-        found = queries_among_others(settled, items.labels)
-    else:
-        found = retrieved(settled, truth_of(items.right, None, len(items.video)))
-    text, video = (
-        np.where(np.isnan(rank), np.nan, rank == 1)
-        for rank in (found.text["rank"], found.video["rank"])
-    )
-    return text, video
+        scores[form.name] = partial(polynomial.evaluate, of_ed, of_vd)
+    if items.rows is not None and items.rows[0].shape[1] == items.rows[1].shape[1]:
+        scores[RAW] = partial(cosines, *items.rows)
+    hits: dict[str, dict[str, FloatArray]] = {way: {} for way in WAYS}
+    for name, score in scores.items():
+        settled = on_grid(score())
+        if items.alone:
+            assert items.labels is not None
+            found = queries_among_others(settled, items.labels)
+        else:
+            found = retrieved(settled, truth_of(items.right, None, len(items.video)))
+        for way, queries in zip(WAYS, (found.text, found.video), strict=True):
+            rank = queries["rank"]
+            hits[way][name] = np.where(np.isnan(rank), np.nan, rank == 1)
+    return hits
 
 
 def pair_statistics(text: Gaussians, video: Gaussians) -> tuple[FloatArray, FloatArray]:

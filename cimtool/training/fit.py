@@ -1,39 +1,68 @@
-"""Fits a teacher's surrogate and checks it on pairs that the fit did not see."""
+"""Fits of polynomials to a teacher, checked on pairs that they did not see, and their files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
+from cimtool.base.files import (
+    check_folder,
+    check_output,
+    keeping_inputs,
+    replace_files,
+    replace_texts,
+)
+from cimtool.base.options import (
+    DIR,
+    EMBEDDINGS,
+    FILE,
+    FILES,
+    OneName,
+    Word,
+    option,
+    optional,
+    takes,
+)
 from cimtool.base.progress import Say, silent
-from cimtool.hardware.target import Target
-from cimtool.reference.surrogate import Extent, FittedRange, Polynomial
+from cimtool.hardware.target import Target, load_target
+from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
+from cimtool.loading.source import ModelSource, Projectors
+from cimtool.reference.surrogate import Polynomial
+from cimtool.report.html import html
 from cimtool.report.result import Result
 from cimtool.training.arguments import FormOptions
-from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
-from cimtool.training.items import Items
+from cimtool.training.items import Items, model_items
 from cimtool.training.options import check_seed
+from cimtool.training.polynomial_file import (
+    PT_KEYS,
+    SUFFIXES,
+    PtKeys,
+    polynomial_pt,
+    polynomial_text,
+    without_scales,
+)
 from cimtool.training.ridge import (
     check_alpha,
     check_degree,
     check_labels,
     condition,
     fit_logit,
+    fitted_range,
     noise_weights,
 )
-from cimtool.training.teacher import Labels
-from cimtool.training.teacher_file import Teacher
+from cimtool.training.teacher import Labels, pair_groups
+from cimtool.training.teacher_file import Teacher, read_teacher
 
 HELD = 0.1
 """The share of distinct pairs that the fit does not see."""
-
-GROUPS = ("all pairs", "right pairs", "wrong pairs")
 
 
 @dataclass(frozen=True)
@@ -60,10 +89,9 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     """A fitted polynomial, and how it does on held-out pairs.
 
     `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;
-    `asked` says that this one degree was wanted whatever the comparison finds. `domain` is the
-    range of the polynomial's own statistics over the `fitted` pairs; `held` are the held-out
-    labels, `values` [n] what the polynomial gives for them, `matched` [n] which are right pairs,
-    None where that is not known.
+    `asked` says that this one degree was wanted whatever the comparison finds. `fitted` counts the
+    pairs of the fit; `held` are the held-out labels, `values` [n] what the polynomial gives for
+    them, `matched` [n] which are right pairs, None if that is not known.
     """
 
     teacher: Teacher
@@ -74,7 +102,6 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     alpha: float
     scale_ed: float
     scale_vd: float
-    domain: dict[str, Extent]
     condition: float
     fitted: int
     held: Labels
@@ -82,6 +109,95 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     matched: BoolArray | None
     errors: tuple[FitErrors, ...]
     notes: tuple[str, ...]
+
+
+def report_names(poly: Path) -> tuple[str, str]:
+    """Return the names of the page and of its figures for the polynomial in `poly`."""
+    return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
+
+
+class FitOptions(FormOptions):
+    """The options of `fit`."""
+
+    teacher: File | Teacher = option(
+        "The teacher, or its file.", FILE, positional=True, argument="TEACHER"
+    )
+    projectors: Projectors | None = optional(
+        "The checkpoint (or twice, .onnx: text, then video).", FILES
+    )
+    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    data: EmbeddingsLike | None = optional("Embeddings of which the table has R@1.", EMBEDDINGS)
+    target: File | Target | None = optional(
+        "Target by which the table has an item's energy.", Word("NAME|FILE")
+    )
+    output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
+    pt_keys: PtKeys | None = optional(
+        "Keys of a .pt: coeff and bias, or c and b [default: coeff].", OneName(names=PT_KEYS)
+    )
+    report: File | None = optional("Folder of its report [default: beside it].", DIR)
+
+
+@keeping_inputs
+@takes(FitOptions)
+def fit(options: FitOptions, say: Say = silent) -> Fit:
+    """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
+
+    Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
+    or surely by less than `tolerance` (default: a tenth of what samples scatter by, or of what
+    labels spread by where that is less). With `ed_alone` no polynomial takes vd. ed and vd are
+    divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
+    and `data` the table has R@1 on these, of their raw embeddings too where both are equally
+    wide, and with a `target` the energy of an item in its
+    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
+    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
+    that of a `.pt` has no scales.
+    `pt_keys` are refused without a `.pt`.
+    """
+    projectors, data, output = options.projectors, options.data, options.output
+    report, pt_keys, target = options.report, options.pt_keys, options.target
+    if output is not None:
+        check_output(Path(output), *SUFFIXES)
+    if report is not None:
+        check_folder(Path(report))
+    if pt_keys is not None and (output is None or Path(output).suffix != ".pt"):
+        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
+    if (projectors is None) != (data is None):
+        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
+    if projectors is None and options.layer_map is not None:
+        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+    if projectors is None and target is not None:
+        raise ArgumentError("{target} prices the items of {data}; expected them with it")
+    hardware = target if target is None or isinstance(target, Target) else load_target(target)
+    given = options.teacher
+    known = given if isinstance(given, Teacher) else read_teacher(Path(given))
+    items = None
+    if projectors is not None and data is not None:
+        items = model_items(ModelSource(projectors, layer_map=options.layer_map), data, say)
+        # By name alone: the report has the same bytes wherever the files lie.
+        names = ", ".join(file.name for file in files_of(data))
+        items = replace(items, file=names or items.file)
+    found = fit_teacher(known, options, items, hardware, say)
+    if output is not None:
+        if Path(output).suffix == ".pt":
+            found = replace(found, polynomial=without_scales(found.polynomial))
+        write_fit(found, Path(output), Path(report) if report else None, pt_keys or PT_KEYS[0])
+    return found
+
+
+def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:
+    """Write the polynomial, and its report into `report` (default: beside it).
+
+    Raises CimError where a place cannot be written.
+    """
+    shown = fit.document()
+    figures = json.dumps(shown.values(), indent=2) + "\n"
+    texts = dict(zip(report_names(poly), (html(shown), figures), strict=True))
+    replace_texts(report or poly.parent, texts, "the report")
+    model = fit.teacher.model
+    content = polynomial_text(fit.polynomial, model).encode()
+    if poly.suffix == ".pt":
+        content = polynomial_pt(fit.polynomial, pt_keys, model)
+    replace_files(poly.parent, {poly.name: content}, "the polynomial")
 
 
 def fit_teacher(
@@ -103,10 +219,9 @@ def fit_teacher(
     """
     options = options or FormOptions()
     degree, alpha, ed_alone = options.degree, options.alpha, options.ed_alone
-    _check_options(options)
     asked = isinstance(degree, int)
     degrees = [degree] if isinstance(degree, int) else list(degree)
-    _check_degrees(degrees)
+    _check_options(options, degrees)
     scales = options.scale_ed or teacher.scale_ed, options.scale_vd or teacher.scale_vd
     known = teacher.labels
     with np.errstate(over="ignore"):
@@ -122,10 +237,15 @@ def fit_teacher(
         tried = range(1, max(degrees) + 1) if asked else degrees
         found, notes = _fitted(fitted, forms_of(tried, ed_alone), wanted, alpha, weights, say)
         held = labels.of(unseen)
+        # Pairs of one text belong together; without the texts, the draws of one pair.
+        if teacher.text is not None:
+            clusters = teacher.text[unseen]
+        else:
+            clusters = np.unique(held.ed + 1j * held.vd, return_inverse=True)[1]
         comparison = compare_forms(
             found,
             teacher,
-            HeldOut(held, known.ed[unseen], _clusters(teacher, held, unseen)),
+            HeldOut(held, known.ed[unseen], clusters),
             options,
             items,
             target,
@@ -136,8 +256,7 @@ def fit_teacher(
     polynomial = found[form]
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]
-    band = Band.of(fitted.ed, fitted.vd).domain()
-    domain = FittedRange(**band, vd=extent(fitted.vd))
+    domain = fitted_range(fitted.ed, fitted.vd)
     return Fit(
         teacher=teacher,
         polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K, domain=domain),
@@ -147,7 +266,6 @@ def fit_teacher(
         alpha=alpha,
         scale_ed=scales[0],
         scale_vd=scales[1],
-        domain={"vd": extent(fitted.vd), **band},
         condition=number,
         fitted=len(seen),
         held=held,
@@ -158,7 +276,7 @@ def fit_teacher(
     )
 
 
-def _check_options(options: FormOptions) -> None:
+def _check_options(options: FormOptions, degrees: Sequence[int]) -> None:
     low, high = SCALES
     for name in ("scale_ed", "scale_vd"):
         scale = getattr(options, name)
@@ -171,6 +289,10 @@ def _check_options(options: FormOptions) -> None:
     if tolerance is not None and not 0 <= tolerance < np.inf:
         raise ArgumentError("{tolerance} is {:g}; expected a finite number, 0 or more", tolerance)
     check_alpha(options.alpha)
+    for place, one in enumerate(degrees):
+        check_degree(one)
+        if one in degrees[:place]:
+            raise ArgumentError("{degree} {} is given twice; expected each once", one)
 
 
 def _fitted(
@@ -198,40 +320,14 @@ def _fitted(
     return found, [f"{form.name} is left out: {error}" for form, error in refused.items()]
 
 
-def _clusters(teacher: Teacher, held: Labels, unseen: IntArray) -> IntArray:
-    """The clusters of pairs: their text, or where that is not known the pair itself."""
-    if teacher.text is not None:
-        return teacher.text[unseen]
-    _, which = np.unique(held.ed + 1j * held.vd, return_inverse=True)
-    return which
-
-
-def _check_degrees(degrees: Sequence[int]) -> None:
-    for place, one in enumerate(degrees):
-        check_degree(one)
-        if one in degrees[:place]:
-            raise ArgumentError("{degree} {} is given twice; expected each once", one)
-
-
 def _parts(labels: Labels, seed: int) -> tuple[IntArray, IntArray]:
     """Numbers of the pairs to fit and to hold out; equal (ed, vd) are one pair drawn again."""
-    if not len(labels):
-        none = np.arange(0)
-        return none, none
     distinct, which = np.unique(labels.ed + 1j * labels.vd, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(distinct))
     chosen = np.zeros(len(distinct), bool)
     chosen[order[: max(1, round(HELD * len(distinct)))]] = len(distinct) > 1
     held = chosen[which]
     return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
-    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones where known."""
-    masks = [np.ones(pairs, bool)]
-    if matched is not None:
-        masks += [matched, ~matched]
-    return {group: mask for group, mask in zip(GROUPS, masks, strict=False) if mask.any()}
 
 
 def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tuple[FitErrors, ...]:
@@ -245,14 +341,6 @@ def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tupl
             FitErrors(group, len(off), rmse, float(off.mean()), float(np.abs(off).max()), noise)
         )
     return tuple(found)
-
-
-def _offset(labels: Labels) -> float:
-    """The mean of E[label] less the exact logit, to second order: (p - 1/2) error^2 (Jensen)."""
-    if labels.standard_error is None:
-        return 0.0
-    p = np.exp(labels.log_p)
-    return float(np.mean((p - 0.5) * np.square(labels.standard_error)))
 
 
 def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
@@ -276,11 +364,14 @@ def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
             "the labels are Monte Carlo, so the errors hold their noise too; how far the fit is "
             "from the exact logit does not show in this file (cimtool teacher --labels exact)"
         )
-        if known := _offset(teacher.labels):
+        labels, error = teacher.labels, teacher.labels.standard_error
+        if error is not None and error.any():
+            # E[label] less the exact logit, to second order (Jensen).
+            offset = float(np.mean((np.exp(labels.log_p) - 0.5) * np.square(error)))
             notes.append(
-                f"as a logarithm of a mean, such a label is off the exact logit by {known:+.2g} on "
-                "average, to second order; the fit follows the labels, and larger K or exact "
-                "labels mend it"
+                "as a logarithm of a mean, such a label is off the exact logit by "
+                f"{offset:+.2g} on average, to second order; the fit follows the labels, and "
+                "larger K or exact labels mend it"
             )
     elif teacher.kind is None:
         notes.append(

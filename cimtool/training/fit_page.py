@@ -1,159 +1,29 @@
-"""The report of a fit: a page with errors and a picture, and the figures as JSON."""
+"""The report of a fit: its errors, the degrees side by side, the degree to take."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.errors import ArgumentError
-from cimtool.base.files import (
-    check_folder,
-    check_output,
-    keeping_inputs,
-    replace_files,
-    replace_texts,
-)
-from cimtool.base.options import (
-    DIR,
-    EMBEDDINGS,
-    FILE,
-    FILES,
-    OneName,
-    Word,
-    option,
-    optional,
-    takes,
-)
-from cimtool.base.progress import Say, silent
-from cimtool.hardware.target import Target, load_target
-from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
-from cimtool.loading.source import ModelSource, Projectors
+from cimtool.base.modality_names import sizes_text, way_names
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.measures import WAYS
+from cimtool.reference.metrics import RAW
 from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
-from cimtool.report.document import (
-    Document,
-    FactList,
-    Picture,
-    Section,
-    Sentence,
-    notes,
-)
-from cimtool.report.formats import NOT_KNOWN, four_digits, whole
-from cimtool.report.html import html
-from cimtool.report.table import Column, Table, make_table
-from cimtool.training.arguments import FormOptions
-from cimtool.training.degrees_table import (
-    advice,
-    comparison_values,
-    degree_table,
-    raw_sentence,
-)
-from cimtool.training.fit import Fit, fit_teacher, pair_groups
-from cimtool.training.items import model_items
-from cimtool.training.polynomial_file import (
-    PT_KEYS,
-    SUFFIXES,
-    PtKeys,
-    polynomial_pt,
-    polynomial_text,
-    without_scales,
-)
-from cimtool.training.teacher_file import Teacher, read_teacher
+from cimtool.report.document import Document, FactList, Picture, Section, Sentence, notes
+from cimtool.report.formats import ENERGIES, NOT_KNOWN, four_digits, percent, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
+from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
+from cimtool.training.fit import Fit
+from cimtool.training.polynomial_file import domain_values
+from cimtool.training.teacher import pair_groups
 
 DRAWN = 1000
 """Held-out pairs of a group in the picture, at most."""
-
-
-def report_names(poly: Path) -> tuple[str, str]:
-    """Return the names of the page and of its figures for the polynomial in `poly`."""
-    return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
-
-
-class FitOptions(FormOptions):
-    """The options of `fit`."""
-
-    teacher: File | Teacher = option(
-        "The teacher, or its file.", FILE, positional=True, argument="TEACHER"
-    )
-    projectors: Projectors | None = optional(
-        "The checkpoint (or twice, .onnx: text, then video).", FILES
-    )
-    layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    data: EmbeddingsLike | None = optional("Embeddings of which the table has R@1.", EMBEDDINGS)
-    target: File | Target | None = optional(
-        "Target by which the table has an item's energy.", Word("NAME|FILE")
-    )
-    output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
-    pt_keys: PtKeys | None = optional(
-        "Keys of a .pt: coeff and bias, or c and b [default: coeff].", OneName(names=PT_KEYS)
-    )
-    report: File | None = optional("Folder of its report [default: beside it].", DIR)
-
-
-@keeping_inputs
-@takes(FitOptions)
-def fit(options: FitOptions, say: Say = silent) -> Fit:
-    """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
-
-    Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
-    or surely by less than `tolerance` (default: a tenth of what samples scatter by, or of what
-    labels spread by where that is less). With `ed_alone` no polynomial takes vd. ed and vd are
-    divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
-    and `data` the table has R@1 on these, of their raw embeddings too where both are equally
-    wide, and with a `target` the energy of an item in its
-    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
-    "c", c and b, the polynomial is written there, its report into `report` (default: beside it);
-    that of a `.pt` has no scales.
-    `pt_keys` are refused without a `.pt`.
-    """
-    projectors, data, output = options.projectors, options.data, options.output
-    report, pt_keys, target = options.report, options.pt_keys, options.target
-    if output is not None:
-        check_output(Path(output), *SUFFIXES)
-    if report is not None:
-        check_folder(Path(report))
-    if pt_keys is not None and (output is None or Path(output).suffix != ".pt"):
-        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
-    if (projectors is None) != (data is None):
-        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
-    if projectors is None and options.layer_map is not None:
-        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
-    if projectors is None and target is not None:
-        raise ArgumentError("{target} prices the items of {data}; expected them with it")
-    hardware = target if target is None or isinstance(target, Target) else load_target(target)
-    given = options.teacher
-    known = given if isinstance(given, Teacher) else read_teacher(Path(given))
-    items = None
-    if projectors is not None and data is not None:
-        items = model_items(ModelSource(projectors, layer_map=options.layer_map), data, say)
-        # By name alone: the report has the same bytes wherever the files lie.
-        names = ", ".join(file.name for file in files_of(data))
-        items = replace(items, file=names or items.file)
-    found = fit_teacher(known, options, items, hardware, say)
-    if output is not None:
-        if Path(output).suffix == ".pt":
-            found = replace(found, polynomial=without_scales(found.polynomial))
-        write_fit(found, Path(output), Path(report) if report else None, pt_keys or PT_KEYS[0])
-    return found
-
-
-def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:
-    """Write the polynomial, and its report into `report` (default: beside it).
-
-    Raises CimError where a place cannot be written.
-    """
-    figures = json.dumps(fit_values(fit), indent=2) + "\n"
-    texts = dict(zip(report_names(poly), (html(document(fit)), figures), strict=True))
-    replace_texts(report or poly.parent, texts, "the report")
-    model = fit.teacher.model
-    content = polynomial_text(fit.polynomial, fit.domain, model).encode()
-    if poly.suffix == ".pt":
-        content = polynomial_pt(fit.polynomial, fit.domain, pt_keys, model)
-    replace_files(poly.parent, {poly.name: content}, "the polynomial")
 
 
 def fit_values(fit: Fit) -> dict[str, Any]:
@@ -169,7 +39,7 @@ def fit_values(fit: Fit) -> dict[str, Any]:
         "errors": [asdict(one) for one in fit.errors],
         "comparison": comparison_values(fit.comparison),
         "condition": fit.condition,
-        "domain": fit.domain,
+        "domain": domain_values(fit.polynomial),
         "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
         "teacher": {
             "labels": teacher.kind,
@@ -239,8 +109,9 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
         ("condition number", f"{fit.condition:.2g}"),
     ]
     ed, vd = _quotient("ed", fit.scale_ed), _quotient("vd", fit.scale_vd)
+    domain = domain_values(polynomial)
     for name, quotient in (("ed", ed), ("vd", vd)):
-        low, high = fit.domain[name]
+        low, high = domain[name]
         found.append((f"domain of {quotient}", f"{low:.6g} to {high:.6g}"))
     ed, vd = _quotient(ed, polynomial.scale_ed), _quotient(vd, polynomial.scale_vd)
     found.append(("file's features", f"{ed} and {vd}"))
@@ -298,3 +169,137 @@ def _coefficients(fit: Fit) -> Table:
     rows = [("constant", polynomial.bias), *named]
     columns = (Column("term"), Column("coefficient", "{:.9g}".format))
     return make_table("Of the features in the file", columns, rows)
+
+
+def comparison_values(found: FormComparison) -> dict[str, Any]:
+    """All of a comparison as plain values."""
+    return {
+        "candidates": [_values(one, found.d) for one in found.candidates],
+        "best": found.best.name,
+        "enough": found.enough.name,
+        "tolerance": found.tolerance,
+        "sampling": {"samples": found.samples, "scatter": found.scatter},
+        "dimension": found.d,
+        "data": found.data,
+        "items": None if found.items is None else list(found.items),
+    }
+
+
+def _values(one: ComparedForm, d: int | None) -> dict[str, Any]:
+    form, cost, priced = one.form, one.cost, one.in_memory
+    return {
+        "name": one.name,
+        "degree": None if form is None else form.degree,
+        "ed_alone": None if cost is None else form is None or form.ed_alone,
+        "coefficients": None if form is None else form.terms,
+        "rmse": _change(one.rmse),
+        "worst": one.worst,
+        "less_best": _change(one.less_best),
+        **{f"r1_{way}": _change(one.recall.get(way)) for way in WAYS},
+        **{f"r1_{way}_less_best": _change(one.recall_less_best.get(way)) for way in WAYS},
+        "products": None if cost is None else cost.products,
+        "features": None if cost is None else cost.features,
+        "other_multiplications": None if cost is None else cost.multiplications,
+        "multiplications": None if d is None or cost is None else cost.total(d),
+        "in_memory": None
+        if priced is None
+        else {
+            "target": priced.target,
+            "energy_pj_an_item": priced.of_an_item.to_json(),
+            "latency_ns": priced.cost.latency_ns.to_json(),
+        },
+    }
+
+
+def _change(change: Change | None) -> dict[str, float] | None:
+    return None if change is None else asdict(change)
+
+
+def degree_table(found: FormComparison, chosen: Form) -> Table:
+    """A row per score, the cheapest first; the one that is kept stands out."""
+    ways = way_names(found.called) if any(one.recall for one in found.candidates) else {}
+    priced = [one.in_memory for one in found.candidates if one.in_memory is not None]
+    columns = [
+        Column("score"),
+        Column("coeff.", whole, "coefficients beside the constant"),
+        Column("RMSE", four_digits, "from the labels of held-out pairs, logits; with its interval"),
+        Column("worst", four_digits, "the largest distance from a label, logits"),
+        *(
+            Column(f"R@1 {name}, %", percent, f"on {found.data}: {name}, all of its pairs")
+            for name in ways.values()
+        ),
+        Column("products", whole, "matrix products of a query with all items"),
+        Column("mult.", whole, "multiplications of one pair on integers"),
+    ]
+    if priced:
+        help_ = f"of one item, its products in the arrays of {priced[0].target}; > is a lower bound"
+        columns.append(Column("energy", whole, help_))
+    rows = []
+    for one in found.candidates:
+        row: list[Content] = [one.name, None if one.form is None else one.form.terms]
+        row += [interval_cell(one.rmse, four_digits), one.worst]
+        row += [interval_cell(one.recall[way], percent) for way in ways]
+        if (cost := one.cost) is None:
+            row += [None, None]
+        elif found.d is None:
+            text = f"{cost.vectors} d + {cost.multiplications}"
+            row += [cost.products, Cell(text, cost.vectors)]
+        else:
+            row += [cost.products, cost.total(found.d)]
+        if priced:
+            row.append(None if one.in_memory is None else one.in_memory.of_an_item.cell(ENERGIES))
+        rows.append(row)
+    styles = ["result" if one.form == chosen else "" for one in found.candidates]
+    note = "In brackets: 95% of 1,000 resamples of the texts."
+    if found.items is not None:
+        note += f" R@1 is of {sizes_text(found.items, found.called)}."
+    return make_table("Degrees side by side", columns, rows, styles, (note,))
+
+
+def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
+    """The form that is enough, why, and what it saves; if one was asked for, whether it is."""
+    if asked and found.enough == chosen:
+        return f"No cheaper form is as good as {chosen.name}."
+    enough, best = found.of(found.enough), found.of(found.best)
+    assert enough.rmse is not None
+    assert enough.less_best is not None
+    assert best.rmse is not None
+    text = f"{enough.name[0].upper()}{enough.name[1:]} is enough: "
+    best_one = f"{best.name}, {best.rmse.value:.3g}"
+    if enough is best:
+        text += "its RMSE on held-out pairs is the lowest, and everything cheaper is surely worse"
+    elif enough.less_best.low <= 0:
+        text += f"its RMSE, {enough.rmse.value:.3g}, is not surely above that of {best_one}"
+    else:
+        why = ""
+        if found.tolerance == TOLERATED * found.spread:
+            why = ", a tenth of what the labels spread by"
+        elif found.scatter is not None and found.tolerance == TOLERATED * found.scatter:
+            why = f", a tenth of what K = {found.samples} samples a side scatter by"
+        text += (
+            f"its RMSE, {enough.rmse.value:.3g}, is above that of {best_one}, "
+            f"by less than {found.tolerance:.3g}{why}"
+        )
+    against = found.of(chosen) if asked else best
+    fewer, more = (0 if one.cost is None else one.cost.products for one in (enough, against))
+    text += f"; it takes {fewer} matrix product{'' if fewer == 1 else 's'} a query"
+    return f"{text} in place of {more}." if more > fewer else f"{text}."
+
+
+def raw_sentence(found: FormComparison) -> str | None:
+    """The sentence where raw embeddings retrieve as well as the best polynomial, or better."""
+    raw = next((one for one in found.candidates if one.name == RAW), None)
+    if raw is None:
+        return None
+    best = found.of(found.best)
+    way = max(raw.recall, key=lambda way: raw.recall_less_best[way].value)
+    more = raw.recall_less_best[way]
+    if more.high < 0:
+        return None
+    how = "BETTER" if more.low > 0 else "as well, as far as these queries tell"
+    recall = f"R@1 {way_names(found.called)[way]} {percent(raw.recall[way].value)}%"
+    return (
+        f"Raw embeddings retrieve {how}: {recall} by their cosine, "
+        f"{percent(best.recall[way].value)}% by {best.name}, {percent(more.value)} points less "
+        f"({percent(more.low)} to {percent(more.high)})."
+    )

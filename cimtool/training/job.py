@@ -29,10 +29,12 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.model import MODALITIES_KEY, check_modalities, modalities_of
+from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.provenance import Provenance, provenance_of
-from cimtool.loading.score import INNER_POLYNOMIAL
+from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
@@ -42,13 +44,11 @@ from cimtool.training.pairs import (
     Pairs,
     Split,
     check_batches,
-    check_comparisons,
     set_aside,
     split,
     unseen,
     with_validation,
 )
-from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
 from cimtool.training.towers import TwoTower
 
 
@@ -65,11 +65,10 @@ class Start:
         """The checkpoint's file."""
         return self.text.file
 
-    @property
-    def poly(self) -> Mapping[str, Any] | None:
-        """The polynomial that the checkpoint holds, as it stands there."""
-        found = self.content.get(INNER_POLYNOMIAL)
-        return found if isinstance(found, Mapping) else None
+    @cached_property
+    def poly(self) -> Polynomial | None:
+        """The polynomial that the checkpoint holds."""
+        return inner_polynomial(self.file, self.content)
 
     @cached_property
     def provenance(self) -> Provenance | None:
@@ -122,8 +121,8 @@ class Start:
 
     def load(self, towers: TwoTower, model: str) -> None:
         """Put the weights into towers; CimError naming the key that is missing or does not fit."""
-        _load(towers.text_proj, self.text, model)
-        _load(towers.video_proj, self.video, model)
+        for module, own in ((towers.text_proj, self.text), (towers.video_proj, self.video)):
+            _load(module, own, model)
         one_block = towers.text_proj is towers.video_proj
         for key, array in self.text.arrays.items():
             if one_block and not np.array_equal(array, self.video.arrays[key]):
@@ -176,7 +175,7 @@ class TrainingJob:
     pairs: Pairs
     held: Pairs
     start: Start | None
-    surrogate: Surrogate | None
+    polynomial: Polynomial | None
     settings: Mapping[str, Any]
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
@@ -196,6 +195,11 @@ class TrainingJob:
             return self.held
         rows = _rows(self.test, self.layout.unit_rows)
         return Pairs.of(rows, np.arange(len(rows.text)))
+
+    @property
+    def by_comparison(self) -> bool:
+        """True if the loss is given pairs or triplets of items."""
+        return bool(self.loss.compares) and self.pairs.compared is not None
 
     @property
     def layout(self) -> type[Layout]:
@@ -275,14 +279,14 @@ def make_job(
         where = rows.file if held_rows is None else held_rows.file
         held = unseen(validating, start.provenance, where, start.file)
     with naming(rows.file):
-        if by_comparison:
-            check_comparisons(pairs, optimisation.batch)
-        else:
-            check_batches(pairs, optimisation.batch, loss.group)
+        check_batches(pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(model_kind, start, pairs, options["model"])
-    surrogate = _surrogate(poly, loss, start)
+    polynomial = _polynomial(poly, loss, start)
     if poly is not None:
-        digests = () if start is None else _digests_of(start, paths["start"])
+        digests = []
+        if start is not None:
+            known = start.provenance
+            digests = [sha256(paths["start"]), *(() if known is None else known.ancestors)]
         remarks += foreign_fit(poly, "the start of this run", digests)
     settings = {
         "model": model.name,
@@ -311,7 +315,7 @@ def make_job(
             "validate; they were left out of validation."
         )
     return TrainingJob(
-        model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
+        model, loss, optimisation, seed, device, pairs, held, start, polynomial, settings,
         files, tuple(remarks), test, given_rows.called,
     )  # fmt: skip
 
@@ -360,8 +364,10 @@ def kinds_of(
 ) -> tuple[type[ProjectorModel], type[Loss]]:
     """The model and the loss that are asked for, or those that `start` and a polynomial suggest."""
     model = wanted.model or (MODEL if start is None else start.model())
-    has_poly = bool(wanted.poly) or (start is not None and start.poly is not None)
-    loss = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
+    loss = wanted.loss
+    if loss is None:
+        has_poly = bool(wanted.poly) or (start is not None and start.poly is not None)
+        loss = "info-nce-poly" if has_poly else "info-nce"
     return ProjectorModel.named(model, "model"), Loss.named(loss, "loss")
 
 
@@ -444,23 +450,17 @@ def _split(
     return part
 
 
-def _surrogate(poly: Path | None, loss: Loss, start: Start | None) -> Surrogate | None:
+def _polynomial(poly: Path | None, loss: Loss, start: Start | None) -> Polynomial | None:
     """The polynomial that was given, or else the one inside `start`."""
     if not loss.needs_polynomial:
         return None
     if poly is not None:
-        return read_surrogate(poly)
+        return read_polynomial(poly)
     if start is not None and start.poly is not None:
-        return surrogate_of(start.poly, f"{start.file}: poly")
+        return start.poly
     raise ArgumentError(
         'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )
-
-
-def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
-    """The SHA-256 of a start and of those that it started from."""
-    known = start.provenance
-    return (sha256(file), *(() if known is None else known.ancestors))
 
 
 def data_digest(rows: Embeddings) -> str:

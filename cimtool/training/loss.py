@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.band import Band
 from cimtool.training.options import Optimisation, Options
 from cimtool.training.towers import Encoded
 
@@ -58,15 +57,14 @@ class Task:
 
     With `compared` it is given pairs or triplets.
 
-    `polynomial` takes raw ed and vd; it means something within `band`. Both are None where no
-    polynomial is given. `weights` are the projectors' matrices and `decoder` makes rows of points
-    where the model has one; both are the model's, which go on being trained.
+    `polynomial` takes raw ed and vd, and its domain has a band; None if no polynomial is given.
+    `weights` are the projectors' matrices, `decoder` makes rows of points if the model has one;
+    both are the model's, which go on being trained.
     """
 
     dimension: int
     classes: int = 0
     polynomial: Polynomial | None = None
-    band: Band | None = None
     weights: tuple[Tensor, ...] = ()
     decoder: nn.Module | None = None
     compared: bool = False

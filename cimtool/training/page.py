@@ -11,12 +11,20 @@ from cimtool.report.document import Block, Document, FactList, Picture, Section,
 from cimtool.report.formats import NumberFormat, counted, four_digits, whole
 from cimtool.report.html import html
 from cimtool.report.svg import percent_tick, tick_text
-from cimtool.report.table import Column, make_table
-from cimtool.training.baseline import leading, raw_sentence
-from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
+from cimtool.report.table import Column, Content, Table, make_table
+from cimtool.training.history import (
+    MEASURES,
+    CompiledEpoch,
+    EpochT,
+    RetrievalEpoch,
+    best_epoch,
+    leading,
+    raw_sentence,
+    shares_text,
+)
 from cimtool.training.trainer import Run
 
-MeasuredColumn = tuple[Column, Sequence[float | None]]
+MeasuredColumn = tuple[Column, Sequence[Content]]
 """A column of the table of epochs, and its value for each of them."""
 
 
@@ -28,8 +36,8 @@ def retrieval_headline(
     """The best epoch and its recalls, and those of the raw rows, or that they have none."""
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
-    said = f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
-    return f"{said} {raw_sentence(raw, called)}"
+    said = f"Best of {history[-1].number} epochs is {which}: {shares_text(best.recalls)}"
+    return f"{said}, means of both ways. {raw_sentence(raw, called)}"
 
 
 def retrieval_page(
@@ -49,9 +57,10 @@ def retrieval_page(
     if raw is not None:
         name, share = leading(raw)
         recalls.append(Points(f"raw {name}", [(e.number, share) for e in history]))
-    held_losses: list[Points] = []
+    drawn = terms[:3] if len(terms) > 1 else []  # one term alone is the loss itself
+    lines = [Points(name, [(e.number, e.terms[name]) for e in trained]) for name in drawn]
     if all("loss" in e.held for e in history):
-        held_losses = [Points("held-out loss", [(e.number, e.held["loss"]) for e in history])]
+        lines.append(Points("held-out loss", [(e.number, e.held["loss"]) for e in history]))
     percent = "{:.1%}".format
     watched = history[-1].watched
     figures = {
@@ -73,8 +82,7 @@ def retrieval_page(
             *((Column(n, percent), [e.watched.get(n) for e in history]) for n in watched),
             *((Column(figures[n], percent), [e.recalls[n] for e in history]) for n in figures),
         ],
-        [Points(name, [(e.number, e.terms[name]) for e in trained]) for name in terms[:3]],
-        held_losses,
+        lines,
         title=title,
         headline=retrieval_headline(history, raw, called),
         held="pairs",
@@ -127,18 +135,32 @@ def run_page(
     history: Sequence[EpochT],
     stopped: str | None,
     measured: Sequence[MeasuredColumn],
-    terms: Sequence[Points] = (),
     others: Sequence[Points] = (),
     **words: str,
 ) -> str:
     """The page of any run: what was `measured` in each epoch stands beside its loss.
 
-    `terms`, if they are several, are drawn beside the loss, and `others` in any case. `words` say
-    what was `done` to what, by how much (`headline`), and have the `curve`, with its `caption`, of
-    what was measured on the rows `held` out.
+    `others` are drawn beside the loss. `words` say what was `done` to what, by how much
+    (`headline`), and have the `curve`, with its `caption`, of what was measured on the rows `held`
+    out.
     """
-    losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
-    lines = [Points("loss", losses), *(terms if len(terms) > 1 else ()), *others]
+    facts = tuple((name, "none" if v is None else str(v)) for name, v in settings.items())
+    measured_on: tuple[Block, ...] = (
+        Sentence(words["headline"], "verdict"),
+        *([Sentence(stopped)] if stopped else []),
+        Picture("measured", words["curve"], words["caption"]),
+        _epochs(history, measured),
+    )
+    loss = _losses(history, others)
+    sections = (
+        Section(f"On {words['held']} that were held out", measured_on),
+        *([Section("The loss", loss)] if loss else []),
+        Section(f"How it was {words['done']}", (FactList(facts),)),
+    )
+    return html(Document(words["title"], sections))
+
+
+def _epochs(history: Sequence[EpochT], measured: Sequence[MeasuredColumn]) -> Table:
     columns, values = zip(
         (Column("epoch", whole), [epoch.number for epoch in history]),
         (Column("loss", four_digits), [epoch.loss for epoch in history]),
@@ -146,30 +168,19 @@ def run_page(
         strict=True,
     )
     best = best_epoch(history)
-    epochs = make_table(
-        "Epochs; the best is bold",
-        columns,
-        zip(*values, strict=True),
-        ["result" if epoch is best else "" for epoch in history],
-        absent="",
-    )
-    facts = tuple((name, "none" if v is None else str(v)) for name, v in settings.items())
-    drawn = []
-    if losses:
-        loss = epoch_curves(lines, "mean loss of the epoch", tick_text)
-        drawn = [Picture("loss", loss, "Mean over the batches of each epoch.")]
-    measured_on: tuple[Block, ...] = (
-        Sentence(words["headline"], "verdict"),
-        *([Sentence(stopped)] if stopped else []),
-        Picture("measured", words["curve"], words["caption"]),
-        epochs.named("epochs"),
-    )
-    sections = (
-        Section(f"On {words['held']} that were held out", measured_on),
-        *([Section("The loss", tuple(drawn))] if drawn else []),
-        Section(f"How it was {words['done']}", (FactList(facts),)),
-    )
-    return html(Document(words["title"], sections))
+    styles = ["result" if epoch is best else "" for epoch in history]
+    rows = zip(*values, strict=True)
+    found = make_table("Epochs; the best is bold", columns, rows, styles, absent="")
+    return found.named("epochs")
+
+
+def _losses(history: Sequence[EpochT], others: Sequence[Points] = ()) -> tuple[Block, ...]:
+    """The picture of the loss, with other lines; none before any training."""
+    losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
+    if not losses:
+        return ()
+    curve = epoch_curves([Points("loss", losses), *others], "mean loss of the epoch", tick_text)
+    return (Picture("loss", curve, "Mean over the batches of each epoch."),)
 
 
 def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str:
@@ -180,21 +191,13 @@ def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str
 
 def document(run: Run[Any]) -> Document:
     """The losses of epochs of any kind, and each in words."""
-    columns = (Column("epoch", whole), Column("loss", four_digits), Column("measured"))
-    rows = [(one.number, one.loss, one.measured) for one in run.history]
-    best = ["result" if one is run.best else "" for one in run.history]
-    losses = [(one.number, one.loss) for one in run.history if one.loss is not None]
-    epochs = make_table("Epochs; the best is bold", columns, rows, best, absent="")
-    curves = []
-    if losses:
-        curve = epoch_curves([Points("loss", losses)], "mean loss of the epoch", tick_text)
-        curves = [Picture("loss", curve, "Mean over the batches of each epoch.")]
+    measured = (Column("measured"), [one.measured for one in run.history])
     return Document(
         f"{run.folder}, {counted(len(run.history) - 1, 'epoch')}",
         (
             Sentence(f"The best is epoch {run.best.number}: {run.best.measured}."),
-            epochs.named("epochs"),
-            *curves,
+            _epochs(run.history, [measured]),
+            *_losses(run.history),
         ),
         lambda: {"epochs": [one.to_json() for one in run.history], "files": list(run.files)},
     )

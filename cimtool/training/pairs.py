@@ -55,20 +55,12 @@ class Pairs:
                 classes = np.searchsorted(np.unique(np.concatenate(all_)), classes)
             labels = torch.from_numpy(classes)
         videos, right = np.unique(rows.right[texts], return_inverse=True)
-        found = cls(
-            torch.from_numpy(rows.text[texts]),
-            torch.from_numpy(rows.video[videos]),
-            torch.from_numpy(right),
-            labels,
-            rows.alone,
-            called=rows.called,
-        )
-        if rows.compared is None:
-            return found
-        found = replace(found, compared=rows.compared.among(texts, len(rows.text)))
-        if rows.labels is not None:
-            return found
-        return replace(found, judged=rows.compared.judgements().among(texts, len(rows.text)))
+        compared, judged, places = None, None, (texts, len(rows.text))
+        if rows.compared is not None:
+            compared = rows.compared.among(*places)
+            judged = rows.compared.judgements().among(*places) if labels is None else None
+        sides = map(torch.from_numpy, (rows.text[texts], rows.video[videos], right))
+        return cls(*sides, labels, rows.alone, compared, judged, rows.called)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -126,12 +118,6 @@ class Pairs:
         return replace(self.batch(rows), compared=places, match=told)
 
 
-def draw_comparisons(pairs: Pairs, size: int) -> Iterator[Tensor]:
-    """Yield the comparisons of each batch of an epoch, as `draw_batches` yields texts."""
-    assert pairs.compared is not None
-    return full_batches(torch.randperm(len(pairs.compared)), size)
-
-
 def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
     """Yield the texts of each batch of an epoch, `[size]` rows, drawn from torch's generator.
 
@@ -167,11 +153,16 @@ def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
     return torch.cat(groups)[shuffled[in_turn]].reshape(-1)
 
 
-def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
-    """Raise CimError unless there is a batch of this size, and its groups fill it."""
-    if len(pairs) < size:
-        raise ArgumentError("{batch} is {}, and {} pairs train; expected no more", size, len(pairs))
-    if not per_class:
+def check_batches(pairs: Pairs, size: int, per_class: int, by_comparison: bool = False) -> None:
+    """Raise CimError unless there is a batch of this size, and its groups fill it.
+
+    With `by_comparison` it is one of pairs or triplets of items that are given.
+    """
+    given = pairs.compared if by_comparison else None
+    count, kind = (len(pairs), "pairs") if given is None else (len(given), given.kind)
+    if count < size:
+        raise ArgumentError("{batch} is {}, and {} {} train; expected no more", size, count, kind)
+    if by_comparison or not per_class:
         return
     if size % per_class:
         raise ArgumentError(
@@ -192,18 +183,6 @@ def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
         raise CimError(
             f"the classes give {groups} groups of {per_class} pairs; expected at least "
             f"{size // per_class} for a batch of {size}"
-        )
-
-
-def check_comparisons(pairs: Pairs, size: int) -> None:
-    """Raise CimError unless the pairs or triplets that train fill a batch."""
-    assert pairs.compared is not None
-    if len(pairs.compared) < size:
-        raise ArgumentError(
-            "{batch} is {}, and {} {} train; expected no more",
-            size,
-            len(pairs.compared),
-            pairs.compared.kind,
         )
 
 
@@ -234,8 +213,7 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
         if width != other:
             raise CimError(
                 f"{validation.file}: {name_of(name, validation.called)} rows have {other} numbers; "
-                f"expected {width} as in "
-                f"{rows.file}"
+                f"expected {width} as in {rows.file}"
             )
     known, validating = (
         row_digests(np.hstack([one.text, one.video[one.right]])) for one in (rows, validation)
@@ -246,25 +224,19 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
             f"{rows.file}: all {len(rows.text)} pairs are also in {validation.file}, which "
             "validates; expected others to train on"
         )
-    _require_same_classes(rows, validation)
+    if rows.labels is not None and validation.labels is not None:
+        form, wanted = (
+            ", ".join(("N", *map(str, one.shape[1:]))) for one in (validation.labels, rows.labels)
+        )
+        if form != wanted:
+            raise CimError(
+                f"{validation.file}: labels have shape [{form}]; expected [{wanted}] as in "
+                f"{rows.file}"
+            )
     pairs = Pairs.of(rows, kept, validation)
     held = Pairs.of(validation, np.arange(len(validation.text)), rows)
     _require_wrong_ones(held, validation.file)
     return pairs, held
-
-
-def _require_same_classes(rows: Embeddings, validation: Embeddings) -> None:
-    """Raise CimError where labels of two files have other forms, or numbers of classes."""
-    if rows.labels is None or validation.labels is None:
-        return
-    shapes = [
-        ", ".join(("N", *map(str, one.shape[1:]))) for one in (validation.labels, rows.labels)
-    ]
-    if shapes[0] != shapes[1]:
-        raise CimError(
-            f"{validation.file}: labels have shape [{shapes[0]}]; expected [{shapes[1]}] as in "
-            f"{rows.file}"
-        )
 
 
 def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, BoolArray]:
@@ -273,11 +245,8 @@ def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, Boo
     A text that equals one of these, or whose video does, is in neither. Raises CimError where too
     few are drawn to rank, or none is left.
     """
-    videos = np.unique(rows.groups)
-    count = round(share * len(videos))
-    drawn = held_texts(rows.groups, videos, count, np.random.default_rng((seed, 2)))
-    items = f"{len(videos)} {item_names(rows.called)[1]}"
-    where = f"{rows.file}: of {items} the share of {share:g} that is set aside"
+    drawn, where = _share_of(rows, share, np.random.default_rng((seed, 2)))
+    where += f"share of {share:g} that is set aside"
     _require_wrong_ones(Pairs.of(rows, np.flatnonzero(drawn)), where, "are tests")
     seen = drawn.copy()
     for digests in (row_digests(rows.text), row_digests(rows.video)[rows.right]):
@@ -315,16 +284,19 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     """
     if not 0 < share < 1:
         raise ArgumentError("{held_out} is {:g}; expected a share between 0 and 1", share)
-    videos = np.unique(rows.groups)
-    count = round(share * len(videos))
-    held = held_texts(rows.groups, videos, count, np.random.default_rng(seed))
+    held, where = _share_of(rows, share, np.random.default_rng(seed))
     if held.all():
         raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
     pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
-    items = f"{len(videos)} {item_names(rows.called)[1]}"
-    where = f"{rows.file}: of {items} the held-out share of {share:g}"
-    _require_wrong_ones(validation, where)
+    _require_wrong_ones(validation, f"{where}held-out share of {share:g}")
     return pairs, validation
+
+
+def _share_of(rows: Embeddings, share: float, rng: np.random.Generator) -> tuple[BoolArray, str]:
+    """Draw a share of the videos: a mask [n] of their texts, and how an error begins."""
+    videos = np.unique(rows.groups)
+    drawn = held_texts(rows.groups, videos, round(share * len(videos)), rng)
+    return drawn, f"{rows.file}: of {len(videos)} {item_names(rows.called)[1]} the "
 
 
 def held_texts(

@@ -1,10 +1,9 @@
-"""The file of a fitted polynomial: JSON, or a `.pt` in the forms in which others exchange it."""
+"""A fitted polynomial as it is kept: JSON, a `.pt` as others exchange it, part of a checkpoint."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
@@ -19,31 +18,32 @@ PT_KEYS: tuple[PtKeys, ...] = get_args(PtKeys)
 SUFFIXES = (".json", ".pt")
 
 
-def polynomial_text(
-    polynomial: Polynomial, domain: Mapping[str, Extent] | None = None, model: str | None = None
-) -> str:
-    """The JSON of a polynomial's file; `domain` is (low, high) of ed and vd where it was fitted.
+DOMAIN = ("vd", "ed", "vd_line", "vd_beside_line")
+"""Parts of a domain in the order of the file."""
+
+
+def domain_values(polynomial: Polynomial) -> dict[str, Extent]:
+    """The known parts of the domain by name; none if the polynomial has no domain."""
+    found = {name: getattr(polynomial.domain, name, None) for name in DOMAIN}
+    return {name: ends for name, ends in found.items() if ends is not None}
+
+
+def polynomial_text(polynomial: Polynomial, model: str | None = None) -> str:
+    """The JSON of a polynomial's file.
 
     `model` is the SHA-256 of the projectors whose pairs it was fitted to.
     """
     values = asdict(polynomial)
-    if domain is not None:
-        values["domain"] = dict(domain)
-    elif polynomial.domain is None:
-        del values["domain"]
-    else:
-        ends = values["domain"].items()
-        values["domain"] = {name: one for name, one in ends if one is not None}
+    del values["domain"]
+    if domain := domain_values(polynomial):
+        values["domain"] = domain
     if model is not None:
         values[FITTED_TO] = model
     return json.dumps(values, indent=2) + "\n"
 
 
 def polynomial_pt(
-    polynomial: Polynomial,
-    domain: Mapping[str, Extent] | None = None,
-    keys: PtKeys = "coeff",
-    model: str | None = None,
+    polynomial: Polynomial, keys: PtKeys = "coeff", model: str | None = None
 ) -> bytes:
     """A `.pt` that `torch.load(weights_only=True)` reads: a dictionary of tensors and numbers.
 
@@ -63,13 +63,25 @@ def polynomial_pt(
         "fit_logit": plain.fit_logit,
         "teacher_meta": {name: value for name, value in teacher.items() if value is not None},
     }
-    if domain is not None:
+    if domain := domain_values(polynomial):
         values["domain"] = {name: list(ends) for name, ends in domain.items()}
     if model is not None:
         values[FITTED_TO] = model
     buffer = io.BytesIO()
     torch.save(values, buffer)
     return buffer.getvalue()
+
+
+def checkpoint_values(polynomial: Polynomial) -> dict[str, Any]:
+    """The polynomial as a checkpoint holds it: a tensor and plain values."""
+    import torch  # takes a second, and a `.json` does not need it
+
+    known = {name: one for name, one in asdict(polynomial).items() if one is not None}
+    known["coeff"] = torch.tensor(polynomial.coeff, dtype=torch.float64)
+    if "domain" in known:
+        ends = known["domain"].items()
+        known["domain"] = {name: list(one) for name, one in ends if one is not None}
+    return known
 
 
 def without_scales(polynomial: Polynomial) -> Polynomial:

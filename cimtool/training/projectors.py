@@ -20,22 +20,27 @@ from cimtool.base.progress import Say
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
+from cimtool.reference.surrogate import FittedRange
 from cimtool.training.arguments import TrainOptions
-from cimtool.training.band import Band
-from cimtool.training.baseline import (
+from cimtool.training.history import (
+    Means,
+    RetrievalEpoch,
     below_raw,
     last_is_best,
     raw_recalls,
+    recalls_of,
     sample,
+    shares_text,
     start_is_best,
     suspicion,
 )
-from cimtool.training.history import Means, RetrievalEpoch, recalls_of, shares_text
 from cimtool.training.job import TrainingJob, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
-from cimtool.training.pairs import Pairs, draw_batches, draw_comparisons, full_batches
+from cimtool.training.pairs import Pairs, draw_batches, full_batches
+from cimtool.training.polynomial_file import checkpoint_values
+from cimtool.training.ridge import fitted_range
 from cimtool.training.towers import (
     Encoded,
     TwoTower,
@@ -121,7 +126,7 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
     return ProjectorRun(
         **vars(run),
-        lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
+        lacks_polynomial=job.head.takes_polynomial and job.polynomial is None,
         outgrew_polynomial=outgrown,
         lacks_sigmoid=job.head.is_sampled and not {"a", "b"} <= training.sigmoid.keys(),
         raw=training.raw,
@@ -171,13 +176,13 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         """Draw batches of pairs from torch's generator."""
         self.towers.train()
         self.objective.train()
-        pairs = self.job.pairs
-        if pairs.compared is not None and self.job.loss.compares:
-            for chosen in draw_comparisons(pairs, self.job.optimisation.batch):
-                yield pairs.compared_batch(chosen).to(self.job.device)
-            return
-        for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.group):
-            yield pairs.batch(rows).to(self.job.device)
+        job, size = self.job, self.job.optimisation.batch
+        if job.by_comparison and job.pairs.compared is not None:
+            comparisons = full_batches(torch.randperm(len(job.pairs.compared)), size)
+            drawn = map(job.pairs.compared_batch, comparisons)
+        else:
+            drawn = map(job.pairs.batch, draw_batches(job.pairs, size, job.loss.group))
+        return (batch.to(job.device) for batch in drawn)
 
     def terms(self, batch: Batch) -> Terms:
         """The objective's."""
@@ -264,8 +269,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def sigmoid(self) -> Mapping[str, Any]:
         """Plain values with the a and b of the sigmoid that the score stands for, where known."""
         job = self.job
-        surrogate = {} if job.surrogate is None else job.surrogate.values()
-        return {**job.model.deployed(), **job.loss.deployed(), **surrogate}
+        own = {} if job.polynomial is None else checkpoint_values(job.polynomial)
+        return {**job.model.deployed(), **job.loss.deployed(), **own}
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""
@@ -282,8 +287,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             "epoch": epoch.number,
             "loss": epoch.loss,
         }
-        if job.surrogate is not None:
-            found["poly"] = job.surrogate.values()
+        if job.polynomial is not None:
+            found["poly"] = checkpoint_values(job.polynomial)
         return found
 
     def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
@@ -310,35 +315,37 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
     weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
     classes = max(job.pairs.classes, job.held.classes)
-    given = job.pairs.compared is not None and bool(job.loss.compares)
-    task = Task(dimension, classes, compared=given, weights=weights, decoder=towers.decoder)
-    if job.surrogate is None:
+    task = Task(
+        dimension, classes, compared=job.by_comparison, weights=weights, decoder=towers.decoder
+    )
+    if job.polynomial is None:
         return task
-    divisors = job.layout.statistics(dimension)
-    polynomial = raw(job.surrogate.polynomial, divisors)
-    if job.surrogate.band is not None:
-        band = job.surrogate.band.scaled(*divisors)
-    elif job.start is not None:
-        with np.errstate(all="ignore"):
-            band = measured_band(towers, job.pairs)
-        if not np.isfinite([*band.ed, *band.beside]).all():
-            raise _not_finite(job)
-    else:
-        raise ArgumentError(
-            "{}: the polynomial has no domain, outside which it means nothing; expected one that "
-            "`cimtool fit` wrote, or {start}, the model that it was fitted to",
-            job.surrogate.where,
-        )
-    return replace(task, polynomial=polynomial, band=band)
+    polynomial = raw(job.polynomial, job.layout.statistics(dimension))
+    if polynomial.domain is None or polynomial.domain.vd_line is None:
+        if job.start is None:
+            raise ArgumentError(
+                "{}: the polynomial has no domain, outside which it means nothing; expected one "
+                "that `cimtool fit` wrote, or {start}, the model that it was fitted to",
+                job.files["poly"],
+            )
+        try:
+            with np.errstate(all="ignore"):
+                polynomial = replace(polynomial, domain=measured_range(towers, job.pairs))
+        except CimError:
+            raise _not_finite(job) from None
+    return replace(task, polynomial=polynomial)
 
 
-def measured_band(towers: TwoTower, pairs: Pairs) -> Band:
-    """The band of raw ed and vd over all pairs of the first texts and their videos."""
+def measured_range(towers: TwoTower, pairs: Pairs) -> FittedRange:
+    """The range of raw ed and vd over all pairs of the first texts and their videos.
+
+    Raises CimError if these are not finite.
+    """
     rows = pairs.batch(torch.arange(min(len(pairs), BAND_TEXTS)))
     text, video = towers.encode(rows.text, rows.video)
     sides = [x.double() for x in (*text.moments, *video.moments)]
     ed, vd = (f(*sides).flatten().numpy() for f in (all_pairs_ed, all_pairs_vd))
-    return Band.of(ed, vd)
+    return fitted_range(ed, vd)
 
 
 def _not_finite(job: TrainingJob) -> CimError:

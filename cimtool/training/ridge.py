@@ -9,7 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents, shifted
+from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents, shifted
 from cimtool.training.teacher import Labels
 
 # Of ridge, against a sum of squares over the pairs whose features are standardised.
@@ -107,6 +107,22 @@ def ridge_regression(
     shrunk[kept] = values[kept] / (values[kept] ** 2 + alpha)
     coeff = right.T @ (shrunk * (left.T @ ((wanted - mean) * root)))
     return coeff, mean - float(centre @ coeff)
+
+
+def fitted_range(ed: FloatArray, vd: FloatArray) -> FittedRange:
+    """The range of pairs [n]: the extents of ed and vd, and a least-squares line with its band.
+
+    ed and vd of a model's pairs are nearly collinear, so a polynomial is fitted on a narrow band of
+    the rectangle that they span. In the rectangle's other corners its powers mean nothing.
+    """
+    centred = ed - ed.mean()
+    square = float(centred @ centred)
+    slope = float(centred @ (vd - vd.mean())) / square if square else 0.0
+    start = float(vd.mean() - slope * ed.mean())
+    of_ed, of_vd, beside = (
+        (float(one.min()), float(one.max())) for one in (ed, vd, vd - (start + slope * ed))
+    )
+    return FittedRange(of_ed, of_vd, (start, slope), beside)
 
 
 def check_degree(degree: int) -> None:

@@ -5,7 +5,6 @@ Both are of a compiled stand-in, whose projectors cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -23,7 +22,7 @@ from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.program import Graph, Program
 from cimtool.passes.base import Job
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.gallery import program_gallery
@@ -121,34 +120,25 @@ class QueryCost:
 
 
 def costs_in_memory(items: Items, target: Target) -> tuple[QueryCost, QueryCost]:
-    """The cost of a query by a score in ed alone, and by one in ed and vd."""
-    heads = {"ed": Csd(0.1, 0.0), "vd": PcmePoly(Polynomial(1, (-0.1, 0.005), 0.0))}
-    found = score_in_memory(heads, items.text, items.video, target)
-    return found["ed"], found["vd"]
+    """The cost of a query by a score in ed alone, and by one in ed and vd.
 
-
-def score_in_memory(
-    heads: Mapping[str, Head], text: Gaussians, video: Gaussians, target: Target
-) -> dict[str, QueryCost]:
-    """The cost of a query by each head, of items that are compiled as they are.
-
-    Projectors that hand means and log-variances on stand for the model's. Raises CimError where
-    the target's arrays do not hold the gallery.
+    Projectors that hand means and log-variances on stand for the model's. Raises CimError if the
+    target's arrays do not hold the gallery.
     """
     settings = resolve(target, None, {"score_mapping": "in-memory"})
-    rows = {name: _rows(one) for name, one in zip(MODALITIES, (text, video), strict=True)}
-    job = Job(settings, rows["text"], rows["video"], silent)
-    tower, found = _given(text.d), {}
-    for name, head in heads.items():
+    text, video = _rows(items.text), _rows(items.video)
+    tower, job = _given(items.text.d), Job(settings, text, video, silent)
+
+    def cost(head: Head) -> QueryCost:
         program = _compiled(assemble(tower, tower, head), job)
-        stored = Simulator(program).encode("video", rows["video"])
+        stored = Simulator(program).encode("video", video)
         held = replace(program, score=program_gallery(program.score, stored, settings))
-        items = len(rows["video"])
-        query = ScoredQuery(text.d, gallery=items)
+        query = ScoredQuery(items.text.d, gallery=len(video))
         taken = estimate(held, Configuration(target, settings), query)
         assert taken.score is not None
-        found[name] = QueryCost(target.name, items, taken.score)
-    return found
+        return QueryCost(target.name, len(video), taken.score)
+
+    return cost(Csd(0.1, 0.0)), cost(PcmePoly(Polynomial(1, (-0.1, 0.005), 0.0)))
 
 
 def _rows(items: Gaussians) -> Array:

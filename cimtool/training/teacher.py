@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.progress import Countdown, Say, silent
@@ -179,6 +179,17 @@ def _require_finite(
 def _named(pairs: PairRows, number: int, called: Modalities) -> str:
     (i, j), (text, video) = pairs, called
     return f"{text} row {i[number]} and {video} row {j[number]}"
+
+
+GROUPS = ("all pairs", "right pairs", "wrong pairs")
+
+
+def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
+    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones where known."""
+    masks = [np.ones(pairs, bool)]
+    if matched is not None:
+        masks += [matched, ~matched]
+    return {group: mask for group, mask in zip(GROUPS, masks, strict=False) if mask.any()}
 
 
 def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> PairRows:

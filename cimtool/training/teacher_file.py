@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -21,11 +21,20 @@ from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
+from cimtool.report.document import Document, Sentence
+from cimtool.report.formats import number, whole
 from cimtool.report.result import Result
+from cimtool.report.table import Column, make_table
 from cimtool.training.arguments import LabelKind, TeacherOptions
 from cimtool.training.items import Items, encoded_items, gaussian_items
 from cimtool.training.options import check_count
-from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
+from cimtool.training.teacher import (
+    Labels,
+    TeacherSigmoid,
+    exact_labels,
+    monte_carlo_labels,
+    pair_groups,
+)
 
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
@@ -38,12 +47,15 @@ INTEGERS = ("K", "seed", "dimension")
 LOG_TOLERANCE = 1e-4
 """Tolerance within which log_p, log_1mp and y of a file must agree."""
 
+MADE = {"mc": "Monte Carlo labels, K = {},", "exact": "exact labels"}
+"""The words for kinds of labels."""
+
 CLIP = 1.05e-6
 """A probability this near 0 or 1 counts as clipped: at 1e-6, as float32 may have rounded it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Teacher(Result, shown_by="cimtool.training.teacher_page"):
+class Teacher(Result):
     """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
 
     `kind` is how they were made, with `K` samples a side (None for exact ones). `origin` says in
@@ -79,6 +91,46 @@ class Teacher(Result, shown_by="cimtool.training.teacher_page"):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def document(self) -> Document:
+        """The labels, where their pairs come from, and their ranges."""
+        labels, matched, error = self.labels, self.matched, self.labels.standard_error
+        noise = None if error is None else float(np.sqrt(np.mean(np.square(error))))
+        right = None if matched is None else float(np.mean(matched))
+        how = MADE.get(self.kind or "", "labels of a kind that is not known").format(self.K)
+        if self.a is not None and self.b is not None:
+            how += f" of sigmoid(b - a D) with a = {self.a:g}, b = {self.b:g} ({self.origin})"
+        said = []
+        if self.trained is not None:
+            rows = self.trained.said(self.called)
+            said.append(f"the model was trained on {rows} that pairs are drawn from")
+        if self.kind == "mc":
+            said.append(f"standard error of a label: {noise:.3g} (root mean square)")
+        statistics = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
+        ends: dict[str, Callable[[Array], float]]
+        ends = {"least": np.min, "mean": np.mean, "most": np.max}
+        columns = [Column("group"), Column("pairs", whole)]
+        columns += [Column(f"{end} {name}", number) for name in statistics for end in ends]
+        table_rows = [
+            (group, mask.sum(), *(f(x[mask]) for x in statistics.values() for f in ends.values()))
+            for group, mask in pair_groups(len(self), matched).items()
+        ]
+        values = {
+            "pairs": len(self),
+            "matched": right,
+            "labels": self.kind,
+            **{name: getattr(self, name) for name in ("K", "a", "b", "origin", "seed")},
+            "divisors": {"ed": self.scale_ed, "vd": self.scale_vd},
+            "ranges": {name: [x.min(), x.max()] for name, x in statistics.items()},
+            "standard_error": noise,
+            "model": self.model,
+            "trained": None if self.trained is None else vars(self.trained),
+        }
+        share = "" if right is None else f", {right:.1%} of them right ones"
+        table = make_table("Statistics and labels", columns, table_rows).named("pairs")
+        return Document(
+            f"{len(self):,} pairs{share}; {how}", (table, *map(Sentence, said)), lambda: values
+        )
 
 
 MOST_PAIRS = 100_000_000
@@ -120,22 +172,11 @@ def make_teacher(
             labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say, items.called)
         else:
             labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say, items.called)
-    return Teacher(
-        labels,
-        kind,
-        sigmoid.a,
-        sigmoid.b,
-        None if kind == "exact" else sigmoid.K,
-        seed,
-        items.scale_ed,
-        items.scale_vd,
-        *rows,
-        items.matched(rows),
-        dimension=text.d,
-        model=items.model,
-        trained=items.trained,
-        called=items.called,
-    )
+    samples, matched = None if kind == "exact" else sigmoid.K, items.matched(rows)
+    scales = items.scale_ed, items.scale_vd
+    known = {name: getattr(items, name) for name in ("model", "trained", "called")}
+    made = labels, kind, sigmoid.a, sigmoid.b, samples, seed
+    return Teacher(*made, *scales, *rows, matched, dimension=text.d, **known)
 
 
 def sigmoid_of(
@@ -145,22 +186,14 @@ def sigmoid_of(
 
     Raises ArgumentError where neither says one.
     """
-    kept = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
-    known = kept | dict(given)
-    missing = [name for name in ("a", "b") if name not in known]
-    if len(missing) == 2:
-        raise ArgumentError(
-            "{}: does not say a and b of the probability E[sigmoid(b - a D)] that pairs are "
-            "labelled with; expected {a} and {b}",
-            file,
-        )
-    if missing:
+    known = {name: x for name, x in (("a", a), ("b", b)) if x is not None} | dict(given)
+    if missing := [name for name in ("a", "b") if name not in known]:
         raise ArgumentError(
             "{}: does not say {} of the probability E[sigmoid(b - a D)] that pairs are labelled "
             "with; expected {}",
             file,
-            missing[0],
-            Argument(missing[0]),
+            " and ".join(missing),
+            ArgumentError("{a} and {b}") if len(missing) > 1 else Argument(missing[0]),
         )
     origin = {name: "as given" if name in given else f"of {file}" for name in ("a", "b")}
     if origin["a"] == origin["b"]:
@@ -258,7 +291,7 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
     if ("log_p" in columns) != ("log_1mp" in columns):
         raise CimError("holds one of log_p and log_1mp; expected both, or neither")
     known = (name for name in (*NUMBERS, *INTEGERS) if name in values)
-    numbers = {name: _number(values[name], name) for name in known}
+    numbers = {name: _one_number(values, name) for name in known}
     for name in ("K", "dimension"):
         numbers[name] = numbers.get(name) or None
     labels, kept = _labels(columns)
@@ -312,16 +345,16 @@ def _column(value: Array, name: str) -> FloatArray:
     return column
 
 
-def _number(value: Array, name: str) -> Any:
+def _one_number(values: Mapping[str, Array], name: str) -> Any:
     """One finite number of the file; of INTEGERS one count, exact."""
-    array = np.asarray(value)
-    number = array.reshape(-1)[0] if array.size == 1 and array.dtype.kind in "fiu" else np.nan
-    if not np.isfinite(number) or (name in INTEGERS and (int(number) != number or number < 0)):
+    array = np.asarray(values[name])
+    value = array.reshape(-1)[0] if array.size == 1 and array.dtype.kind in "fiu" else np.nan
+    if not np.isfinite(value) or (name in INTEGERS and (int(value) != value or value < 0)):
         expected = "one integer, 0 or more" if name in INTEGERS else "one finite number"
         raise CimError(f"{name} is {array.tolist()!r}; expected {expected}")
-    if name in ("a", "scale_ed", "scale_vd") and number <= 0:
-        raise CimError(f"{name} is {number:g}; expected a number above 0")
-    return int(number) if name in INTEGERS else float(number)
+    if name in ("a", "scale_ed", "scale_vd") and value <= 0:
+        raise CimError(f"{name} is {value:g}; expected a number above 0")
+    return int(value) if name in INTEGERS else float(value)
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:

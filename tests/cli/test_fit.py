@@ -16,7 +16,6 @@ from cimtool.demo.data import DemoFiles
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
 from cimtool.training.polynomial_file import without_scales
-from cimtool.training.surrogate import read_surrogate
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]
@@ -281,7 +280,7 @@ def test_a_pt_is_read_by_torch_and_by_every_command(
     assert own["teacher_meta"] == {"a": 0.1, "b": 0.0}
     given = compiling(small_trunk, tmp_path / "bundle", poly=files[1])
     assert cimtool(*given).status == 0
-    assert read_surrogate(files[1]).band == read_surrogate(files[0]).band
+    assert read_polynomial(files[1]).domain == read_polynomial(files[0]).domain
 
 
 def test_too_few_pairs(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:

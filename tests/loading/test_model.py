@@ -33,7 +33,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator, run_graph
-from cimtool.training.hardware.fine_tune import with_tensors
+from cimtool.training.fine_tune import with_tensors
 from cimtool.training.towers import TwoTower
 
 D = 5

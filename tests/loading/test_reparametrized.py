@@ -15,7 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.inspect import describe_checkpoint
 from cimtool.loading.source import ModelSource
-from cimtool.training.hardware.fine_tune import tensor_keys
+from cimtool.training.fine_tune import tensor_keys
 from cimtool.training.towers import TwoTower
 
 Change = Callable[[nn.Linear], nn.Module]

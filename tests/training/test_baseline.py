@@ -13,15 +13,16 @@ import torch
 import cimtool
 from cimtool.cli import run as command
 from cimtool.loading.embeddings import embeddings_of
-from cimtool.training.baseline import (
+from cimtool.training.history import (
+    RetrievalEpoch,
     below_raw,
     last_is_best,
     raw_recalls,
+    recalls_of,
     sample,
     start_is_best,
     suspicion,
 )
-from cimtool.training.history import RetrievalEpoch, recalls_of
 from cimtool.training.model import widest
 from cimtool.training.models.cross_attention import CrossAttentionModel
 from cimtool.training.models.perceptron import Autoencoder, TanhProjectors

@@ -13,13 +13,13 @@ from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.training.arguments import FormOptions
 from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
-from cimtool.training.degrees_table import (
+from cimtool.training.fit import fit_teacher
+from cimtool.training.fit_page import (
     advice,
     comparison_values,
     degree_table,
     raw_sentence,
 )
-from cimtool.training.fit import fit_teacher
 from cimtool.training.items import Items, gaussian_items
 from cimtool.training.teacher import Labels, TeacherSigmoid
 from cimtool.training.teacher_file import LabelKind, Teacher, make_teacher

@@ -13,15 +13,15 @@ from playwright.sync_api import Page
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.report.html import html
-from cimtool.training.fit import Fit, fit_teacher
+from cimtool.training.fit import Fit, fit_teacher, write_fit
 from cimtool.training.fit_page import (
     DRAWN,
     document,
     error_table,
     fit_headline,
     fit_values,
-    write_fit,
 )
+from cimtool.training.polynomial_file import domain_values
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
@@ -46,7 +46,9 @@ def test_files_are_written_and_read_back(fit: Fit, tmp_path: Path) -> None:
     assert {file.name for file in poly.parent.iterdir()} == {"p.json", "p.fit.html", "p.fit.json"}
     assert read_polynomial(poly) == fit.polynomial
     held = json.loads(poly.read_text())
-    assert held["domain"] == {name: list(ends) for name, ends in fit.domain.items()}
+    assert held["domain"] == {
+        name: list(ends) for name, ends in domain_values(fit.polynomial).items()
+    }
     write_fit(fit, tmp_path / "q.json", tmp_path / "report")
     assert {file.name for file in (tmp_path / "report").iterdir()} == {"q.fit.html", "q.fit.json"}
     first = (poly.parent / "p.fit.html").read_bytes()

@@ -162,9 +162,9 @@ def test_a_start_with_a_polynomial_is_trained_on_it(tmp_path: Path) -> None:
     start = trained(tmp_path / "start.pth", {}, poly=json.loads(POLY))
     found = job(start=start)
     assert found.loss.name == "info-nce-poly"
-    assert found.surrogate is not None
-    assert found.surrogate.polynomial.coeff == (-0.1, 0.0)
-    assert job(start=start, loss="info-nce").surrogate is None
+    assert found.polynomial is not None
+    assert found.polynomial.coeff == (-0.1, 0.0)
+    assert job(start=start, loss="info-nce").polynomial is None
 
 
 def test_items_of_one_modality_need_labels() -> None:

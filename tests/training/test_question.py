@@ -7,9 +7,8 @@ import math
 import pytest
 import torch
 
-from cimtool.training.losses.clip import ClipLoss
-from cimtool.training.losses.info_nce import InfoNce
-from cimtool.training.losses.pairwise_bce import PairwiseBce
+from cimtool.training.losses.info_nce import ClipLoss, InfoNce
+from cimtool.training.losses.pairwise import PairwiseBce
 from cimtool.training.question import asked
 
 EVERY = torch.arange(40)

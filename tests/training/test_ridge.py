@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import exponents
-from cimtool.training.ridge import FLOOR, condition, fit_logit, noise_weights
+from cimtool.training.ridge import FLOOR, condition, fit_logit, fitted_range, noise_weights
 from cimtool.training.teacher import Labels
 
 
@@ -194,3 +194,32 @@ def test_a_fit_in_ed_alone_has_no_coefficient_of_vd() -> None:
     np.testing.assert_allclose(fitted.evaluate(ed, vd), line(ed), atol=1e-3)
     assert fit_logit(known, 3).reads_vd
     assert condition(known, 3, ed_alone=True) < condition(known, 3)
+
+
+def test_the_range_holds_its_pairs_in_a_narrow_band() -> None:
+    rng = np.random.default_rng(0)
+    ed = rng.uniform(200, 300, 500)
+    vd = 5 + 0.3 * ed + rng.uniform(-0.1, 0.2, 500)
+    found = fitted_range(ed, vd)
+    assert found.vd_line is not None
+    assert found.vd_beside_line is not None
+    (start, slope), (least, most) = found.vd_line, found.vd_beside_line
+    beside = vd - (start + slope * ed)
+    assert slope == pytest.approx(0.3, abs=1e-3)
+    assert found.ed == (ed.min(), ed.max())
+    assert (least <= beside).all()
+    assert (beside <= most).all()
+    assert most - least < 0.32
+
+
+def test_the_line_of_a_statistic_that_never_varies() -> None:
+    found = fitted_range(np.full(3, 2.0), np.array([1.0, 2.0, 3.0]))
+    assert found.vd_line == (2.0, 0)
+
+
+def test_a_scaled_range_is_that_of_scaled_pairs() -> None:
+    ed, vd = np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 7.0])
+    scaled, direct = fitted_range(ed, vd).times(16.0, 256.0), fitted_range(16 * ed, 256 * vd)
+    assert scaled.ed == direct.ed
+    for name in ("vd", "vd_line", "vd_beside_line"):
+        np.testing.assert_allclose(getattr(scaled, name), getattr(direct, name))

@@ -1,64 +1,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
-from cimtool.training.polynomial_file import polynomial_text
-from cimtool.training.projectors import measured_band
-from cimtool.training.surrogate import Band, SafePolynomial, Surrogate, read_surrogate, surrogate_of
-
-POLY = Polynomial(1, (-0.1, 0.005), 0.5, 32.0, 4.0, True, 0.1, 0.0, 10)
-BAND = Band((1.0, 2.0), 3.0, 4.0, (-5.0, 6.0))
-BANDED = replace(POLY, domain=FittedRange(**BAND.domain()))
+from cimtool.training.projectors import measured_range
+from cimtool.training.surrogate import SafePolynomial
 
 
-def test_a_file_gives_the_polynomial_and_its_band(tmp_path: Path) -> None:
-    path = tmp_path / "poly.json"
-    path.write_text(polynomial_text(POLY, BAND.domain()))
-    assert read_surrogate(path) == Surrogate(BANDED, BAND, str(path))
-    path.write_text(polynomial_text(POLY))
-    assert read_surrogate(path).band is None
-
-
-def test_a_checkpoint_gives_back_what_it_was_given(tmp_path: Path) -> None:
-    torch.save(Surrogate(POLY, BAND, "p.json").values(), tmp_path / "p.pth")
-    values = torch.load(tmp_path / "p.pth", weights_only=True)
-    assert surrogate_of(values, "p.pth") == Surrogate(BANDED, BAND, "p.pth")
-    assert parse_polynomial(values, "p.pth") == BANDED
-
-
-def test_a_measured_band_holds_all_pairs_of_a_model() -> None:
+def test_a_measured_range_holds_all_pairs_of_a_model() -> None:
     torch.manual_seed(0)
     towers = TrunkModel(hidden=8, width=4, logvar_start=0.0).build(6, 6)
     text, video = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 30, 6))).float()
-    band = measured_band(towers, Pairs(text, video, torch.arange(30)))
+    band = measured_range(towers, Pairs(text, video, torch.arange(30)))
     items = towers.encode(text, video)
     sides = [Gaussians(m.double().numpy(), v.double().exp().numpy()) for m, v in items]
     rows = np.divmod(np.arange(30 * 30), 30)
     every = [items[row] for items, row in zip(sides, rows, strict=True)]
     ed, vd = expected_distance(*every), distance_variance(*every)
     np.testing.assert_allclose(band.ed, (ed.min(), ed.max()), rtol=1e-6)
-    beside = vd - (band.start + band.slope * ed)
-    np.testing.assert_allclose(band.beside, (beside.min(), beside.max()), rtol=1e-5)
+    assert band.vd_line is not None
+    assert band.vd_beside_line is not None
+    start, slope = band.vd_line
+    beside = vd - (start + slope * ed)
+    np.testing.assert_allclose(band.vd_beside_line, (beside.min(), beside.max()), rtol=1e-5)
 
 
-NARROW = Band(ed=(10.0, 30.0), start=1.0, slope=0.5, beside=(-1.0, 2.0))
+NARROW = FittedRange((10.0, 30.0), None, (1.0, 0.5), (-1.0, 2.0))
 # Falls within the band and turns up beyond it: -0.1 ed + 0.002 (ed - 20)^3 / 3 + 0.01 vd.
-CUBIC = Polynomial(3, (-0.1 + 0.8, 0.01, -0.04, 0, 0, 2e-3 / 3, 0, 0, 0), -16 / 3)
+CUBIC = Polynomial(3, (-0.1 + 0.8, 0.01, -0.04, 0, 0, 2e-3 / 3, 0, 0, 0), -16 / 3, domain=NARROW)
 
 
 def values(ed: list[float], vd: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
-    found: tuple[torch.Tensor, torch.Tensor] = SafePolynomial(CUBIC, NARROW)(
+    found: tuple[torch.Tensor, torch.Tensor] = SafePolynomial(CUBIC)(
         torch.tensor(ed, dtype=torch.float64), torch.tensor(vd, dtype=torch.float64)
     )
     return found
@@ -87,7 +68,7 @@ def test_beyond_the_band_it_is_continuous_straight_and_falls() -> None:
 def test_the_raw_polynomial_is_that_which_is_deployed() -> None:
     rng = np.random.default_rng(0)
     ed, vd = rng.uniform(-50, 200, 50), rng.uniform(0, 100, 50)
-    value = SafePolynomial(CUBIC, NARROW).raw(torch.from_numpy(ed), torch.from_numpy(vd))
+    value = SafePolynomial(CUBIC).raw(torch.from_numpy(ed), torch.from_numpy(vd))
     np.testing.assert_allclose(value.numpy(), CUBIC.evaluate(ed, vd), rtol=1e-11, atol=1e-11)
 
 
@@ -98,14 +79,14 @@ def test_across_the_band_a_larger_variance_never_lowers_it() -> None:
 
 
 def test_gradients_are_those_of_the_value() -> None:
-    module = SafePolynomial(CUBIC, NARROW)
+    module = SafePolynomial(CUBIC)
     ed = torch.tensor([5.0, 12.0, 20.0, 45.0], dtype=torch.float64, requires_grad=True)
     vd = torch.tensor([3.0, 7.5, 40.0, 2.0], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda *x: module(*x)[0], (ed, vd))
 
 
 def test_float32_in_and_out() -> None:
-    value, _ = SafePolynomial(CUBIC, NARROW)(torch.tensor([20.0]), torch.tensor([11.0]))
+    value, _ = SafePolynomial(CUBIC)(torch.tensor([20.0]), torch.tensor([11.0]))
     assert value.dtype == torch.float32
 
 
@@ -118,4 +99,4 @@ def test_float32_in_and_out() -> None:
 )
 def test_a_polynomial_that_ranks_nothing(poly: Polynomial, message: str) -> None:
     with pytest.raises(CimError, match=message):
-        SafePolynomial(poly, NARROW)
+        SafePolynomial(replace(poly, domain=NARROW))

@@ -9,7 +9,7 @@ from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.report.document import Sentence
 from cimtool.training import api
-from cimtool.training.fit_page import FitOptions, report_names
+from cimtool.training.fit import FitOptions, report_names
 
 
 @record_command(FitOptions, defaults={"output": Path("poly.json")})

@@ -1,17 +1,22 @@
-"""Losses `siamese` and `triplet`: items of one class drawn together, of others held apart.
+"""Losses `siamese`, `triplet` and `reconstruction`: constraints on items, and none.
 
-They act on the distances d of all points of a batch, which are drawn from Gaussians, and decoded.
+Items of one class are drawn together, those of others held apart, by the distances d of all points
+of a batch. The points are drawn from Gaussians, and decoded.
 
     siamese: mean over pairs of   balance z d^2 + (1 - balance) (1 - z) max(0, margin - d)
     triplet: mean over triplets that count of   max(0, margin + d(a, p) - d(a, n))
 
 z is 1 for two items of one class; Hadsell, Chopra and LeCun (2006) square the hinge. a and p are
 items of one class, n is of another. Triplets that keep the margin do not count (arXiv 1703.07737);
-semi-hard ones have d(a, p) < d(a, n) (1503.03832).
+semi-hard ones have d(a, p) < d(a, n) (1503.03832). Without a constraint a plain autoencoder is
+left, the baseline of both:
+
+    reconstruction: mean over items of   |decoded - row|^2 / 2 + kl KL(N(mu, s) || N(0, 1))
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import torch
@@ -19,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.loss import Batch, Loss, Objective, Terms, alike
+from cimtool.training.loss import Batch, Loss, Objective, Task, Terms, alike
 from cimtool.training.options import (
     Count,
     Flag,
@@ -74,40 +79,27 @@ def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:
     return same & ~itself, ~same & ~itself
 
 
-class Constraints(Objective):
-    """An objective on the distances of all items of a batch, and on what a decoder makes of them.
+class Decoded(Objective):
+    """An objective on what a decoder makes of items, and on their distances.
 
-    Items are the rows of both modalities, or those of one where one encoder serves both. A Gaussian
-    takes part by a point that is drawn from it. A subclass says what its constraints are.
+    Items are the rows of both modalities, or those of one if one encoder serves both. A Gaussian
+    takes part by a point that is drawn from it.
     """
 
-    options: Siamese | Triplet
+    options: Siamese | Triplet | Reconstruction
 
-    def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
-        """Return the terms of distances [n, n] of items with labels [n] or [n, C]."""
-        raise NotImplementedError
-
-    def given(self, distances: Tensor, compared: Tensor, match: Tensor | None) -> Terms:
-        """Return the terms of given pairs [B, 2] with `match` [B], or triplets [B, 3]."""
+    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
+        """Return the terms of points [n, d] of each side."""
         raise NotImplementedError
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        """Return the constraints' terms, the reconstruction's and the KL's.
-
-        Given pairs and triplets are of the first side's items with the last one's.
-        """
+        """Return the constraint's terms, the reconstruction's and the KL's."""
         sides = [text] if video is text else [text, video]
-        parts = [drawn(side) for side in sides]
-        points = torch.cat(parts)
-        if batch.compared is not None:
-            terms = self.given(distances(parts[0], parts[-1]), batch.compared, batch.match)
-        elif batch.labels is None:
-            raise CimError("constraints between items need labels; the pairs have none")
-        else:
-            terms = self.constrained(distances(points), torch.cat([batch.labels] * len(sides)))
+        points = [drawn(side) for side in sides]
+        terms = self.constraint(points, batch)
         others = {}
         if self.task.decoder is not None:
-            error = squared_error(self.task.decoder(points), batch.text)
+            error = squared_error(self.task.decoder(torch.cat(points)), batch.text)
             others["reconstruction"] = self.options.reconstruction * error
         if text.logvar is not None:
             kl = sum((kl_to_standard(*side.gaussian) for side in sides), start=torch.zeros(()))
@@ -119,11 +111,37 @@ class Constraints(Objective):
         return -all_pairs_ed(*text.moments, *video.moments)
 
 
-class _ConstraintLoss(Loss):
-    needs_labels: ClassVar[bool] = True
+class Constraints(Decoded):
+    """A constraint on the items of a batch by their labels, or on given pairs or triplets."""
+
+    options: Siamese | Triplet
+
+    def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
+        """Return the terms of distances [n, n] of items with labels [n] or [n, C]."""
+        raise NotImplementedError
+
+    def given(self, distances: Tensor, compared: Tensor, match: Tensor | None) -> Terms:
+        """Return the terms of given pairs [B, 2] with `match` [B], or triplets [B, 3]."""
+        raise NotImplementedError
+
+    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
+        """Given pairs and triplets are of the first side's items with the last one's."""
+        if batch.compared is not None:
+            return self.given(distances(sides[0], sides[-1]), batch.compared, batch.match)
+        if batch.labels is None:
+            raise CimError("constraints between items need labels; the pairs have none")
+        points, labels = torch.cat([*sides]), torch.cat([batch.labels] * len(sides))
+        return self.constrained(distances(points), labels)
+
+
+class _DecodedLoss(Loss):
     optimisation: ClassVar[Optimisation] = Optimisation(
         epochs=30, batch=100, learning_rate=1e-3, weight_decay=1e-4
     )
+
+
+class _ConstraintLoss(_DecodedLoss):
+    needs_labels: ClassVar[bool] = True
 
 
 class _SiameseObjective(Constraints):
@@ -227,3 +245,29 @@ class Triplet(_ConstraintLoss, name="triplet"):
     reconstruction: NotNegative = 0.1
     kl: NotNegative = 0.001
     per_class: Count = 10
+
+
+class _ReconstructionObjective(Decoded):
+    def __init__(self, options: Reconstruction, task: Task) -> None:
+        super().__init__(options, task)
+        if task.decoder is None:
+            raise CimError(
+                'loss "reconstruction" needs a decoder, and the model has none; expected model '
+                "autoencoder or variational-autoencoder"
+            )
+
+    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
+        return Terms({})
+
+
+class Reconstruction(_DecodedLoss, name="reconstruction"):
+    """Half the squared error of the decoder, and `kl` times the divergence of the Gaussians.
+
+    Labels only choose the epoch. Beside the reconstruction `kl` weighs what it does in the losses
+    with constraints.
+    """
+
+    module: ClassVar[type[Objective]] = _ReconstructionObjective
+    reconstruction: ClassVar[float] = 1.0
+
+    kl: NotNegative = 0.01

@@ -21,7 +21,7 @@ from cimtool.hardware.noise.model import (
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.kernels.operations import fast_kernel
-from cimtool.training.hardware.compiled import layer_errors
+from cimtool.training.straight_through import layer_errors
 
 DIES = 600
 """Enough for variances within a fifth."""

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from cimtool.base.errors import CimError
 from cimtool.training.loss import Task
-from cimtool.training.losses.clip import ClipLoss, CosineObjective, Hnac
+from cimtool.training.losses.info_nce import ClipLoss, CosineObjective, Hnac
 
 TAU = 0.07
 

@@ -9,16 +9,15 @@ from torch import Tensor
 
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.reference.surrogate import Polynomial
-from cimtool.training.band import Band
+from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task
 from cimtool.training.losses.info_nce import InfoNcePoly
 from cimtool.training.towers import Encoded
 
 # Falls up to ed = 4, the end of its band, and rises from ed = 8 on.
-POLY = Polynomial(2, (-1.0, 0.0, 0.0625, 0.0, 0.0), 0.0)
-BAND = Band(ed=(0.0, 4.0), start=0.0, slope=0.0, beside=(0.0, 100.0))
-TASK = Task(1, polynomial=POLY, band=BAND)
+RANGE = FittedRange((0.0, 4.0), None, (0.0, 0.0), (0.0, 100.0))
+POLY = Polynomial(2, (-1.0, 0.0, 0.0625, 0.0, 0.0), 0.0, domain=RANGE)
+TASK = Task(1, polynomial=POLY)
 
 
 def points(*mu: float) -> Encoded:

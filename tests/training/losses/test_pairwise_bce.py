@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import Polynomial
-from cimtool.training.band import Band
+from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
-from cimtool.training.losses.pairwise_bce import PairwiseBce, PairwisePoly, pairwise
+from cimtool.training.losses.pairwise import PairwiseBce, PairwisePoly, pairwise
 from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 
 
@@ -74,9 +73,9 @@ def test_a_video_of_several_texts_is_no_wrong_item_of_theirs() -> None:
 def test_on_a_polynomial_the_probability_is_its_sigmoid() -> None:
     text, video = encoded(0), encoded(1)
     ed = all_pairs_ed(*text.moments, *video.moments)
-    band = Band(ed=(0.0, 200.0), start=0.0, slope=0.0, beside=(-1e6, 1e6))
-    poly = Polynomial(1, (-0.3, 0.001), 2.0)
-    objective = PairwisePoly(variance=0.0).objective(Task(4, polynomial=poly, band=band))
+    domain = FittedRange((0.0, 200.0), None, (0.0, 0.0), (-1e6, 1e6))
+    poly = Polynomial(1, (-0.3, 0.001), 2.0, domain=domain)
+    objective = PairwisePoly(variance=0.0).objective(Task(4, polynomial=poly))
     logits = 2.0 - 0.3 * ed + 0.001 * all_pairs_vd(*text.moments, *video.moments)
     found = objective(text, video, Batch(text.mu, video.mu))
     expected = functional.binary_cross_entropy_with_logits(

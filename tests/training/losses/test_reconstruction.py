@@ -10,8 +10,7 @@ from torch import nn
 import cimtool
 from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Task
-from cimtool.training.losses.constraints import kl_to_standard
-from cimtool.training.losses.reconstruction import Reconstruction
+from cimtool.training.losses.constraints import Reconstruction, kl_to_standard
 from cimtool.training.towers import Encoded
 
 ROWS = torch.tensor([[1.0, 2.0], [0.0, -2.0]])

@@ -12,7 +12,7 @@ import cimtool
 from cimtool.reference.exact import exact
 from cimtool.reference.statistics import Gaussians
 from cimtool.training.loss import Batch, Task
-from cimtool.training.losses.soft_contrastive import SoftContrastive, log_mean_sigmoid, sampled
+from cimtool.training.losses.pairwise import SoftContrastive, log_mean_sigmoid, sampled
 from cimtool.training.towers import Encoded
 
 

@@ -14,7 +14,7 @@ from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
-from cimtool.training.hardware.compiled import Compiler
+from cimtool.training.straight_through import Compiler
 
 BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
 

@@ -1,11 +1,19 @@
-"""The model as compiled with its weights of the moment: its plan and the errors of its arrays."""
+"""The model as it is compiled, in torch: its plan, and a rule per operation.
+
+Values are rounded where the compiled program rounds, and gradients pass straight through. The
+integers are those of the contract, in float32.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import silent
@@ -14,9 +22,22 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Devices, Die
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Mvm,
+    Store,
+    Sum,
+)
+from cimtool.ir.backends import STRAIGHT_THROUGH
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.op import Op
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.passes.base import Job
@@ -26,15 +47,164 @@ from cimtool.passes.quantize import QuantizePass
 from cimtool.reference.metrics import centred_rmse
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.straight_through import (
-    PERFECT,
-    GraphPlan,
-    LayerErrors,
-    LayerParameters,
-    LayerPlan,
-    StoredFormat,
-    tensor,
-)
+
+
+def tensor(x: Array) -> Tensor:
+    """A float32 tensor of its own."""
+    return torch.tensor(np.asarray(x), dtype=torch.float32)
+
+
+def round_ste(x: Tensor, half_even: bool = False) -> Tensor:
+    """Round to integers, halves up (or to even); the derivative is 1."""
+    whole = torch.round(x) if half_even else torch.floor(x + 0.5)
+    return x + (whole - x).detach()
+
+
+@dataclass(frozen=True, eq=False)
+class StoredFormat:
+    """The format of a stored value: integers from `lo` to `hi` of `scale` (one, or one a channel).
+
+    A value beyond the limits is clipped and has no gradient.
+    """
+
+    lo: int
+    hi: int
+    scale: Tensor
+    half_even: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the real numbers [n, K] that the stored integers stand for."""
+        return round_ste((x / self.scale).clamp(self.lo, self.hi), self.half_even) * self.scale
+
+
+def column_integers(effective: Tensor, largest: int) -> tuple[Tensor, Tensor]:
+    """Round weights [N, K] to integers up to `largest`; return them and each output's unit [N, 1].
+
+    The unit is the largest weight's share, as in compilation; it has no gradient of its own.
+    """
+    top = effective.detach().abs().amax(dim=1, keepdim=True)
+    unit = torch.where(top > 0, top, 1.0) / largest
+    return round_ste(effective / unit), unit
+
+
+@dataclass(frozen=True, eq=False)
+class LayerErrors:
+    """Errors of a layer's arrays, in units of integer weights and of their sums.
+
+    `weights` are the mean and the deviation [N, K] of each weight's error, None on perfect arrays;
+    `sums` is the deviation of each sum's.
+    """
+
+    weights: tuple[Tensor, Tensor] | None
+    sums: float
+
+
+PERFECT = LayerErrors(None, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPlan:
+    """A layer as deployed: trained weights times `gain` [N, 1], biases times it plus `offset`.
+
+    That is batch normalisation, the common mean and bias correction; `largest` is the largest
+    integer weight.
+    """
+
+    gain: Tensor
+    offset: Tensor
+    largest: int
+    errors: LayerErrors
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPlan:
+    """A lowered graph, the format of each stored value and the plan of each layer."""
+
+    graph: Graph
+    stores: Mapping[str, StoredFormat]
+    layers: Mapping[str, LayerPlan]
+
+
+LayerParameters = Mapping[str, tuple[Tensor, Tensor]]
+"""Trained weights [N, K] and biases [N] of a graph's layers, by node."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operation's place in a graph, with what all layers of the graph share."""
+
+    node: Node
+    plan: GraphPlan
+    parameters: LayerParameters
+    draws: torch.Generator | None
+
+
+def forward(
+    plan: GraphPlan,
+    inputs: Mapping[str, Tensor],
+    parameters: LayerParameters,
+    draws: torch.Generator | None = None,
+) -> dict[str, Tensor]:
+    """Compute a graph's outputs as its compiled form would, differentiable in `parameters`.
+
+    With `draws` the layers err as their plans say, drawn anew for each call.
+    """
+    values = dict(inputs)
+    for node in plan.graph.nodes:
+        rule, site = STRAIGHT_THROUGH.of(node.op), Site(node, plan, parameters, draws)
+        values[node.name] = rule(node.op, site, *(values[name] for name in node.inputs))
+    return {name: values[value] for name, value in plan.graph.outputs.items()}
+
+
+@STRAIGHT_THROUGH.rule(Store)
+def _store(op: Store, site: Site, x: Tensor) -> Tensor:
+    return site.plan.stores[site.node.name](x)
+
+
+@STRAIGHT_THROUGH.rule(Mvm)
+def _mvm(op: Mvm, site: Site, x: Tensor) -> Tensor:
+    """A layer on integer inputs and weights: `x` [n, K] holds multiples of its store's scale."""
+    name, draws = site.node.name, site.draws
+    layer, (weight, bias) = site.plan.layers[name], site.parameters[name]
+    step = site.plan.stores[site.node.inputs[0]].scale
+    whole, unit = column_integers(weight * layer.gain * step, layer.largest)
+    errors = layer.errors
+    if draws is not None and errors.weights is not None:
+        mean, deviation = errors.weights
+        whole = whole + mean + deviation * _normal(deviation, draws)
+    sums = functional.linear(x / step, whole)
+    if draws is not None and errors.sums:
+        sums = sums + errors.sums * _normal(sums, draws)
+    return sums * unit[:, 0] + bias * layer.gain[:, 0] + layer.offset
+
+
+def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
+    return torch.randn(like.shape, generator=draws)
+
+
+@STRAIGHT_THROUGH.rule(Arrange, BatchMatMul, MatMul, Mul, Sum)
+def _as_defined(op: Op, site: Site, *inputs: Any) -> Any:
+    """The operation itself, whose definition takes tensors as it takes arrays."""
+    return op.run(*inputs)
+
+
+@STRAIGHT_THROUGH.rule(Add)
+def _add(op: Add, site: Site, *inputs: Tensor) -> Tensor:
+    total = tensor(op.offset)
+    for factor, x in zip(op.factors, inputs, strict=True):
+        total = total + tensor(factor) * x
+    return total
+
+
+@STRAIGHT_THROUGH.rule(Clip)
+def _clip(op: Clip, site: Site, x: Tensor) -> Tensor:
+    return torch.clamp(x, tensor(op.lo), tensor(op.hi))
+
+
+@STRAIGHT_THROUGH.rule(Axis)
+def _axis(op: Axis, site: Site, x: Tensor) -> Tensor:
+    return x.unsqueeze(op.axis)
+
 
 SAMPLES = 4096
 """Devices that are drawn for each digit to know their mean error and its variance."""
@@ -182,25 +352,15 @@ def plan_graph(
             own = settings.of_layer(lowered.layer(node))
             _, largest = integer_limits(own.weight_bits, True)
             errors = layer_errors(last.by_name[node.name].op, conditions, own.on_off_ratio)
-            deployed = quantized.by_name[node.name].op
-            layers[node.name] = _layer(trained, node.name, deployed, largest, errors)
+            before, deployed = (one.by_name[node.name].op for one in (trained, quantized))
+            assert isinstance(before, Mvm)
+            # Folding multiplies each output by the factor of the layer's BatchNorm.
+            readers = [one.op for one in trained.nodes if node.name in one.inputs]
+            folded = len(readers) == 1 and isinstance(readers[0], BatchNorm)
+            gain = readers[0].factor if folded else np.ones(before.bias.shape)
+            # Not the deployed bias: it also takes off converters' mean error, which is not here.
+            offset = deployed.bias * deployed.scale - before.bias * gain
+            layers[node.name] = LayerPlan(
+                tensor(np.reshape(gain, (-1, 1))), tensor(offset), largest, errors
+            )
     return GraphPlan(lowered, stores, layers)
-
-
-def _layer(trained: Graph, name: str, rounded: Mvm, largest: int, errors: LayerErrors) -> LayerPlan:
-    before, gain = trained.by_name[name].op, folded_gain(trained, name)
-    assert isinstance(before, Mvm)
-    assert rounded.scale is not None
-    # Not the deployed bias: what that adds takes off converters' mean error, which is not here.
-    offset = rounded.bias * rounded.scale - before.bias * gain
-    return LayerPlan(tensor(np.reshape(gain, (-1, 1))), tensor(offset), largest, errors)
-
-
-def folded_gain(trained: Graph, name: str) -> Array:
-    """Factor [N] by which folding multiplies each output of a layer: its BatchNorm's, else 1."""
-    readers = [node.op for node in trained.nodes if name in node.inputs]
-    layer = trained.by_name[name].op
-    assert isinstance(layer, Mvm)
-    if len(readers) == 1 and isinstance(readers[0], BatchNorm):
-        return readers[0].factor
-    return np.ones(layer.bias.shape)

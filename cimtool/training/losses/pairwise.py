@@ -1,15 +1,22 @@
-"""Losses `pairwise-bce` and `pairwise-poly`: binary cross-entropy of all n x n pairs of a batch.
+"""Losses `pairwise-bce`, `pairwise-poly`, `soft-contrastive`: binary cross-entropy of all pairs.
 
 Each pair is a question of its own, do these two match, where InfoNCE asks for the right one of n:
 
     L = -1/n sum_i (log p_ii + sum_{j != i} log(1 - p_ij))
 
 with p = sigmoid((b - a ed) / tau), or with p = sigmoid(poly(ed, vd)), the matching probability that
-`soft-contrastive` estimates by samples.
+`soft-contrastive` estimates. That is the loss of PCME (Chun et al., CVPR 2021). Its probability is
+a mean over K x K samples, through which gradients pass (z = mu + sigma noise):
+
+    p_ij = 1/K^2 sum_{k, l} sigmoid(b - a |z_ik - z_jl|^2)
+
+PCME takes the plain distance, sums L over the batch and learns a and b. Here they are options, and
+those of the score that is deployed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,8 +26,8 @@ from torch.nn import functional
 
 from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
-from cimtool.training.options import NotNegative, Number, Positive
-from cimtool.training.polynomial_objective import PolynomialObjective
+from cimtool.training.options import Count, NotNegative, Number, Positive
+from cimtool.training.surrogate import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
@@ -117,3 +124,41 @@ class PairwisePoly(Loss, name="pairwise-poly"):
     def question(self, scores: Tensor, videos: Tensor) -> Tensor:
         """L of the polynomial's logits, a sum over the wrong videos."""
         return pairwise_of_logits(scores, videos)
+
+
+def sampled(given: Encoded, count: int) -> Tensor:
+    """Return `count` samples of each Gaussian, [n, count, d], with noise of torch's generator."""
+    mu, logvar = given.gaussian
+    noise = torch.randn(len(mu), count, mu.shape[1], dtype=mu.dtype, device=mu.device)
+    return mu[:, None] + (logvar / 2).exp()[:, None] * noise
+
+
+def log_mean_sigmoid(text: Tensor, video: Tensor, a: float, b: float) -> tuple[Tensor, Tensor]:
+    """Return log p and log(1-p) [n, m] of samples `text` [n, K, d] and `video` [m, K, d].
+
+    Each is a sum of logarithms of its own, so that neither underflows.
+    """
+    (n, count, d), m = text.shape, len(video)
+    rows, columns = text.reshape(-1, d), video.reshape(-1, d)
+    distances = all_pairs_ed(rows, torch.zeros_like(rows), columns, torch.zeros_like(columns))
+    x = (b - a * distances).reshape(n, count, m, count)
+    logs = (functional.logsigmoid(side).logsumexp(dim=(1, 3)) for side in (x, -x))
+    log_p, log_1mp = (one - 2 * math.log(count) for one in logs)
+    return log_p, log_1mp
+
+
+class _SamplingObjective(PairwiseObjective):
+    options: SoftContrastive
+
+    def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
+        options = self.options
+        texts, videos = (sampled(side, options.samples) for side in (text, video))
+        return log_mean_sigmoid(texts, videos, options.a, options.b)
+
+
+class SoftContrastive(PairwiseLoss, name="soft-contrastive"):
+    """L by `samples` draws a side, and `variance` times the KL to N(0, 1)."""
+
+    module: ClassVar[type[Objective]] = _SamplingObjective
+
+    samples: Count = 10

@@ -21,7 +21,7 @@ from cimtool.loading.checkpoint import read_checkpoint, read_torch
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.fine_tune import distillation, split_rows, tensor_keys, with_tensors
+from cimtool.training.fine_tune import distillation, split_rows, tensor_keys, with_tensors
 from cimtool.training.history import CompiledEpoch
 from cimtool.training.trainer import Run
 

@@ -38,13 +38,12 @@ from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.arguments import FineTuneOptions
-from cimtool.training.hardware.compiled import Compiler
-from cimtool.training.hardware.straight_through import forward, tensor
 from cimtool.training.history import CompiledEpoch, Means
 from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation, check_seed
 from cimtool.training.page import fine_tuning_page
 from cimtool.training.pairs import HELD_OUT, full_batches, held_texts
+from cimtool.training.straight_through import Compiler, forward, tensor
 from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, alone_to_train, check_new
 
 OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_decay=0.0)

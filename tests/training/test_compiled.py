@@ -12,7 +12,7 @@ from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.spec import Noise, load_noise
 from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
-from cimtool.training.hardware.compiled import layer_errors
+from cimtool.training.straight_through import layer_errors
 
 DIES = 400
 

@@ -8,9 +8,9 @@ import torch
 
 from cimtool.demo.data import DemoFiles
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.compiled import Compiler
-from cimtool.training.hardware.fine_tune import layer_tensors
-from cimtool.training.hardware.straight_through import (
+from cimtool.training.fine_tune import layer_tensors
+from cimtool.training.straight_through import (
+    Compiler,
     StoredFormat,
     column_integers,
     forward,
