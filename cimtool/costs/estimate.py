@@ -17,13 +17,11 @@ from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
-from cimtool.costs.digital import digital_cost
-from cimtool.costs.layers import layer_cost
+from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.totals import Cost, Quantity
-from cimtool.costs.writing import loading, programming
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration

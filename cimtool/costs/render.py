@@ -8,10 +8,15 @@ from typing import Any
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_facts, fit_sentence, floorplan_sentences
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
-from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
+from cimtool.costs.roofline import (
+    bounds_text,
+    energy_picture,
+    other_machines,
+    roofline,
+    time_picture,
+)
 from cimtool.costs.totals import PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
 from cimtool.report.document import Document, Picture, Sentence, notes
@@ -343,11 +348,8 @@ def _time(value: float | None) -> Cell | None:
 
 def bound_sentences(estimate: Estimate) -> list[str]:
     """The part that bounds a query, and from how many items on."""
-    found = bounds_of(roofline(estimate))
-    if not found:
-        return []
-    later = "".join(f", from {items:,} items on by {bound}" for items, bound in found[1:])
-    return [f"a query is bound by {found[0][1]}{later}"]
+    points = roofline(estimate)
+    return [f"a query is {bounds_text(points)}"] if points else []
 
 
 def machine_sentences(estimate: Estimate) -> list[str]:
