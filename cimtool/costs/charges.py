@@ -72,8 +72,12 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
     return Cost(digital=work, latency_ns=longest(times.values()), parts=ordered, known=known)
 
 
-def writing(cells: int, rows: int, rates: Rates) -> Cost:
-    """The cost of writing cells, row by row, the arrays side by side."""
+def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing `cells` in so many rounds of a whole chip, at least one.
+
+    They are written row by row, the arrays side by side.
+    """
+    rows = max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0)
     pulses, missing = rates.value("write_pulses"), Quantity(None, ("writing of cells",))
     energy = _figure(rates, "write_energy") or rates.prices.write_pj(pulses)
     row = _figure(rates, "write_latency") or rates.prices.pulse_ns(pulses)
@@ -87,11 +91,6 @@ def writing(cells: int, rows: int, rates: Rates) -> Cost:
         parts={"writing": share},
         known=0 if energy is None else cells,
     )
-
-
-def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
-    """The cost of writing `cells` in so many rounds of a whole chip, at least one."""
-    return writing(cells, max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0), rates)
 
 
 def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:

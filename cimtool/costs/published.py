@@ -149,16 +149,20 @@ def _throughput(rates: Rates, figure: Figure) -> Computed:
 
 def _efficiency(rates: Rates, figure: Figure) -> Computed:
     whole = rates.figure("mvm_energy", "mac_energy")
-    energy = None if whole is None else rates.mac_energy_pj()
-    if energy is not None and whole is not None:
-        return 2 / energy, f"the {whole.quantity} of {whole.text()}", (whole.quantity,)
+    energy = None if whole is None else rates.mac_energy()
+    if whole is not None and energy is not None and energy.value is not None:
+        return 2 / energy.value, f"the {whole.quantity} of {whole.text()}", (whole.quantity,)
     if rates.weights is not None:
         layer, settings = full_array(rates)
-        parts = rates.parts(layer, settings)
-        if parts.macs is not None and parts.conversions is not None:
-            total = parts.macs + parts.conversions
+        parts = rates.part_energies(layer, settings)
+        columns, conversions = parts["arrays"], parts["converters"]
+        if columns is not None and conversions is not None:
             used = ("column_energy", "adc_energy")
-            return 2 * layer.macs / total, "the energies of columns and conversions", used
+            return (
+                2 * layer.macs / (columns + conversions),
+                "the energies of columns and conversions",
+                used,
+            )
     return None, "there is no energy of whole products or of all their parts at this point", ()
 
 
