@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from cimtool.costs.digital import digital_cost
+from cimtool.costs.charges import digital_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.prices import Prices
 from cimtool.costs.published import compare_published, full_array

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cimtool.base.errors import CimError
-from cimtool.costs.published import AGREE, construction_text
 from cimtool.costs.totals import Cost, PartShare, Quantity, given
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.hardware.figures import holding, origins, unsaid
 
 
 @dataclass(frozen=True)
@@ -101,48 +98,3 @@ def search_cost(use: CamUse) -> Cost:
         "converters": PartShare(unknown, unknown),
     }
     return Cost(conversions=use.words, latency_ns=use.latency_ns + unknown, parts=parts)
-
-
-@dataclass(frozen=True)
-class RecomputedSearch:
-    """A published energy of a search in pJ beside that of all its cells.
-
-    `by_construction` and `unsaid` are as a RecomputedFigure has them.
-    """
-
-    published: float
-    computed: float
-    why: str
-    by_construction: tuple[str, ...] = ()
-    unsaid: tuple[str, ...] = ()
-
-    def sentence(self) -> str:
-        """The comparison for a reader."""
-        difference = self.computed / self.published - 1
-        return (
-            f"search_energy {self.published:g} pJ: {self.computed:.4g} from {self.why} "
-            f"({difference:+.1%})" + construction_text(self.by_construction, self.unsaid)
-        )
-
-
-def check_search(cam: Cam, where: str) -> tuple[RecomputedSearch, ...]:
-    """Recompute the energy of a search from that of a cell, where a CAM has both.
-
-    Raises CimError starting with `where` if they are more than 2% apart.
-    """
-    whole, cell = cam.figure("search_energy"), cam.figure("search_cell_energy")
-    if whole is None or cell is None:
-        return ()
-    why = f"{cam.array.words} x {cam.array.cells} cells of {cell.text()}"
-    known = holding(cam.figures, None)
-    solved = whole.quantity in origins(cell.quantity, known)
-    derived = (cell.quantity,) if solved else ()
-    found = RecomputedSearch(
-        whole.value, cam.cells_energy(cell), why, derived, unsaid(cell.quantity, known)
-    )
-    if abs(found.computed / found.published - 1) > AGREE:
-        raise CimError(
-            f"{where}: search_energy = {whole.text()}: recomputed from {why} it is "
-            f"{found.computed:.4g} pJ, expected within {AGREE:.0%}"
-        )
-    return (found,)

@@ -17,13 +17,11 @@ from cimtool.base.options import FILE, Record, option, optional, takes
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.cam_search import CamUse, search_cost
-from cimtool.costs.digital import digital_cost
-from cimtool.costs.layers import layer_cost
+from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SampledItems, SamplingCost, sampling_cost
 from cimtool.costs.totals import Cost, Quantity
-from cimtool.costs.writing import loading, programming
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.configuration import Configuration
@@ -40,27 +38,32 @@ OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
-@dataclass(frozen=True, repr=False)
-class Estimate(Result, shown_by="cimtool.costs.render"):
-    """The cost of a compiled program on a target, at one operating point.
+@dataclass(frozen=True)
+class ScoredQuery:
+    """A query and the items that it is scored against.
 
-    `gallery` is the number of items that a query is scored against (None: no query is estimated),
-    all of them digitally or in the memory; of a hybrid score the best `shortlist` digitally, which
-    a `cam` draws up where there is one.
-    `samples` and `dimension` are those of the Monte Carlo score beside it. `called` names
-    the two modalities.
+    `gallery` is their number (None: no query is estimated). All of them are scored digitally or in
+    the memory; of a hybrid score only the best `shortlist` digitally, which a `cam` draws up if
+    there is one. `samples` and `dimension` are those of the Monte Carlo score beside it.
+    `called` names the two modalities.
     """
+
+    dimension: int
+    samples: int = DEFAULT_SAMPLES
+    gallery: int | None = None
+    shortlist: int | None = None
+    cam: Cam | None = None
+    called: Modalities = TEXT_VIDEO
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
+    """The cost of a compiled program on a target, at one operating point, and of a query by it."""
 
     program: Program
     settings: Settings
     target: Target
     rates: Rates
-    gallery: int | None
-    shortlist: int | None
-    samples: int
-    dimension: int
-    cam: Cam | None = None
-    called: Modalities = TEXT_VIDEO
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
@@ -208,18 +211,6 @@ class Estimate(Result, shown_by="cimtool.costs.render"):
         return found
 
 
-@dataclass(frozen=True)
-class ScoredQuery:
-    """A query and the items that it is scored against, as `Estimate` has them."""
-
-    dimension: int
-    samples: int = DEFAULT_SAMPLES
-    gallery: int | None = None
-    shortlist: int | None = None
-    cam: Cam | None = None
-    called: Modalities = TEXT_VIDEO
-
-
 def estimate(
     program: Program,
     build: Configuration,
@@ -241,7 +232,9 @@ def estimate(
             "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
         )
     known = replace(query, gallery=gallery if held is None else held)
-    return Estimate(program, build.settings, build.target, rates, **vars(known))
+    return Estimate(
+        program=program, settings=build.settings, target=build.target, rates=rates, **vars(known)
+    )
 
 
 def estimate_bundle(

@@ -1,29 +1,40 @@
-"""Published figures held against what geometry and cycle time give for a fully used array."""
+"""Published figures held against geometry, cycle time and the figures beside them.
+
+Throughput, efficiency and density of a fully used array, whole retrievals, and the energy of a
+search of a content-addressable memory: `targets check` asks for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.hardware.figures import Figure, OperatingPoint, holding, origins, unsaid
+from cimtool.hardware.cam import Cam
+from cimtool.hardware.figures import Figure, Retrieval, holding, origins, unsaid
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.placement import Placement, placed
+from cimtool.hardware.recomputed import Recomputation
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 
 AGREE = 0.02
 """Largest relative difference of a published figure and the computed one."""
 
+LATENCY_AGREE = 0.15
+"""The same for a retrieval's latency: norms and the search for the best are not counted."""
+
+MEGABYTE_BITS = 8 << 20
+
 
 @dataclass(frozen=True)
 class RecomputedFigure:
     """A published figure beside what follows from geometry and the other figures at its point.
 
-    `computed` is None, with the reason in `why`, where they do not suffice. `by_construction` are
-    the figures among them that were derived from the published one: they confirm nothing.
-    Neither do those `unsaid`: derived, and the file does not say from what.
+    `computed` is None, with the reason in `why`, if they do not suffice. `by_construction` are the
+    figures among them that were derived from the published one, so they confirm nothing. Nor do
+    those `unsaid`, which are derived, and the file does not say from what.
     """
 
     point: str
@@ -37,7 +48,7 @@ class RecomputedFigure:
 
     @property
     def agrees(self) -> bool:
-        """True where both are the same within 2%, or nothing could be computed."""
+        """True if both are the same within 2%, or if nothing could be computed."""
         return self.computed is None or abs(self.computed / self.published - 1) <= AGREE
 
     def sentence(self) -> str:
@@ -47,14 +58,11 @@ class RecomputedFigure:
             return f"{published}: not recomputed, {self.why}"
         difference = self.computed / self.published - 1
         found = f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
-        return found + construction_text(self.by_construction, self.unsaid)
+        return found + _construction_text(self.by_construction, self.unsaid)
 
 
-def construction_text(derived: Sequence[str], unsaid: Sequence[str]) -> str:
-    """The clause of a comparison with what was derived from the published figure, or may have been.
-
-    Empty without either.
-    """
+def _construction_text(derived: Sequence[str], unsaid: Sequence[str]) -> str:
+    """The clause on figures that were derived from the published one, or may have been."""
     text = ""
     if derived:
         were = "was" if len(derived) == 1 else "were"
@@ -66,44 +74,40 @@ def construction_text(derived: Sequence[str], unsaid: Sequence[str]) -> str:
     return text
 
 
+class Published(Recomputation, name="published"):
+    """Throughput, efficiency and density, from geometry and other figures."""
+
+    @classmethod
+    def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedFigure, ...]:
+        """The figures of a target; CimError starting with `where` if one is off by over 2%."""
+        compared = compare_published(target) if isinstance(target, Target) else ()
+        for one in compared:
+            if not one.agrees:
+                raise CimError(
+                    f"{where}: {one.quantity} = {one.published:g} {one.unit} at operating point "
+                    f'"{one.point}": recomputed from {one.why} it is {one.computed:.4g} '
+                    f"{one.unit}, expected within {AGREE:.0%}"
+                )
+        return compared
+
+
 def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
     """Recompute throughput, efficiency and density of every operating point of a target."""
     found = []
     for point in target.operating_points:
+        known = holding(target.figures, point.name)
         for figure in target.figures:
             if figure.at == point.name and figure.quantity in RECOMPUTED:
                 rates = rates_at(target, point.name)
                 value, why, used = RECOMPUTED[figure.quantity](rates, figure)
                 published = point.name, figure.quantity, figure.unit, figure.value
-                derived = _derived(target, point, figure.quantity, used)
-                known = holding(target.figures, point.name)
+                derived = [one for one in used if figure.quantity in origins(one, known)]
+                if used and figure.quantity in (point.derived_from or ()):
+                    derived.append("the precision of the point")
                 unknown = dict.fromkeys(name for one in used for name in unsaid(one, known))
-                found.append(RecomputedFigure(*published, value, why, derived, tuple(unknown)))
+                of = tuple(derived), tuple(unknown)
+                found.append(RecomputedFigure(*published, value, why, *of))
     return tuple(found)
-
-
-def _derived(
-    target: Target, point: OperatingPoint, quantity: str, used: Sequence[str]
-) -> tuple[str, ...]:
-    """Those of the `used` figures that were derived from `quantity`, and the point if it was."""
-    known = holding(target.figures, point.name)
-    derived = tuple(one for one in used if quantity in origins(one, known))
-    if used and quantity in (point.derived_from or ()):
-        return (*derived, "the precision of the point")
-    return derived
-
-
-def check_published(target: Target, where: str) -> tuple[RecomputedFigure, ...]:
-    """Compare as `compare_published`; CimError starting with `where` if one is off by over 2%."""
-    compared = compare_published(target)
-    for one in compared:
-        if not one.agrees:
-            raise CimError(
-                f"{where}: {one.quantity} = {one.published:g} {one.unit} at operating point "
-                f'"{one.point}": recomputed from {one.why} it is {one.computed:.4g} {one.unit}, '
-                f"expected within {AGREE:.0%}"
-            )
-    return compared
 
 
 def full_array(rates: Rates) -> tuple[Placement, Settings]:
@@ -145,16 +149,20 @@ def _throughput(rates: Rates, figure: Figure) -> Computed:
 
 def _efficiency(rates: Rates, figure: Figure) -> Computed:
     whole = rates.figure("mvm_energy", "mac_energy")
-    energy = None if whole is None else rates.mac_energy_pj()
-    if energy is not None and whole is not None:
-        return 2 / energy, f"the {whole.quantity} of {whole.text()}", (whole.quantity,)
+    energy = None if whole is None else rates.mac_energy()
+    if whole is not None and energy is not None and energy.value is not None:
+        return 2 / energy.value, f"the {whole.quantity} of {whole.text()}", (whole.quantity,)
     if rates.weights is not None:
         layer, settings = full_array(rates)
-        parts = rates.parts(layer, settings)
-        if parts.macs is not None and parts.conversions is not None:
-            total = parts.macs + parts.conversions
+        parts = rates.part_energies(layer, settings)
+        columns, conversions = parts["arrays"], parts["converters"]
+        if columns is not None and conversions is not None:
             used = ("column_energy", "adc_energy")
-            return 2 * layer.macs / total, "the energies of columns and conversions", used
+            return (
+                2 * layer.macs / (columns + conversions),
+                "the energies of columns and conversions",
+                used,
+            )
     return None, "there is no energy of whole products or of all their parts at this point", ()
 
 
@@ -168,3 +176,132 @@ def _density(rates: Rates, figure: Figure) -> Computed:
 
 RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _density}
 """The rules by which each quantity follows from the other figures at its point."""
+
+
+@dataclass(frozen=True)
+class RecomputedRetrieval:
+    """A figure of a published retrieval beside what follows from others, within `agree` of it.
+
+    `unsaid` is as in a RecomputedFigure.
+    """
+
+    retrieval: str
+    quantity: str
+    unit: str
+    published: float
+    computed: float
+    agree: float
+    why: str
+    unsaid: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> float:
+        """The relative difference of the computed figure."""
+        return self.computed / self.published - 1
+
+    def sentence(self) -> str:
+        """The comparison for a reader."""
+        return (
+            f"{self.quantity} {self.published:g} {self.unit} of retrieval {self.retrieval}: "
+            f"{self.computed:.4g} from {self.why} ({self.difference:+.1%}, within {self.agree:.0%})"
+        ) + _construction_text((), self.unsaid)
+
+
+class Retrievals(Recomputation, name="retrievals"):
+    """Whole retrievals that a paper publishes.
+
+    Latency is the time to sense and multiply all stored bits, array by array side by side. Energy
+    is that of the target's first retrieval, in proportion to what is stored.
+    """
+
+    @classmethod
+    def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedRetrieval, ...]:
+        """The retrievals of a target; CimError starting with `where` if one is off by too much."""
+        found = tuple(_retrievals(target)) if isinstance(target, Target) else ()
+        for one in found:
+            if abs(one.difference) > one.agree:
+                raise CimError(
+                    f'{where}: {one.quantity} = {one.published:g} {one.unit} of retrieval "'
+                    f'{one.retrieval}": recomputed from {one.why} it is {one.computed:.4g} '
+                    f"{one.unit}, expected within {one.agree:.0%}"
+                )
+        return found
+
+
+def _retrievals(target: Target) -> Iterator[RecomputedRetrieval]:
+    known = {one.quantity: one for one in reversed(target.figures)}  # the first of each
+    clock = known["clock"].value if "clock" in known else None
+    for one in target.retrievals:
+        cycles = _cycles(target, one)
+        if cycles is not None and clock is not None:
+            why = f"{cycles:.0f} cycles of {1000 / clock:g} ns"
+            latency = cycles / clock
+            yield RecomputedRetrieval(
+                one.name, "latency", "us", one.latency, latency, LATENCY_AGREE, why,
+                unsaid("clock", known),
+            )  # fmt: skip
+    for one in target.retrievals[1:]:
+        first = target.retrievals[0]
+        energy = first.energy * one.megabytes / first.megabytes
+        why = f"the {first.energy:g} uJ of {first.name} by what is stored"
+        yield RecomputedRetrieval(one.name, "energy", "uJ", one.energy, energy, AGREE, why)
+
+
+def _cycles(target: Target, one: Retrieval) -> float | None:
+    """Cycles of a retrieval; None where the size of the chip or of its arrays is not given."""
+    keys, arrays = target.keys, target.hierarchy.arrays
+    if arrays is None or keys.rows is None or keys.columns is None:
+        return None
+    loads = one.megabytes * MEGABYTE_BITS / (arrays * keys.rows * keys.columns * keys.cell_bits)
+    return loads * (one.load_cycles + one.input_bits / keys.dac_bits)
+
+
+@dataclass(frozen=True)
+class RecomputedSearch:
+    """A published energy of a search in pJ beside that of all its cells.
+
+    `by_construction` and `unsaid` are as in a RecomputedFigure.
+    """
+
+    published: float
+    computed: float
+    why: str
+    by_construction: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """The comparison for a reader."""
+        difference = self.computed / self.published - 1
+        return (
+            f"search_energy {self.published:g} pJ: {self.computed:.4g} from {self.why} "
+            f"({difference:+.1%})" + _construction_text(self.by_construction, self.unsaid)
+        )
+
+
+class Searches(Recomputation, name="searches"):
+    """The energy of a search of a content-addressable memory, from that of a cell."""
+
+    @classmethod
+    def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedSearch, ...]:
+        """The search of a CAM that has both; CimError starting with `where` if one is off by 2%."""
+        if not isinstance(target, Cam):
+            return ()
+        whole, cell = target.figure("search_energy"), target.figure("search_cell_energy")
+        if whole is None or cell is None:
+            return ()
+        why = f"{target.array.words} x {target.array.cells} cells of {cell.text()}"
+        known = holding(target.figures, None)
+        solved = whole.quantity in origins(cell.quantity, known)
+        found = RecomputedSearch(
+            whole.value,
+            target.cells_energy(cell),
+            why,
+            (cell.quantity,) if solved else (),
+            unsaid(cell.quantity, known),
+        )
+        if abs(found.computed / found.published - 1) > AGREE:
+            raise CimError(
+                f"{where}: search_energy = {whole.text()}: recomputed from {why} it is "
+                f"{found.computed:.4g} pJ, expected within {AGREE:.0%}"
+            )
+        return (found,)

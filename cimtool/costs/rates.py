@@ -28,15 +28,6 @@ ARRAY_KEYS = (
 
 
 @dataclass(frozen=True)
-class PartEnergies:
-    """Energies in pJ of the parts of a layer's product; None where no figure says."""
-
-    macs: float | None
-    conversions: float | None
-    shift_adds: float | None
-
-
-@dataclass(frozen=True)
 class Rates:
     """A target's figures at one operating point (None: it has none)."""
 
@@ -117,14 +108,22 @@ class Rates:
     def energies(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
         """Energy of one product of a layer by part, in proportion to the cells that it uses.
 
-        Parts are named as in PARTS; None is one that nobody prices.
+        Parts are named as in PARTS. None is one that has neither a figure nor a reference price.
         """
         one, products = self.mac_energy(), self._products(layer, settings)
         if one is not None and products is not None:
             cycles, cells = products
             within = {"converters": NOTHING, "shift-and-add": NOTHING}
             return {"arrays": one.times(layer.macs * cycles * cells), **within}
-        return self._by_parts(layer, settings)
+        prices = {
+            "arrays": self._array_price,
+            "converters": self._converter_price,
+            "shift-and-add": self._shift_add_price,
+        }
+        return {
+            part: prices[part](layer, settings) if own is None else Quantity(own, own=own)
+            for part, own in self.part_energies(layer, settings).items()
+        }
 
     def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""
@@ -142,29 +141,6 @@ class Rates:
                 each = 1000 / (arrays * weights)
             ends = (figure.value * each, low * each, high * each)
         return Quantity(ends[0], (), ends[1], ends[2], own=ends[0])
-
-    def mac_energy_pj(self) -> float | None:
-        """The same, without its interval."""
-        energy = self.mac_energy()
-        return None if energy is None else energy.value
-
-    def _by_parts(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
-        """The same from figures of columns, converters and adders, or their reference prices."""
-        figures = self.parts(layer, settings)
-        found = {
-            "arrays": _own(figures.macs),
-            "converters": _own(figures.conversions),
-            "shift-and-add": _own(figures.shift_adds),
-        }
-        derived = {
-            "arrays": self._array_price,
-            "converters": self._converter_price,
-            "shift-and-add": self._shift_add_price,
-        }
-        return {
-            name: derived[name](layer, settings) if one is None else one
-            for name, one in found.items()
-        }
 
     def _array_price(self, layer: Placement, settings: Settings) -> Quantity | None:
         """Reads of cells; of arrays that add digitally multiplications and additions."""
@@ -206,16 +182,17 @@ class Rates:
             return None
         return of_point.weight_rows * of_point.weights_across
 
-    def parts(self, layer: Placement, settings: Settings) -> PartEnergies:
-        """Energy of one product of a layer from the figures of columns, converters and adders."""
+    def part_energies(self, layer: Placement, settings: Settings) -> dict[str, float | None]:
+        """Energy in pJ of one product of a layer by part, from the figures of its parts alone."""
         column, adc, adder = map(self.value, ("column_energy", "adc_energy", "shift_add_energy"))
         same_adc = settings.adc_bits == self.own.adc_bits
         conversions = adc * layer.conversions if adc is not None and same_adc else None
-        return PartEnergies(
-            None if column is None or self.changed(settings) else column * layer.column_sums,
-            0.0 if layer.adc_bits is None else conversions,
-            None if adder is None else adder * layer.column_sums,
-        )
+        whole = None if column is None or self.changed(settings) else column * layer.column_sums
+        return {
+            "arrays": whole,
+            "converters": 0.0 if layer.adc_bits is None else conversions,
+            "shift-and-add": None if adder is None else adder * layer.column_sums,
+        }
 
     def latency(self, layer: Placement, settings: Settings) -> float | None:
         """Time of one product of a layer in ns, all its arrays working side by side."""
@@ -238,11 +215,6 @@ class Rates:
         shared = self.arrays_in(count.scope) or 1
         columns = min(layer.columns, layer.array_columns) * layer.slices + layer.unit_columns
         return columns * shared / (count.value * rate.value)
-
-
-def _own(value: float | None) -> Quantity | None:
-    """An energy by a figure of the target."""
-    return None if value is None else Quantity(value, own=value)
 
 
 def rates_at(target: Target, name: str | None) -> Rates:

@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
-from cimtool.bundle.placement_view import fit_facts, fit_sentence, floorplan_sentences
+from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
-from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
-from cimtool.costs.totals import PARTS, Cost, PartShare
+from cimtool.costs.roofline import (
+    bounds_text,
+    energy_picture,
+    other_machines,
+    roofline,
+    time_picture,
+)
+from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare
 from cimtool.hardware.placement import Placement
 from cimtool.report.document import Document, Picture, Sentence, notes
 from cimtool.report.formats import (
@@ -21,6 +26,7 @@ from cimtool.report.formats import (
     NOT_GIVEN,
     SIZES,
     TIMES,
+    Units,
     coverage,
     scaled,
     whole,
@@ -36,6 +42,14 @@ from cimtool.report.table import (
     make_table,
 )
 
+UNIT_NAMES = {
+    "bits": "a bit",
+    "bits x bits": "a product of two bits",
+    "each": "one",
+    "ladder": "one",
+}
+"""The units of prices by the law of their width."""
+
 
 def document(estimate: Estimate, name: str = "") -> Document:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
@@ -44,7 +58,6 @@ def document(estimate: Estimate, name: str = "") -> Document:
     bound = area.value is not None and area.lower_bound
     without = f" (a lower bound: without {', '.join(area.missing)})" if bound else ""
     place = f"{name or 'the cost'} on {estimate.target.name}"
-    bounds, sampling = bound_table(estimate), montecarlo_table(estimate)
     energies = (f"{of}: {energy_headline(cost)}" for of, cost in totals(estimate).items())
     return Document(
         f"{place}, {at}",
@@ -57,12 +70,12 @@ def document(estimate: Estimate, name: str = "") -> Document:
             *map(Sentence, floorplan_sentences(plan)),
             Sentence(f"area: {area.text(AREAS)}{without}"),
             Sentence(programming_sentence(estimate)),
-            part_table(estimate).named("parts", "detail"),
-            *([] if bounds is None else [bounds.named("bounds", "detail")]),
-            *notes([*bound_sentences(estimate), *machine_sentences(estimate)]),
-            *([] if sampling is None else [sampling.named("sampling", "detail")]),
+            part_table(estimate),
+            *bound_table(estimate),
+            *notes(bound_sentences(estimate)),
+            *montecarlo_table(estimate),
             *notes(montecarlo_sentences(estimate), "detail"),
-            price_table(estimate).named("prices", "detail"),
+            price_table(estimate),
             *notes(assumptions(estimate), "detail"),
             Picture(
                 "placement",
@@ -95,16 +108,6 @@ def layer_cost_table(estimate: Estimate) -> Table:
         (Column("energy", whole, help_), lambda p: costs[p.layer].energy_pj.cell(ENERGIES)),
     )
     return item_table("One product of each layer", estimate.placements, columns)
-
-
-def use_facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    """The cells of its arrays that a program uses, where they are, and their area."""
-    stored = [place for place in estimate.placements if place.shares is None]
-    cells = sum(place.arrays * place.cells_per_array for place in stored)
-    used = sum(place.cells for place in stored) / cells if cells else 0.0
-    yield "cells used", f"{used:.1%} of those in its arrays"
-    yield from fit_facts(estimate.floorplan)
-    yield "area", estimate.area.text(AREAS)
 
 
 def programming_sentence(estimate: Estimate) -> str:
@@ -152,18 +155,16 @@ def total_table(estimate: Estimate) -> Table:
         "energy from, to": lambda c: c.energy_pj.range_text(ENERGIES) or None,
         "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
         "by figures of the target": lambda c: f"{coverage(c.own_share)} of the energy",
-        "this energy is": _standing,
+        "this energy is": lambda c: (
+            NOT_GIVEN
+            if c.energy_pj.value is None
+            else ("a lower bound" if c.energy_pj.lower_bound else "the total")
+        ),
     }
     columns = [Column(""), *(Column(name, whole) for name in costs)]
     contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
     title = f"Totals of one {estimate.called[0]}, one {estimate.called[1]} and a query"
     return make_table(title, columns, contents, sortable=False)
-
-
-def _standing(cost: Cost) -> str:
-    if cost.energy_pj.value is None:
-        return NOT_GIVEN
-    return "a lower bound" if cost.energy_pj.lower_bound else "the total"
 
 
 def part_table(estimate: Estimate) -> Table:
@@ -174,28 +175,18 @@ def part_table(estimate: Estimate) -> Table:
         columns += [Column(f"energy,\n{name}", whole), Column(f"time,\n{name}", whole)]
     rows: list[list[Content]] = []
     for part in PARTS:
-        shares = [cost.parts.get(part) for cost in costs.values()]
-        if not any(one is not None and _known(one) for one in shares):
-            continue
-        row: list[Content] = [part]
-        for one in shares:
-            share = one or PartShare()
-            for quantity, units in ((share.energy, ENERGIES), (share.time, TIMES)):
-                empty = quantity.value is None and not quantity.missing
-                row.append(None if empty else quantity.cell(units))
-        rows.append(row)
-    return make_table("Energy and busy time by part", columns, rows, sortable=False, absent="")
-
-
-def _known(share: PartShare) -> bool:
-    return any(q.value or q.missing for q in (share.energy, share.time))
+        shares = [cost.parts.get(part, PartShare()) for cost in costs.values()]
+        every = [q for s in shares for q in ((s.energy, ENERGIES), (s.time, TIMES))]
+        if any(quantity.value or quantity.missing for quantity, _ in every):
+            cells = [None if one == NOTHING else one.cell(units) for one, units in every]
+            rows.append([part, *cells])
+    made = make_table("Energy and busy time by part", columns, rows, sortable=False, absent="")
+    return made.named("parts", "detail")
 
 
 def energy_headline(cost: Cost) -> str:
     """The energy with its interval; what it rests on in the same words where that is too little."""
-    said = cost.energy_pj.full_text(ENERGIES)
-    caveat = cost.caveat()
-    return f"{said}, {caveat}" if caveat else said
+    return ", ".join(filter(None, (cost.energy_pj.full_text(ENERGIES), cost.caveat())))
 
 
 def _missing_lines(estimate: Estimate) -> list[str]:
@@ -214,11 +205,11 @@ def _missing_lines(estimate: Estimate) -> list[str]:
     ]
 
 
-def montecarlo_table(estimate: Estimate) -> Table | None:
-    """The score of one query, compiled and sampled; None where no query is estimated."""
+def montecarlo_table(estimate: Estimate) -> list[Table]:
+    """The score of one query, compiled and sampled; no table if no query is estimated."""
     score, sampled = estimate.score, estimate.montecarlo
     if score is None or sampled is None:
-        return None
+        return []
     ways, multiplications = (sampled.stored, sampled.redrawn), score_multiplications(score)
     columns = (
         Column("score of one query"),
@@ -226,17 +217,18 @@ def montecarlo_table(estimate: Estimate) -> Table | None:
         Column(f"K = {sampled.samples}, stored", whole, "samples of the items are kept"),
         Column(f"K = {sampled.samples}, redrawn", whole, "samples of the items are drawn again"),
     )
-    memory = [_size(one) for one in (estimate.gallery_bytes, *(w.gallery_bytes for w in ways))]
+    memory = (estimate.gallery_bytes, *(way.gallery_bytes for way in ways))
     rows: list[Sequence[Content]] = [
         ("multiplications", multiplications, *(way.multiplications for way in ways)),
         ("normal random numbers", 0, *(way.random_normals for way in ways)),
         ("sigmoids", 0, *(way.sigmoids for way in ways)),
-        ("gallery in memory", *memory),
+        ("gallery in memory", *(_scaled_cell(one, SIZES) for one in memory)),
         ("cells written", score.cells_written, *(way.cells_written for way in ways)),
         ("latency", *(one.latency_ns.cell(TIMES) for one in (score, *ways))),
         ("energy", *(one.energy_pj.cell(ENERGIES) for one in (score, *ways))),
     ]
-    return make_table("Compiled and sampled", columns, rows, sortable=False)
+    made = make_table("Compiled and sampled", columns, rows, sortable=False)
+    return [made.named("sampling", "detail")]
 
 
 def score_multiplications(score: Cost) -> int:
@@ -244,8 +236,8 @@ def score_multiplications(score: Cost) -> int:
     return score.macs + score.digital.multiplications
 
 
-def _size(count: int | None) -> Cell | None:
-    return None if count is None else Cell(scaled(count, SIZES), count)
+def _scaled_cell(value: float | None, units: Units) -> Cell | None:
+    return None if value is None else Cell(scaled(value, units), value)
 
 
 def montecarlo_sentences(estimate: Estimate) -> list[str]:
@@ -255,7 +247,12 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
         return []
     K, stored, redrawn = sampled.samples, sampled.stored, sampled.redrawn
     ratio = stored.multiplications / max(score_multiplications(score), 1)
-    lines = [
+    rewritten = ""
+    if redrawn.cells_written:
+        rewritten = f", and in arrays it would write {redrawn.cells_written:,} cells each time"
+        if sampled.endurance is not None:
+            rewritten += f"; a cell endures {sampled.endurance:.3g} writes"
+    return [
         f"Monte Carlo, K = {K}: an array adds products before anything is done with them, and each "
         f"of the {K * K} distances of a pair needs a sigmoid before their mean: "
         f"{stored.sigmoids:,} of them a query, digitally",
@@ -263,12 +260,10 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
         f"target here makes, and multiplies {ratio:.3g} times as often as the compiled score; the "
         f"gallery takes {scaled(stored.gallery_bytes, SIZES)} in place of "
         f"{scaled(estimate.gallery_bytes or 0, SIZES)}",
-        f"redrawn for each query, it draws {redrawn.random_normals:,}"
-        + _rewritten(redrawn.cells_written, sampled.endurance),
+        f"redrawn for each query, it draws {redrawn.random_normals:,}{rewritten}",
         f"latency and energy of sampling are of its products {_place(estimate)}, and of random "
         "numbers, sigmoids and their mean by reference prices",
     ]
-    return lines
 
 
 def _place(estimate: Estimate) -> str:
@@ -284,17 +279,19 @@ def _place(estimate: Estimate) -> str:
     return "in arrays, as the score's, where samples are stored and loaded as the gallery is"
 
 
-def bound_table(estimate: Estimate) -> Table | None:
-    """The time that each part of a query is busy by the size of the gallery; None without one."""
+def bound_table(estimate: Estimate) -> list[Table]:
+    """The time that each part of a query is busy by the size of the gallery; none without one."""
     points = [one for one in roofline(estimate) if one.shown]
     if not points:
-        return None
+        return []
     names = [name for name in PARTS if any(name in one.times for one in points)]
     columns = (Column("items", whole), *(Column(n, whole) for n in names), Column("bound by"))
     rows = [
-        (one.items, *(_time(one.times.get(name)) for name in names), one.bound) for one in points
+        (one.items, *(_scaled_cell(one.times.get(name), TIMES) for name in names), one.bound)
+        for one in points
     ]
-    return make_table("What bounds a query", columns, rows, sortable=False)
+    made = make_table("What bounds a query", columns, rows, sortable=False)
+    return [made.named("bounds", "detail")]
 
 
 def query_pictures(estimate: Estimate, level: BlockLevel = "shown") -> list[Picture]:
@@ -325,45 +322,18 @@ def price_table(estimate: Estimate) -> Table:
             rows.append([kind, *ends, of, unit.status, sources])
     columns = [Column("kind"), *(Column(name, whole) for name in ("pJ", "from", "to"))]
     columns += [Column(name) for name in ("of", "standing", "source")]
-    return make_table("Prices of digital operations", columns, rows)
-
-
-UNIT_NAMES = {
-    "bits": "a bit",
-    "bits x bits": "a product of two bits",
-    "each": "one",
-    "ladder": "one",
-}
-"""The units of prices by the law of their width."""
-
-
-def _time(value: float | None) -> Cell | None:
-    return None if value is None else Cell(scaled(value, TIMES), value)
+    return make_table("Prices of digital operations", columns, rows).named("prices", "detail")
 
 
 def bound_sentences(estimate: Estimate) -> list[str]:
-    """The part that bounds a query, and from how many items on."""
-    found = bounds_of(roofline(estimate))
-    if not found:
-        return []
-    later = "".join(f", from {items:,} items on by {bound}" for items, bound in found[1:])
-    return [f"a query is bound by {found[0][1]}{later}"]
-
-
-def machine_sentences(estimate: Estimate) -> list[str]:
-    """The energy of the query on machines of another kind, one sentence each."""
-    return [
+    """The part that bounds a query, from how many items on, and the query on other machines."""
+    points = roofline(estimate)
+    bounds = [f"a query is {bounds_text(points)}"] if points else []
+    return bounds + [
         f"{one.name}: {scaled(one.energy_pj, ENERGIES)} and {scaled(one.time_ns, TIMES)} a query, "
         f"one at a time, at its peak rates and full power, bound by {one.bound} ({one.source})"
         for one in other_machines(estimate)
     ]
-
-
-def _rewritten(cells: int | None, endurance: float | None) -> str:
-    if not cells:
-        return ""
-    text = f", and in arrays it would write {cells:,} cells each time"
-    return text if endurance is None else f"{text}; a cell endures {endurance:.3g} writes"
 
 
 def assumptions(estimate: Estimate) -> list[str]:

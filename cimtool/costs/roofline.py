@@ -1,14 +1,13 @@
-"""The time and energy of a query by the size of the gallery: which part bounds it from when on."""
+"""A query by the size of its gallery: which part bounds it, and what other machines would take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.machines import other_machines
-from cimtool.costs.totals import Cost
+from cimtool.costs.prices import reference
 from cimtool.report import svg
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES, scaled
@@ -51,36 +50,63 @@ class RooflinePoint:
         return {**vars(self), "bound": self.bound}
 
 
-def roofline(estimate: Estimate) -> tuple[RooflinePoint, ...]:
-    """A query at each of SIZES; at the size that the memory holds where the gallery is in it.
+@dataclass(frozen=True)
+class MachineCost:
+    """A query on a machine at its peak rates and full power, one query at a time."""
 
-    The estimate keeps it: tables, pictures and sentences of a report are of one.
+    name: str
+    time_ns: float
+    energy_pj: float
+    bound: str
+    status: str
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return dict(vars(self))
+
+
+def other_machines(estimate: Estimate) -> tuple[MachineCost, ...]:
+    """The query of an estimate on each machine of the reference; none without a gallery.
+
+    It takes the longer of streaming its bytes and of its arithmetic, at full power.
+    """
+    query, held = estimate.query, estimate.gallery_bytes
+    if query is None or held is None:
+        return ()
+    layers = [place for place in estimate.placements if place.graph == "text"]
+    moved = held + sum(place.macs * place.weight_bits for place in layers) / 8
+    operations = 2 * (query.macs + query.digital.multiplications)
+    found = []
+    for machine in reference().machines:
+        reading = moved / machine.bandwidth
+        computing = 0.0 if machine.tops is None else operations / machine.tops / 1000
+        time = max(reading, computing)
+        bound = "memory" if reading >= computing else "arithmetic"
+        energy = 1000 * machine.power * time
+        found.append(MachineCost(machine.name, time, energy, bound, "derived", machine.source))
+    return tuple(found)
+
+
+def roofline(estimate: Estimate) -> tuple[RooflinePoint, ...]:
+    """A query at each of SIZES, or at the size of the gallery that the arrays hold.
+
+    The estimate keeps it: tables, pictures and sentences of a report read the same points.
     """
     kept: dict[str, Any] = vars(estimate)
     if "roofline" not in kept:
-        kept["roofline"] = _points(estimate)
-    found: tuple[RooflinePoint, ...] = kept["roofline"]
-    return found
-
-
-def _points(estimate: Estimate) -> tuple[RooflinePoint, ...]:
-    if estimate.gallery is None:
-        return ()
-    if held(estimate):
-        return (_point(estimate, True),)
-    sizes = sorted({*SIZES, estimate.gallery})
-    return tuple(
-        _point(
-            estimate.with_gallery(items),
-            items == estimate.gallery or items in SIZES[::WHOLE_DECADES],
-        )
-        for items in sizes
-    )
-
-
-def held(estimate: Estimate) -> bool:
-    """True where the arrays hold a gallery, whose size is then the program's own."""
-    return estimate.program.gallery_items is not None or estimate.program.shortlist is not None
+        items, program = estimate.gallery, estimate.program
+        if items is None:
+            found = []
+        elif program.gallery_items is not None or program.shortlist is not None:
+            found = [_point(estimate, True)]
+        else:
+            shown = {*SIZES[::WHOLE_DECADES], items}
+            sizes = sorted({*SIZES, items})
+            found = [_point(estimate.with_gallery(one), one in shown) for one in sizes]
+        kept["roofline"] = tuple(found)
+    points: tuple[RooflinePoint, ...] = kept["roofline"]
+    return points
 
 
 def _point(estimate: Estimate, shown: bool) -> RooflinePoint:
@@ -88,21 +114,15 @@ def _point(estimate: Estimate, shown: bool) -> RooflinePoint:
     assert query is not None
     assert sampled is not None
     assert estimate.gallery is not None
+    times = {name: query.parts[name].time.value for name in TIMED if name in query.parts}
     return RooflinePoint(
         estimate.gallery,
-        dict(_times(query)),
+        {name: time for name, time in times.items() if time},
         query.energy_pj.value,
         (estimate.text.energy_pj + sampled.stored.energy_pj).value,
         {one.name: one.energy_pj for one in other_machines(estimate)},
         shown,
     )
-
-
-def _times(query: Cost) -> Iterator[tuple[str, float]]:
-    for name in TIMED:
-        time = query.parts[name].time.value if name in query.parts else None
-        if time:
-            yield name, time
 
 
 def bounds_of(points: Sequence[RooflinePoint]) -> list[tuple[int, str]]:
@@ -114,6 +134,13 @@ def bounds_of(points: Sequence[RooflinePoint]) -> list[tuple[int, str]]:
     return found
 
 
+def bounds_text(points: Sequence[RooflinePoint]) -> str:
+    """The part that bounds a query, and from how many items on another one does."""
+    first, *later = bounds_of(points)
+    others = "".join(f", from {items:,} items on by {bound}" for items, bound in later)
+    return f"bound by {first[1]}{others}"
+
+
 def time_picture(points: Sequence[RooflinePoint]) -> str:
     """The time of each part against the number of items."""
     names = [name for name in TIMED if any(name in one.times for one in points)]
@@ -122,7 +149,9 @@ def time_picture(points: Sequence[RooflinePoint]) -> str:
         for name in names
     ]
     label = "Busy time of a query by part against items"
-    return curves(lines, "items", "busy time", label, _form(TIMES), log_y=True)
+    return curves(
+        lines, "items", "busy time", label, lambda value: scaled(value, TIMES), log_y=True
+    )
 
 
 def energy_picture(points: Sequence[RooflinePoint]) -> str:
@@ -134,7 +163,9 @@ def energy_picture(points: Sequence[RooflinePoint]) -> str:
     for name in points[0].machines_pj:
         lines.append(Points(name, [(one.items, one.machines_pj[name]) for one in points]))
     label = "Energy of a query against items"
-    return curves(lines, "items", "energy", label, _form(ENERGIES), log_y=True)
+    return curves(
+        lines, "items", "energy", label, lambda value: scaled(value, ENERGIES), log_y=True
+    )
 
 
 def roofline_svg(estimate: Estimate, name: str) -> str | None:
@@ -143,9 +174,7 @@ def roofline_svg(estimate: Estimate, name: str) -> str | None:
     if len(points) < 2:
         return None
     title = f"{name} on {estimate.target.name}: a query by the size of its gallery"
-    first, *later = bounds_of(points)
-    said = f"bound by {first[1]}"
-    said += "".join(f", from {items:,} items on by {bound}" for items, bound in later)
+    said = bounds_text(points)
     parts = [
         svg.text(16, 24, title, style="title"),
         svg.text(16, 44, said, style="soft"),
@@ -153,8 +182,3 @@ def roofline_svg(estimate: Estimate, name: str) -> str | None:
         svg.group(16, 60 + HEIGHT, 1, [energy_picture(points)]),
     ]
     return svg.file_text(svg.WIDTH + 32, 60 + 2 * HEIGHT, title, said, parts)
-
-
-def _form(units: Any) -> Any:
-    """The text of a tick in one of the units."""
-    return lambda value: scaled(value, units)

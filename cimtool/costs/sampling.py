@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.costs.digital import digital_cost
-from cimtool.costs.layers import layer_cost
+from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
 from cimtool.costs.operations import Operations
 from cimtool.costs.rates import Rates
 from cimtool.costs.totals import Cost, PartShare, Quantity
-from cimtool.costs.writing import loading, programming
 from cimtool.hardware.placement import Placement, floorplan, placed
 from cimtool.hardware.settings import Settings
 from cimtool.ir.types import integer

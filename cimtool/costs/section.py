@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cimtool.bundle.placement_picture import placement_svg
-from cimtool.bundle.placement_view import fit_sentence
+from cimtool.bundle.placement_view import fit_facts, fit_sentence
 from cimtool.costs import render
 from cimtool.costs.estimate import Estimate, estimate_bundle
 from cimtool.report.document import Block, FactList, Picture, Section, Sentence, notes
-from cimtool.report.formats import NOT_GIVEN, TIMES, counted, coverage, whole
+from cimtool.report.formats import AREAS, NOT_GIVEN, TIMES, counted, coverage, whole
 from cimtool.verification.sections import ComparedFigure, ReportSection, SectionInputs
 
 
@@ -44,18 +44,23 @@ class CostSection(ReportSection, name="cost"):
         """Return two cards, and a section with all tables."""
         fit, name = fit_sentence(found.floorplan), f"{bundle} on {found.target.name}"
         picture = placement_svg(found.placements, found.floorplan, name)
-        facts = FactList(tuple(render.use_facts(found)), "detail")
-        bounds, sampling = render.bound_table(found), render.montecarlo_table(found)
+        stored = [place for place in found.placements if place.shares is None]
+        cells = sum(place.arrays * place.cells_per_array for place in stored)
+        used = sum(place.cells for place in stored) / cells if cells else 0.0
+        facts = (
+            ("cells used", f"{used:.1%} of those in its arrays"),
+            *fit_facts(found.floorplan),
+            ("area", found.area.text(AREAS)),
+        )
         tables: tuple[Block, ...] = (
             Picture("placement", picture, f"Placement of {name}: {fit}", "detail"),
             render.layer_cost_table(found).named("cost_layers", "detail"),
             render.total_table(found).named("cost", "detail"),
-            render.part_table(found).named("parts", "detail"),
+            render.part_table(found),
             *render.query_pictures(found, "detail"),
-            *([] if bounds is None else [bounds.named("bounds", "detail")]),
+            *render.bound_table(found),
             *notes(render.bound_sentences(found), "detail"),
-            *notes(render.machine_sentences(found), "detail"),
-            *([] if sampling is None else [sampling.named("sampling", "detail")]),
+            *render.montecarlo_table(found),
         )
         folded = (
             Section(
@@ -64,12 +69,12 @@ class CostSection(ReportSection, name="cost"):
             ),
             Section(
                 "Prices of what the target does not publish",
-                (render.price_table(found).named("prices", "detail"),),
+                (render.price_table(found),),
             ),
             Section("What the totals take for granted", notes(render.assumptions(found), "detail")),
         )
         return (
-            Section("Does it fit?", (Sentence(fit), facts), "fit", 2),
+            Section("Does it fit?", (Sentence(fit), FactList(facts, "detail")), "fit", 2),
             Section("What does a query take?", tuple(_query(found)), "energy", 2),
             Section("Cost and placement", (*tables, *folded), "cost"),
         )

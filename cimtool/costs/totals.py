@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cimtool.costs.operations import Operations
@@ -82,8 +82,9 @@ class Quantity:
         missing = tuple(dict.fromkeys((*self.missing, *other.missing)))
         if not known:
             return Quantity(None, missing)
-        ends = (sum(getattr(q, name) for q in known) for name in ("value", "low", "high"))
-        value, low, high = ends
+        value, low, high = (
+            sum(getattr(q, name) for q in known) for name in ("value", "low", "high")
+        )
         return Quantity(value, missing, low, high, sum(q.own for q in known))
 
 
@@ -102,8 +103,9 @@ def longest(quantities: Iterable[Quantity]) -> Quantity:
     missing = tuple(dict.fromkeys(name for one in found for name in one.missing))
     if not known:
         return Quantity(None, missing)
-    ends = (max(getattr(one, name) for one in known) for name in ("value", "low", "high"))
-    value, low, high = ends
+    value, low, high = (
+        max(getattr(one, name) for one in known) for name in ("value", "low", "high")
+    )
     return Quantity(value, missing, low, high, max(one.own for one in known))
 
 
@@ -187,15 +189,10 @@ class Cost:
             name: PartShare(one.energy.times(count), one.time.times(count))
             for name, one in self.parts.items()
         }
-        counts = {
-            name: count * getattr(self, name)
-            for name in ("macs", "drive_cycles", "conversions", "shift_adds", "known")
-        }
-        return replace(
-            self,
-            **counts,
+        names = ("macs", "drive_cycles", "conversions", "shift_adds", "cells_written", "known")
+        return Cost(
+            **{name: count * getattr(self, name) for name in names},
             digital=self.digital.times(count),
-            cells_written=self.cells_written * count,
             latency_ns=self.latency_ns.times(count),
             parts=parts,
         )

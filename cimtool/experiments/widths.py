@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown, PartDone, Say
-from cimtool.costs.layers import layer_cost
+from cimtool.costs.charges import layer_cost
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.points import nested

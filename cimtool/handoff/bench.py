@@ -1,13 +1,24 @@
-"""The test bench in SystemVerilog: its sources, and the parameters of the macro that it drives."""
+"""The bench in SystemVerilog: the kinds of macro that it drives, the order, and its sources.
+
+A kind of macro takes layers that have its parameters. `steps.txt` has the order in which arrays are
+written and read, and the settings of each read: a word says what a line is, and how many words and
+decimal numbers follow it, so that `$fscanf` reads it. STEPS says what they are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from cimtool.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, faulty, layer_facts
-from cimtool.handoff.kinds import macro_kinds
-from cimtool.handoff.layers import HandoffPart, HandoffSource
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.handoff.requantiser import DIRECTED
+from cimtool.hardware.converters import StaircaseLaw
+from cimtool.hardware.crossbar import Crossbar
 
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
@@ -15,9 +26,218 @@ SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh"
 VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 
+ROUNDINGS = ("half-up", "half-even", "floor")
+OUT_BITS = 48
+
+STEPS_FILE = "steps.txt"
+STEPS_VERSION = 1
+CONVERTERS = ("none", "equal steps", "table", "levels")
+
+STEPS = {
+    "handoff": "format version",
+    "array": "rows and columns of cells in an array",
+    "lanes": "bits of a lane of inputs, of digits, and of sums and codes",
+    "layer": "LAYER; its kind of macro, rows, columns; vectors, row groups, slices that are "
+    "converted, cycles",
+    "cells": "LAYER; bits of a cell, polarities, rows of cells of a weight, weights side by side, "
+    "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 where each "
+    "polarity is converted",
+    "inputs": "LAYER; bits, addend, 1 for digits of the magnitude with the sign",
+    "converter": "LAYER; kind (0 none, 1 equal steps, 2 one table, 3 levels of each reference), "
+    "lowest and highest code, rounding (0 half-up, 1 half-even, 2 floor), binary places of sums, "
+    "of references, of thresholds; cycles that have references of their own, or 1; leak of a row",
+    "slice": "LAYER; number, shift, sign, 1 where a cell is in two's complement",
+    "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
+    "program": "LAYER/rR.cC, whose image it is; first and last + 1 column of the layer that it "
+    "holds",
+    "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
+    "first and last + 1 column of the layer",
+    "sum": "LAYER",
+    "requantise": "LAYER/qN, the value that requantisation N makes; stages of affine.hex",
+    "end": "",
+}
+"""The lines of `steps.txt`: the word that begins one, and what follows it."""
+
+
+@dataclass(frozen=True, eq=False)
+class MacroKind:
+    """The layers that one macro of the bench takes, and the number of its kind, from 1."""
+
+    number: int
+    layers: list[DrivenLayer]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder in `sv/`."""
+        return f"kind{self.number}"
+
+    def parameters(self, lanes: Lanes) -> dict[str, int]:
+        """The parameters of the macro, by name."""
+        shared = _shared(self.layers[0])
+        crossbars = [one.op.crossbar for one in self.layers]
+        digits = max(max(abs(d) for d in one.digit_limits) for one in crossbars)
+        columns = [column for one in self.layers for column in one.op.layer.columns]
+        reaches = [
+            int(np.abs(column.offset).max())
+            + (column.step * max(map(abs, column.law.ends)) if shared["CONVERTER"] == 2 else 0)
+            for column in columns
+            if column.law is not None
+        ]
+        places = shared["REFERENCE_BITS"]
+        fine = max([lanes.sums + places, *(n.bit_length() + 1 for n in reaches)]) + 1
+        known = [one.graph.types[one.node.name] for one in self.layers]
+        sums = [abs(int(end)) for one in known for end in (one.lo.min(), one.hi.max())]
+        after = [r for one in self.layers for r in one.requantisations.values()]
+        own = {
+            "KIND": self.number,
+            "INPUT_BITS": lanes.inputs,
+            "DIGIT_BITS": max(digits.bit_length(), 1),
+            "DIGIT_LANE": lanes.digits,
+            "CYCLES": max(len(one.cycles) for one in crossbars),
+            "SUM_BITS": lanes.sums,
+            "CODE_BITS": lanes.sums,
+            "STEP_BITS": max([1 << places, *(column.step for column in columns)]).bit_length() + 1,
+            "FINE_BITS": fine,
+            "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
+            "LAYER_BITS": max(sums).bit_length() + 2,
+            "OUT_BITS": OUT_BITS,
+            "DIRECTED": DIRECTED,
+            "VECTORS": max(len(one.x) for one in self.layers),
+            "WIDTH": max(one.image.columns for one in self.layers),
+            "STAGES": max([1, *(len(one.affine) for one in after)]),
+        }
+        return shared | own
+
+
+def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:
+    """The layers by the kind of macro that takes them, in the order of their first layers."""
+    kinds: dict[tuple[int, ...], list[DrivenLayer]] = {}
+    for layer in layers:
+        kinds.setdefault(tuple(_shared(layer).values()), []).append(layer)
+    return [MacroKind(number, own) for number, own in enumerate(kinds.values(), 1)]
+
+
+def _shared(layer: DrivenLayer) -> dict[str, int]:
+    """The parameters of a macro that all of its layers share."""
+    crossbar, image, layout = layer.op.crossbar, layer.image, layer.layout
+    kind, lo, hi, rounding, _ = law_numbers(crossbar)
+    order, lines = layout.order, layout.columns * image.cell_bits
+    (words, word_bits), (flag_words, flag_bits) = (
+        order.words_of(bits) for bits in (lines, layout.across * crossbar.slices)
+    )
+    signed = [image.slices[k // layer.polarities].signed for k in range(crossbar.slices)]
+    return {
+        "ROWS": layout.rows // layout.rows_per_weight,
+        "WEIGHTS": layout.across,
+        "SLICES": crossbar.slices,
+        "SLICE_MAJOR": order.columns == "slice-major",
+        "NEGATIVE_FIRST": order.pair == "negative-first",
+        "POLARITIES": layer.polarities,
+        "CELLS": image.polarities // layer.polarities,
+        "CELL_BITS": image.cell_bits,
+        "SIGNED_CELLS": sum(one << k for k, one in enumerate(signed)),
+        "UNIT_COLUMN": crossbar.unit_column,
+        "REFERENCE_COLUMN": image.reference_column,
+        "BESIDE": layout.auxiliary,
+        "FRACTION_BITS": crossbar.fraction_bits,
+        "LEAK": crossbar.column_leak,
+        "CONVERTER": min(kind, 2),
+        "ROUNDING": rounding,
+        "REFERENCE_BITS": crossbar.reference_bits,
+        "THRESHOLDS": hi - lo if kind > 1 else 1,
+        "SET_REFERENCES": crossbar.scope.set and kind > 0,
+        "WORD_LINES": layout.rows,
+        "HEIGHT": layout.rows_per_weight,
+        "DESCENDING": order.rows == "descending",
+        "BINARY": order.digits == "binary",
+        "MSB_FIRST": order.bit_order == "msb-first",
+        "WORDS": words,
+        "WORD_BITS": word_bits,
+        "FLAG_WORDS": flag_words,
+        "FLAG_BITS": flag_bits,
+    }
+
+
+def law_numbers(crossbar: Crossbar) -> tuple[int, int, int, int, int]:
+    """Kind, lowest and highest code, rounding and places of thresholds, as `STEPS` has them."""
+    law = crossbar.law
+    if law is None:
+        return 0, 0, 0, 0, 0
+    if isinstance(law, StaircaseLaw):
+        return 2, law.lo, law.hi, 0, law.places
+    return 3 if crossbar.scope.levels else 1, law.lo, law.hi, ROUNDINGS.index(law.rounding), 0
+
+
+def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
+    """The text of `steps.txt` for these layers."""
+    layout = layers[0].layout
+    lines = [
+        _line("handoff", STEPS_VERSION),
+        _line("array", layout.rows, layout.columns),
+        _line("lanes", lanes.inputs, lanes.digits, lanes.sums),
+    ]
+    kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
+    for layer in layers:
+        lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
+    return "\n".join([*lines, "end"]) + "\n"
+
+
+def _line(*words: str | int) -> str:
+    return " ".join(str(int(one)) if isinstance(one, int) else one for one in words)
+
+
+def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
+    """The lines of what is the same in all reads of a layer."""
+    name, image, crossbar = layer.name, layer.image, layer.op.crossbar
+    rows, columns = layer.op.weight.shape
+    groups, cycles = len(layer.op.stored.groups), crossbar.cycles
+    extents = rows, columns, len(layer.x), groups, crossbar.slices, len(cycles)
+    yield _line("layer", name, kind, *extents)
+    yield _line(
+        *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
+        *(layer.layout.across, image.baseline, image.complement, image.offset),
+        *(image.unit_column, image.reference_column, image.flips),
+        crossbar.columns_by_polarity,
+    )
+    code = crossbar.inputs
+    yield _line("inputs", name, code.bits, code.lift, code.sign_magnitude)
+    *limits, places = law_numbers(crossbar)
+    fine = crossbar.fraction_bits, crossbar.reference_bits, places
+    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, crossbar.column_leak)
+    for k, one in enumerate(layer.op.stored.slices):
+        signed = image.slices[k // layer.polarities].signed
+        yield _line("slice", name, k, one.shift, one.sign, signed)
+    for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
+        yield _line("cycle", name, c, cycle.shift, cycle.bits or 0, cycle.sign, int(zero))
+
+
+def _reads(layer: DrivenLayer) -> Iterator[str]:
+    """The lines of a layer's arrays, written one after another and read group by group."""
+    image, name = layer.image, layer.name
+    idle = layer.op.stored.cells.idle_rows
+    by_row: dict[int, list[tuple[int, int, slice]]] = {}
+    for g, (row, within, group) in enumerate(layer.groups()):
+        by_row.setdefault(row, []).append((g, within, group))
+    for row, groups in by_row.items():
+        first = row * image.array_rows
+        for c, array in enumerate(layer.arrays(row)):
+            start = c * image.array_columns
+            columns = start, min(start + image.array_columns, image.columns)
+            yield _line("program", f"{layer.cells}/{array}", *columns)
+            for g, within, group in groups:
+                rows = group.start - first, group.stop - first
+                paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
+                yield _line("read", *paths, *rows, int(idle[g]), *columns)
+    yield _line("sum", name)
+    for place, after in layer.requantisations.items():
+        yield _line("requantise", place, after.name, len(after.affine))
+
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, those with faults, and `kindN/parameters.svh` for each kind of macro."""
+    """Write the sources, those with faults, and `kindN/parameters.svh` for each kind of macro.
+
+    And the steps, beside the folder.
+    """
     kinds = macro_kinds(source.layers)
     for kind in kinds:
         (folder / kind.name).mkdir()
@@ -43,6 +263,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
         where = ",".join(name for name, held in facts.items() if one.shows in held)
         listed.append(f"{number}\t{one.tap}\t{where or NOWHERE}\t{one.name}\n")
     (folder / "faults.txt").write_text("".join(listed), "utf-8")
+    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
 
 
 def _source(name: str) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.hex_lines import write_numbers
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
+from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, write_numbers
 from cimtool.handoff.requantiser import DIRECTED
 from cimtool.hardware.converted_layer import ConvertedColumns
 from cimtool.hardware.converters import UniformLaw

@@ -9,15 +9,13 @@ from typing import Any
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.array_parts import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.bench import BENCH_PART
 from cimtool.handoff.c.part import C_PART
-from cimtool.handoff.dies import DIES_PART, dies_described
 from cimtool.handoff.directed import DIRECTED_PART
-from cimtool.handoff.hex_lines import NUMBER_BITS
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
+from cimtool.handoff.layers import NUMBER_BITS, DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.random_inputs import RANDOM_PART
-from cimtool.handoff.taps import TAPS_PART
+from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_file
 
@@ -101,6 +99,8 @@ def _makefile(parts: list[HandoffPart]) -> str:
 def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
     """Names of the hand-off's origin, and the digest of each file."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    noise = request.noise
+    dies = {} if noise is None else {"dies": {"bit_exact": False, **dies_described(noise)}}
     return {
         "format_version": FORMAT_VERSION,
         "bundle": bundle.model.name,
@@ -117,6 +117,6 @@ def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]
             for graph in bundle.program.graphs
             for name, op in graph.operations(CrossbarMvm).items()
         },
-        **dies_described(request),
+        **dies,
         "files": {file.relative_to(folder).as_posix(): sha256(file) for file in files},
     }

@@ -1,4 +1,4 @@
-"""Programming images: the contents of every cell of every array, and how to check them."""
+"""What is programmed: the cells of every array, with sums to check them, and the constants."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.errors import CimError
 from cimtool.base.files import place_in
 from cimtool.bundle.bundle import Bundle
+from cimtool.handoff.layers import (
+    NUMBER_BITS,
+    DrivenLayer,
+    HandoffPart,
+    empty_images,
+    layer_image,
+    write_numbers,
+)
+from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.image_file import (
     CELLS,
     FLIPPED,
     IMAGES,
     ArrayImage,
     ImagesFile,
-    ImageSlice,
     LayerImage,
     array_name,
-    weights_digest,
 )
-from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import Placement, floorplan, placements
+from cimtool.hardware.placement import floorplan, placements
 from cimtool.hardware.stored import StoredWeights, cell_digits
 
 
@@ -50,66 +55,6 @@ def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path
     found = images.model_copy(update={"layers": written})
     (folder / IMAGES).write_text(found.model_dump_json() + "\n", "utf-8")
     return found
-
-
-def empty_images(bundle: Bundle) -> ImagesFile:
-    """The order and the extents of a bundle's arrays.
-
-    If a target does not give the size of an array, the largest layer fits.
-    """
-    places, high = placements(bundle.program, bundle.settings), 1
-    if bundle.settings.pairs == "rows":
-        high = 2
-    columns = (
-        one.array_columns * one.cells_per_weight // high + one.unit_columns + one.reference_columns
-        for one in places
-    )
-    return ImagesFile(
-        order=bundle.target.cell_order,
-        array_rows=bundle.settings.rows or max(one.array_rows * high for one in places),
-        array_columns=bundle.settings.columns or max(columns),
-        layers={},
-    )
-
-
-def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> LayerImage:
-    """The image of a layer, before its arrays are known.
-
-    Raises CimError for digits that do not fit their cells.
-    """
-    crossbar, code = stored.crossbar, stored.crossbar.weights
-    slices = []
-    for number, one in enumerate(stored.slices[:: 1 + crossbar.columns_by_polarity]):
-        lo, hi = int(one.digits.min()) + code.baseline, int(one.digits.max()) + code.baseline
-        signed = lo < 0 and not code.paired
-        half = 1 << code.cell_bits - 1
-        if signed and not -half <= lo <= hi < half:
-            raise CimError(
-                f"{place.layer}: slice {number} has digits from {lo} to {hi}, which a cell of "
-                f"{code.cell_bits} bits does not hold; expected {-half} to {half - 1}"
-            )
-        slices.append(ImageSlice(shift=one.shift, sign=1 if one.sign > 0 else -1, signed=signed))
-    return LayerImage(
-        rows=place.rows,
-        columns=place.columns,
-        array_rows=place.array_rows,
-        array_columns=place.array_columns,
-        encoding=code.name,
-        weight_bits=code.bits,
-        cell_bits=code.cell_bits,
-        slices=tuple(slices),
-        polarities=2 if code.paired else 1,
-        pairs=pairs,
-        baseline=code.baseline,
-        complement=code.complement,
-        offset=code.offset,
-        flips=code.complements,
-        unit_column=crossbar.unit_column,
-        reference_column=code.reference_column,
-        row_groups=tuple((group.start, group.stop) for group in stored.groups),
-        weights_sha256=weights_digest([stored.weight]),
-        arrays=(),
-    )
 
 
 def write_layer(
@@ -155,3 +100,74 @@ def write_layer(
                 row_sums=tuple(row_sums[c]),
                 column_sums=tuple(column_sums[c]),
             )
+
+
+def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
+    """Write `folder`/LAYER/ for each layer: a number a line, offsets of converters bus-wide."""
+    for layer in layers:
+        own = place_in(folder, layer.name)
+        own.mkdir()
+        write_numbers(own / "bias.hex", layer.op.layer.bias)
+        for place, after in layer.requantisations.items():
+            after_folder = place_in(folder, place)
+            after_folder.mkdir()
+            for name in ("multiplier", "shift", "lo", "hi"):
+                write_numbers(after_folder / f"{name}.hex", getattr(after, name))
+            if len(after.affine):
+                write_numbers(after_folder / "affine.hex", after.affine)
+        if layer.op.crossbar.law is not None:
+            _write_converters(layer, own)
+
+
+def _write_converters(layer: DrivenLayer, folder: Path) -> None:
+    """Write the steps of a layer's references, its tables, and the offsets of its columns."""
+    op, crossbar, columns = layer.op, layer.op.crossbar, layer.op.layer.columns
+    write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
+    tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
+    if crossbar.scope.levels:
+        # Where a conversion is lossless, equal levels stand in its place.
+        equal = crossbar.finest_references
+        given = (equal if one is None else one for one in op.references)
+        tables = [one.levels for one in given if one.levels is not None]
+    if tables:
+        write_numbers(folder / "thresholds.hex", np.stack([one.thresholds for one in tables]))
+        write_numbers(folder / "levels.hex", np.stack([one.levels for one in tables]))
+    if not crossbar.scope.set:
+        return
+    cycles = crossbar.reference_cycles
+    for g, (row, within, _) in enumerate(layer.groups()):
+        offsets = [one.offset[g] for one in columns]
+        values = np.stack([np.concatenate(offsets[c::cycles]) for c in range(cycles)])
+        layer.write_arrays(folder, row, f"g{within}.offsets", values, NUMBER_BITS)
+
+
+IMAGES_PART = HandoffPart(
+    folder="images",
+    title="What to write into the cells of every array, in the order of the target's `[image]`",
+    # The first of those with the same cells.
+    write=lambda source, folder: write_images(
+        source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
+    ),
+    files={
+        "images.json": "layers and arrays, their places, and the sums of their rows and columns",
+        "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, a "
+        "word line a line",
+        "LAYER/rR.cC/flipped.*": "which columns hold complements, a row group a line",
+    },
+)
+
+CONSTANTS_PART = HandoffPart(
+    folder="constants",
+    title="What the digital side adds, multiplies and limits, and the references of converters",
+    write=lambda source, folder: write_constants(source.layers, folder),
+    files={
+        "LAYER/bias.hex": "of each column, a number of 64 bits a line",
+        "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same of requantisation N",
+        "LAYER/qN/affine.hex": "factor, offset, lowest and highest value of each stage between a "
+        "sum and this requantisation",
+        "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, a "
+        "slice after the other, each of its cycles; a step of 0 is lossless",
+        "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, a cycle a "
+        "line",
+    },
+)

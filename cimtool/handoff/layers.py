@@ -9,21 +9,30 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray
-from cimtool.base.errors import ArgumentError
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.exporter import Request
-from cimtool.handoff.hex_lines import write_bus
-from cimtool.handoff.images import empty_images, layer_image
 from cimtool.handoff.requantiser import Requantisation, requantisations, requantiser_inputs
 from cimtool.handoff.stimuli import chosen_layers, layer_stimuli, real_rows
-from cimtool.hardware.image import ArrayLayout
-from cimtool.hardware.image_file import LayerImage, array_name
+from cimtool.hardware.image import LETTERS, ArrayLayout
+from cimtool.hardware.image_file import (
+    ImagesFile,
+    ImageSlice,
+    LayerImage,
+    array_name,
+    weights_digest,
+)
+from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import placements
+from cimtool.hardware.placement import Placement, placements
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Node
 from cimtool.loading.embeddings import Embeddings
+
+NUMBER_BITS = 64
+"""Bits of a number that has a line to itself in a hand-off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +148,66 @@ def driven_layers(
     return found
 
 
+def empty_images(bundle: Bundle) -> ImagesFile:
+    """The order and the extents of a bundle's arrays.
+
+    If a target does not give the size of an array, the largest layer fits.
+    """
+    places, high = placements(bundle.program, bundle.settings), 1
+    if bundle.settings.pairs == "rows":
+        high = 2
+    columns = (
+        one.array_columns * one.cells_per_weight // high + one.unit_columns + one.reference_columns
+        for one in places
+    )
+    return ImagesFile(
+        order=bundle.target.cell_order,
+        array_rows=bundle.settings.rows or max(one.array_rows * high for one in places),
+        array_columns=bundle.settings.columns or max(columns),
+        layers={},
+    )
+
+
+def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> LayerImage:
+    """The image of a layer, before its arrays are known.
+
+    Raises CimError for digits that do not fit their cells.
+    """
+    crossbar, code = stored.crossbar, stored.crossbar.weights
+    slices = []
+    for number, one in enumerate(stored.slices[:: 1 + crossbar.columns_by_polarity]):
+        lo, hi = int(one.digits.min()) + code.baseline, int(one.digits.max()) + code.baseline
+        signed = lo < 0 and not code.paired
+        half = 1 << code.cell_bits - 1
+        if signed and not -half <= lo <= hi < half:
+            raise CimError(
+                f"{place.layer}: slice {number} has digits from {lo} to {hi}, which a cell of "
+                f"{code.cell_bits} bits does not hold; expected {-half} to {half - 1}"
+            )
+        slices.append(ImageSlice(shift=one.shift, sign=1 if one.sign > 0 else -1, signed=signed))
+    return LayerImage(
+        rows=place.rows,
+        columns=place.columns,
+        array_rows=place.array_rows,
+        array_columns=place.array_columns,
+        encoding=code.name,
+        weight_bits=code.bits,
+        cell_bits=code.cell_bits,
+        slices=tuple(slices),
+        polarities=2 if code.paired else 1,
+        pairs=pairs,
+        baseline=code.baseline,
+        complement=code.complement,
+        offset=code.offset,
+        flips=code.complements,
+        unit_column=crossbar.unit_column,
+        reference_column=code.reference_column,
+        row_groups=tuple((group.start, group.stop) for group in stored.groups),
+        weights_sha256=weights_digest([stored.weight]),
+        arrays=(),
+    )
+
+
 @dataclass(frozen=True)
 class Lanes:
     """Bits of a lane in the bus-wide lines of a hand-off, multiples of 4, alike in all layers.
@@ -223,3 +292,41 @@ class HandoffPart:
     goals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     asked: Callable[[Request], bool] = lambda request: True
+
+
+def hex_lines(values: IntArray, bits: int) -> bytes:
+    """One line of two's complement hex for each number, in C order."""
+    digits = -(-bits // 4)
+    flat = values.reshape(-1).astype(np.int64).view(np.uint64)
+    if bits < 64:
+        flat = flat & np.uint64((1 << bits) - 1)
+    lines = np.full((flat.size, digits + 1), ord("\n"), np.uint8)
+    for place in range(digits):
+        lines[:, digits - 1 - place] = LETTERS[(flat >> np.uint64(4 * place)) & np.uint64(15)]
+    return lines.tobytes()
+
+
+def bus_digits(values: IntArray, bits: int) -> Array:
+    """Bus-wide lines of values [.., lanes]: letters [.., n], each line with its end.
+
+    A lane has `bits`, a multiple of 4, of two's complement; lane 0 is the rightmost.
+    """
+    lanes = values.shape[-1]
+    digits = bits // 4
+    lines = np.empty((*values.shape[:-1], lanes * digits + 1), np.uint8)
+    lines[..., -1] = ord("\n")
+    places = lines[..., :-1].reshape(*values.shape[:-1], lanes, digits)
+    lowest_last = values[..., ::-1]
+    for place in range(digits):
+        places[..., digits - 1 - place] = LETTERS[lowest_last >> 4 * place & 15]
+    return lines
+
+
+def write_numbers(file: Path, values: IntArray) -> None:
+    """Write a line for each number, in NUMBER_BITS of two's complement."""
+    file.write_bytes(hex_lines(values, NUMBER_BITS))
+
+
+def write_bus(file: Path, values: IntArray, bits: int) -> None:
+    """Write a bus-wide line for each row of values [lines, lanes]."""
+    file.write_bytes(bus_digits(values, bits).tobytes())

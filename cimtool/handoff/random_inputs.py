@@ -9,10 +9,9 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.escapes import c_string
-from cimtool.handoff.bench import VERILATOR_SETTINGS
+from cimtool.handoff.bench import VERILATOR_SETTINGS, macro_kinds
 from cimtool.handoff.c.operations import layer_definition
 from cimtool.handoff.c.writer import ConstantTables
-from cimtool.handoff.kinds import macro_kinds
 from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource
 from cimtool.handoff.stimuli import input_limits
 from cimtool.report.page import render_text

@@ -1,20 +1,29 @@
-"""The numbers on the way through a layer, at the taps where a chip can be probed."""
+"""The numbers at the taps where a chip can be probed: of perfect arrays, and of drawn dies."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.files import place_in
-from cimtool.handoff.hex_lines import NUMBER_BITS, write_bus, write_numbers
-from cimtool.handoff.kinds import STEPS_FILE, steps_text
-from cimtool.handoff.layers import DrivenLayer, HandoffPart, HandoffSource, Lanes
+from cimtool.base.progress import Countdown
+from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
+from cimtool.handoff.layers import (
+    NUMBER_BITS,
+    DrivenLayer,
+    HandoffPart,
+    HandoffSource,
+    lane_bits,
+    write_bus,
+    write_numbers,
+)
 from cimtool.handoff.stimuli import END_ROWS, end_to_end
 from cimtool.hardware.contract import group_sums
 from cimtool.hardware.converted_layer import ConvertedLayer
@@ -25,6 +34,11 @@ from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import Embeddings
 
 TAPS_FILE = "taps.json"
+DIES_FILE = "dies.json"
+STATISTICS = (
+    "statistics of a noise model, never bit-exact: a chip differs from each of these dies, and no "
+    "goal of the Makefile compares them"
+)
 
 
 @dataclass(frozen=True)
@@ -84,9 +98,13 @@ def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
     return total + op.layer.bias
 
 
-def write_taps(layers: Iterable[DrivenLayer], lanes: Lanes, folder: Path) -> None:
-    """Write `folder`/LAYER/ for each layer: its inputs, and what its arrays and its sums show."""
-    for layer in layers:
+def write_taps(source: HandoffSource, folder: Path) -> None:
+    """Write `folder`/LAYER/ for each layer: its inputs, and what its arrays and its sums show.
+
+    And what the whole program shows, as `write_ends` does.
+    """
+    lanes = source.lanes
+    for layer in source.layers_told("taps"):
         own = place_in(folder, layer.name)
         own.mkdir()
         seen = taps(layer.op, layer.x)
@@ -114,23 +132,22 @@ def write_taps(layers: Iterable[DrivenLayer], lanes: Lanes, folder: Path) -> Non
             after_folder = place_in(folder, place)
             after_folder.mkdir()
             write_numbers(after_folder / "requantised.hex", after.run(total))
+    write_ends(source, folder)
 
 
-def write_ends(
-    program: Program, layers: list[DrivenLayer], inputs: Embeddings | None, folder: Path
-) -> None:
+def write_ends(source: HandoffSource, folder: Path) -> None:
     """Write what the whole program shows of embeddings, and the names of all vectors.
 
     `folder`/text/ and video/ have the codes of embeddings and their features, score/ the statistics
     ed and vd, the polynomial, and the integer logit of all pairs.
     """
     described = {}
-    for name, values, axes in _ends(program, inputs):
+    for name, values, axes in _ends(source.bundle.program, source.request.inputs):
         file = place_in(folder, name)
         file.parent.mkdir(exist_ok=True)
         write_numbers(file, values)
         described[name] = {"axes": axes, "shape": values.shape}
-    vectors = {layer.name: layer.stimuli for layer in layers}
+    vectors = {layer.name: layer.stimuli for layer in source.layers}
     text = json.dumps({"vectors": vectors, "ends": described}, indent=1)
     (folder / TAPS_FILE).write_text(text + "\n", "utf-8")
 
@@ -174,23 +191,83 @@ def _score_values(score: Graph) -> dict[str, str]:
     return seen | {"logit": logit}
 
 
-def _write(source: HandoffSource, folder: Path) -> None:
-    """Write the taps, and beside their folder the steps that they are shown in."""
-    write_taps(source.layers_told("taps"), source.lanes, folder)
-    write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
-    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
-
-
 TAPS_PART = HandoffPart(
     folder="taps",
     title="What every read of every array must show, and what layers and the score must, in the "
     "order of `steps.txt` beside this folder",
-    write=_write,
+    write=write_taps,
     files={
         TAPS_FILE: "shapes and widths of the values of encoders and score",
         "LAYER/rR/gG.*.hex": "inputs and digits of a row group, a vector (and cycle) a line",
         "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
         "LAYER/layer_sum.hex": "all row groups and bias",
         "LAYER/qN/requantised.hex": "what each requantisation of these sums makes of them",
+    },
+)
+
+
+def dies_described(options: NoiseOptions) -> dict[str, Any]:
+    """What dies are, and the options by which they are drawn."""
+    return {
+        "what": STATISTICS,
+        **vars(options),
+        "model": options.model and str(options.model),
+    }
+
+
+def write_dies(source: HandoffSource, folder: Path) -> None:
+    """Draw the dies of the request, and write `folder`/dD/LAYER/ for each layer of each.
+
+    Raises CimError for a bundle of which no die can be drawn.
+    """
+    options = source.request.noise
+    assert options is not None
+    conditions = conditions_of(source.bundle, options)
+    layers: dict[str, dict[str, Any]] = {}
+    countdown, total = Countdown(source.request.say), options.trials
+    for index, die in enumerate(dies(source.bundle, conditions, total)):
+        graphs = {graph.name: graph for graph in die.program.graphs}
+        for layer in source.layers:
+            name = f"d{index}/{layer.name}"
+            own = place_in(folder, name)
+            own.mkdir(parents=True)
+            op = graphs[layer.graph.name].operations(NoisyMvm)[layer.node.name]
+            layers[name] = _write_die(layer, op, own)
+        countdown.tell(f"die {index + 1} of {total}: written", index + 1, total)
+    described = dies_described(options) | {"read": conditions.when, "layers": layers}
+    (folder / DIES_FILE).write_text(json.dumps(described, indent=1) + "\n", "utf-8")
+
+
+def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]:
+    """Write what a layer's cells came to and what its arrays show; how the lines count."""
+    cells = np.concatenate([one.digits for one in op.cells.slices], axis=1).astype(np.int64)
+    seen, image = taps(op, layer.x), layer.image
+    bits = {
+        name: lane_bits(int(values.min()), int(values.max()))
+        for name, values in (("cells", cells), ("sums", seen.sums), ("codes", seen.codes))
+    }
+    for row in range(-(-image.rows // image.array_rows)):
+        of_row = cells[row * image.array_rows : (row + 1) * image.array_rows]
+        layer.write_arrays(folder, row, "cells", of_row, bits["cells"])
+    for g, (row, within, _) in enumerate(layer.groups()):
+        layer.write_arrays(folder, row, f"g{within}.sums", seen.sums[:, g], bits["sums"])
+        layer.write_arrays(folder, row, f"g{within}.codes", seen.codes[:, g], bits["codes"])
+    write_numbers(folder / "layer_sum.hex", op.run(layer.x))
+    return {"lane_bits": bits, "fraction_bits": op.cells.fraction_bits, "leak": op.cells.leak}
+
+
+DIES_PART = HandoffPart(
+    folder="dies",
+    title="Dies drawn from a noise model: what their cells came to, and what they show of the "
+    f"inputs of `taps/`: {STATISTICS}",
+    write=write_dies,
+    asked=lambda request: request.noise is not None,
+    files={
+        DIES_FILE: "the noise, the time of reading, and of each layer of each die the bits of a "
+        "lane, and the binary places of a digit in which cells and sums count",
+        "dD/LAYER/rR.cC/cells.hex": "what the cells of die D came to, a row of weights a line, in "
+        "the lanes of sums: of a pair its difference",
+        "dD/LAYER/rR.cC/gG.*.hex": "sums, with the noise of reads, and codes of its lanes",
+        "dD/LAYER/layer_sum.hex": "all row groups and bias, as this die has them",
     },
 )

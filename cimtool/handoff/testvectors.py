@@ -18,8 +18,7 @@ from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
 from cimtool.bundle.serial import narrowed
-from cimtool.handoff.hex_lines import hex_lines
-from cimtool.handoff.layers import sum_bits
+from cimtool.handoff.layers import hex_lines, sum_bits
 from cimtool.handoff.requantiser import requantisations
 from cimtool.handoff.stimuli import (
     FIXED_ROWS,

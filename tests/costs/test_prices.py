@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.costs.digital import digital_cost
+from cimtool.costs.charges import digital_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.prices import Prices, kind_of, reference
 from cimtool.hardware.target import Target, load_target

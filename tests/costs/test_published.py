@@ -1,4 +1,4 @@
-"""Published figures follow from geometry and cycle time, and the cost model gives them back."""
+"""Published figures follow from geometry, cycle time and one another; costs give them back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
-from cimtool.costs.layers import layer_cost
-from cimtool.costs.published import check_published, compare_published, full_array
+from cimtool.costs.charges import layer_cost
+from cimtool.costs.published import Published, Retrievals, Searches, compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
+from cimtool.hardware.cam import Cam, cam_origins, load_cam
 from cimtool.hardware.placement import floorplan
 from cimtool.hardware.target import Target, load_target, target_names
 
@@ -29,7 +30,7 @@ def full(rates: Rates) -> tuple[int, Cost]:
 
 @pytest.mark.parametrize("name", target_names())
 def test_shipped_targets_agree_with_themselves(name: str) -> None:
-    assert all(one.agrees for one in check_published(load_target(name), name))
+    assert all(one.agrees for one in Published.check(load_target(name), name))
 
 
 def test_throughput_is_recomputed_wherever_it_is_published() -> None:
@@ -78,11 +79,12 @@ def test_a_fully_used_array_costs_what_was_published(name: str, point: str) -> N
 def test_parts_of_the_charge_array_add_up_to_its_whole() -> None:
     rates = rates_at(load_target("charge-65nm-princeton"), "0.85 V")
     place, settings = full_array(rates)
-    parts, whole = rates.parts(place, settings), rates.energies(place, settings)
-    assert parts.macs is not None
-    assert parts.conversions is not None
+    parts, whole = rates.part_energies(place, settings), rates.energies(place, settings)
+    columns, conversions = parts["arrays"], parts["converters"]
+    assert columns is not None
+    assert conversions is not None
     assert whole["arrays"] is not None
-    assert parts.macs + parts.conversions == pytest.approx(whole["arrays"].value, rel=0.02)
+    assert columns + conversions == pytest.approx(whole["arrays"].value, rel=0.02)
 
 
 def test_isaac_reads_a_full_array_at_the_pace_of_its_converter() -> None:
@@ -146,7 +148,7 @@ def test_a_mismatch_is_one_sentence(
 ) -> None:
     target, file = changed(tmp_path, name, old, new)
     with pytest.raises(CimError) as caught:
-        check_published(target, file)
+        Published.check(target, file)
     assert str(caught.value).startswith(f"{file}: {sentence}")
     assert "\n" not in str(caught.value)
 
@@ -252,3 +254,101 @@ def test_a_derived_figure_that_does_not_say_from_what_confirms_nothing(tmp_path:
         .endswith("(+0.0%), not confirmed: area is derived; the file does not say from what")
     )
     assert "derived" not in found["throughput"].sentence()
+
+
+def with_retrieval(index: int, **changed: float) -> Target:
+    target = load_target("dirc-rag-40nm")
+    retrievals = list(target.retrievals)
+    retrievals[index] = retrievals[index].model_copy(update=changed)
+    return target.model_copy(update={"retrievals": tuple(retrievals)})
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_shipped_retrievals_agree_with_themselves(name: str) -> None:
+    found = Retrievals.check(load_target(name), name)
+    assert bool(found) == bool(load_target(name).retrievals)
+
+
+def test_every_stored_bit_is_sensed_and_multiplied() -> None:
+    """4 MiB in 16 x 128 x 128 cells: 128 bits each, of 2 + 8 cycles of 4 ns."""
+    latencies = {
+        one.retrieval: one.computed
+        for one in Retrievals.check(load_target("dirc-rag-40nm"), "here")
+        if one.quantity == "latency"
+    }
+    assert latencies["4 MB"] == pytest.approx(128 * 10 * 0.004)
+    assert latencies["SciFact"] == pytest.approx(latencies["4 MB"] * 1.9 / 4)
+
+
+def test_energy_is_in_proportion_to_what_is_stored() -> None:
+    *_, energy = Retrievals.check(load_target("dirc-rag-40nm"), "here")
+    assert energy.sentence() == (
+        "energy 0.46 uJ of retrieval SciFact: 0.4541 from the 0.956 uJ of 4 MB by what is stored "
+        "(-1.3%, within 2%)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "changed", "sentence"),
+    [
+        (0, {"latency": 6.1}, r'latency = 6\.1 us of retrieval "4 MB": recomputed from 1280 cyc'),
+        (0, {"latency": 4.4}, r'latency = 4\.4 us of retrieval "4 MB": .* 5\.12 us, .* within 15%'),
+        (1, {"energy": 0.5}, r'energy = 0\.5 uJ of retrieval "SciFact": recomputed .* within 2%'),
+    ],
+)
+def test_a_retrieval_that_disagrees_is_refused(
+    index: int, changed: dict[str, float], sentence: str
+) -> None:
+    with pytest.raises(CimError, match=f"^here: {sentence}"):
+        Retrievals.check(with_retrieval(index, **changed), "here")
+
+
+def test_a_target_without_a_clock_has_no_latency() -> None:
+    target = load_target("dirc-rag-40nm").model_copy(update={"figures": ()})
+    assert [one.quantity for one in Retrievals.check(target, "here")] == ["energy"]
+
+
+def test_a_clock_that_is_derived_from_nothing_said_confirms_nothing() -> None:
+    target = load_target("dirc-rag-40nm")
+    figures = tuple(
+        one.model_copy(update={"status": "derived"} if one.quantity == "clock" else {})
+        for one in target.figures
+    )
+    first, *_ = Retrievals.check(target.model_copy(update={"figures": figures}), "here")
+    said = "not confirmed: clock is derived; the file does not say from what"
+    assert first.sentence().endswith(said)
+    assert said not in Retrievals.check(target, "here")[0].sentence()
+
+
+def with_energy(value: float) -> Cam:
+    cam = load_cam("fefet2-tcam-45nm")
+    figures = tuple(
+        one.model_copy(update={"value": value}) if one.quantity == "search_energy" else one
+        for one in cam.figures
+    )
+    return cam.model_copy(update={"figures": figures})
+
+
+@pytest.mark.parametrize("name", cam_origins())
+def test_published_energies_agree_with_those_of_cells(name: str) -> None:
+    assert all(
+        abs(one.computed / one.published - 1) < 0.02 for one in Searches.check(load_cam(name), name)
+    )
+
+
+def test_an_energy_that_disagrees_is_refused() -> None:
+    (found,) = Searches.check(load_cam("fefet2-tcam-45nm"), "here")
+    assert found.sentence() == (
+        "search_energy 1.5 pJ: 1.516 from 64 x 64 cells of 0.37 fJ (+1.0%), consistent by "
+        "construction: search_cell_energy was derived from it"
+    )
+    cam = load_cam("fefet2-tcam-45nm")
+    figures = tuple(one.model_copy(update={"derived_from": None}) for one in cam.figures)
+    (found,) = Searches.check(cam.model_copy(update={"figures": figures}), "here")
+    assert found.sentence().endswith(
+        "(+1.0%), not confirmed: search_cell_energy is derived; the file does not say from what"
+    )
+    with pytest.raises(
+        CimError, match=r"here: search_energy = 1.6 pJ: recomputed from .* within 2%"
+    ):
+        Searches.check(with_energy(1.6), "here")

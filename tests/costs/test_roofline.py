@@ -8,8 +8,14 @@ import pytest
 
 from cimtool import api
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.machines import other_machines
-from cimtool.costs.roofline import SIZES, RooflinePoint, bounds_of, roofline, roofline_svg
+from cimtool.costs.roofline import (
+    SIZES,
+    RooflinePoint,
+    bounds_of,
+    other_machines,
+    roofline,
+    roofline_svg,
+)
 from cimtool.costs.totals import Cost
 from cimtool.ir.program import Graph
 

@@ -14,10 +14,9 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.bundle.exporters import Request, export_bundle
-from cimtool.handoff.dies import DIES_PART
 from cimtool.handoff.layers import driven_layers
 from cimtool.handoff.stimuli import layer_stimuli
-from cimtool.handoff.taps import column_places, taps
+from cimtool.handoff.taps import DIES_PART, column_places, taps
 from cimtool.hardware.contract import layer_mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm

@@ -11,7 +11,8 @@ import pytest
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.handoff.images import layer_image, write_images, write_layer
+from cimtool.handoff.images import write_images, write_layer
+from cimtool.handoff.layers import layer_image
 from cimtool.handoff.written import read_weights
 from cimtool.hardware.image import ImageSpec
 from cimtool.hardware.image_file import ImagesFile, LayerImage

@@ -12,8 +12,8 @@ from handoff_runs import TAPS, counts, handoff_of, run_cocotb, run_goal, with_ch
 
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
+from cimtool.handoff.bench import macro_kinds
 from cimtool.handoff.faults import FAULTS
-from cimtool.handoff.kinds import macro_kinds
 from cimtool.handoff.layers import Lanes, driven_layers
 
 SETTINGS = """

@@ -14,13 +14,13 @@ from handoff_bench import Bench, numbers
 from cimtool import api
 from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.bundle.exporter import Request
 from cimtool.demo.data import DemoFiles
-from cimtool.handoff.array_parts import write_constants
-from cimtool.handoff.images import write_images
-from cimtool.handoff.kinds import STEPS, STEPS_FILE, steps_text
-from cimtool.handoff.layers import Lanes, driven_layers, sum_bits
+from cimtool.handoff.bench import STEPS, STEPS_FILE, steps_text
+from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
+from cimtool.handoff.layers import HandoffSource, sum_bits
 from cimtool.handoff.stimuli import END_ROWS, worst_column
-from cimtool.handoff.taps import column_places, layer_sum, taps, write_ends, write_taps
+from cimtool.handoff.taps import TAPS_PART, column_places, layer_sum, taps, write_ends
 from cimtool.hardware.image import ImageSpec
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
@@ -110,15 +110,12 @@ def test_a_worst_column_worked_by_hand() -> None:
     assert taps(op, np.array([[0, 0, 7, -7]])).sums.max() == 7 * 190
 
 
-def exported(bundle: Bundle, folder: Path, pattern: str = "*") -> Bench:
-    layers = driven_layers(bundle, pattern, None)
-    lanes = Lanes.of(layers)
-    for name in ("images", "constants", "taps"):
-        (folder / name).mkdir(parents=True)
-    write_images(bundle, {one.name: one.op for one in layers}, folder / "images")
-    write_constants(layers, folder / "constants")
-    write_taps(layers, lanes, folder / "taps")
-    (folder / STEPS_FILE).write_text(steps_text(layers, lanes))
+def exported(bundle: Bundle, folder: Path) -> Bench:
+    source = HandoffSource(bundle, Request())
+    for part in (IMAGES_PART, CONSTANTS_PART, TAPS_PART):
+        (folder / part.folder).mkdir(parents=True)
+        part.write(source, folder / part.folder)
+    (folder / STEPS_FILE).write_text(steps_text(source.layers, source.lanes))
     return Bench(folder)
 
 
@@ -259,7 +256,7 @@ def test_the_ends_are_those_of_the_simulator(
     bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     inputs = read_embeddings(small_trunk.eval)
-    write_ends(bundle.program, driven_layers(bundle, "*", inputs), inputs, tmp_path)
+    write_ends(HandoffSource(bundle, Request(inputs=inputs)), tmp_path)
     simulator = Simulator(bundle.program, fast=False)
     rows = {m: getattr(inputs, m)[:END_ROWS] for m in ("text", "video")}
     features = {m: simulator.encode(m, x) for m, x in rows.items()}

@@ -1,0 +1,118 @@
+"""The costs that totals are sums of: products of layers, digital operations, writing of cells.
+
+Whatever the target has no figure of has its reference price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cimtool.costs.operations import Operations, Tally
+from cimtool.costs.prices import Prices, kind_of
+from cimtool.costs.rates import Rates
+from cimtool.costs.totals import NOTHING, PARTS, Cost, PartShare, Quantity, longest
+from cimtool.hardware.placement import Floorplan, Placement
+from cimtool.hardware.settings import Settings
+
+NOT_TIMED = ("registers", "sram", "wires", "dram")
+"""Kinds that take no cycle of the digital unit's own: they run beside its arithmetic."""
+
+
+def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
+    """The cost of one product of a layer, all of its arrays working side by side."""
+    own = settings.of_layer(place.layer)
+    energies = rates.energies(place, own)
+    counts = {
+        "arrays": (place.macs, "MACs in arrays"),
+        "converters": (place.conversions, "conversions"),
+        "shift-and-add": (place.column_sums, "shift-and-add"),
+    }
+    passes, time = plan.passes(place), rates.latency(place, own)
+    converting = rates.conversion_time(place)
+    converted = converting * place.reads * place.cycles * passes if converting else None
+    # Without a time of the arrays their converters' is the least that a product takes.
+    latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
+    parts: dict[str, PartShare] = {}
+    for name, (count, called) in counts.items():
+        energy = energies[name]
+        missing = Quantity(None, (called,)) if count else NOTHING
+        parts[name] = PartShare(missing if energy is None else energy)
+    parts["arrays"] += PartShare(time=Quantity(None, ("arrays",)) if time is None else latency)
+    if converted is not None:
+        parts["converters"] += PartShare(time=Quantity(converted))
+    return Cost(
+        macs=place.macs,
+        drive_cycles=place.drive_cycles * place.reads * passes,
+        conversions=place.conversions,
+        shift_adds=place.column_sums,
+        latency_ns=latency,
+        parts=parts,
+        known=sum(counts[name][0] for name, one in energies.items() if one is not None),
+    )
+
+
+def digital_cost(work: Operations, prices: Prices) -> Cost:
+    """The cost of digital operations: arithmetic takes its cycles, DRAM streams beside it."""
+    parts: dict[str, PartShare] = {}
+    known = 0
+    for kind, tally in work.tallies.items():
+        unit, part = prices.unit(kind), str(kind_of(kind).part)
+        missing = Quantity(None, (f"{kind} outside the arrays",))
+        share = PartShare(missing if unit is None else unit.of(tally.size))
+        parts[part] = parts.get(part, PartShare()) + share
+        known += 0 if unit is None else tally.count
+    cycles = sum(t.count for kind, t in work.tallies.items() if kind not in NOT_TIMED)
+    times = {"digital": prices.cycles_ns(cycles)} if cycles else {}
+    if "dram" in work.tallies:
+        times["memory"] = Quantity(work.tallies["dram"].size / 8 / prices.bandwidth)
+    for part, time in times.items():
+        parts[part] = parts.get(part, PartShare()) + PartShare(time=time)
+    ordered = {name: parts[name] for name in PARTS if name in parts}
+    return Cost(digital=work, latency_ns=longest(times.values()), parts=ordered, known=known)
+
+
+def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing `cells` in so many rounds of a whole chip, at least one.
+
+    They are written row by row, the arrays side by side.
+    """
+    rows = max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0)
+    pulses, missing = rates.value("write_pulses"), Quantity(None, ("writing of cells",))
+    energy = _figure(rates, "write_energy") or rates.prices.write_pj(pulses)
+    row = _figure(rates, "write_latency") or rates.prices.pulse_ns(pulses)
+    share = PartShare(
+        missing if energy is None else energy.times(cells),
+        missing if row is None else row.times(rows),
+    )
+    return Cost(
+        cells_written=cells,
+        latency_ns=share.time,
+        parts={"writing": share},
+        known=0 if energy is None else cells,
+    )
+
+
+def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
+    """The cost of writing all weights of a graph, round by round, the arrays side by side.
+
+    They are read from DRAM. Nothing where weights stay.
+    """
+    rounds = plan.rounds.get(graph, 0)
+    if not rounds:
+        return Cost()
+    own = [one for one in layers if one.shares is None and one.graph == graph]
+    written = programming(sum(one.cells for one in own), rounds, plan, rates)
+    bits = sum(one.rows * one.columns * one.weight_bits for one in own)
+    moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})
+    read = digital_cost(moved, rates.prices)
+    both = written + read
+    return replace(both, latency_ns=longest((written.latency_ns, read.latency_ns)))
+
+
+def _figure(rates: Rates, quantity: str) -> Quantity | None:
+    """A figure of the target with its interval."""
+    figure = rates.figure(quantity)
+    if figure is None:
+        return None
+    return Quantity(figure.value, (), *figure.interval, own=figure.value)
