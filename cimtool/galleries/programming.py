@@ -47,7 +47,13 @@ from cimtool.galleries.shortlists import (
     search_svg,
     shortlist_search,
 )
-from cimtool.galleries.wear import ArrayCells, check_endurance, matrix_cells, word_cells
+from cimtool.galleries.wear import (
+    ArrayCells,
+    check_endurance,
+    first_writes,
+    matrix_cells,
+    word_cells,
+)
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.placement import item_products
@@ -263,7 +269,7 @@ class _NewItems:
     ) -> ProgrammedBundle | ProgrammedCam:
         """The bundle with the items, in cells that were not written before."""
         source, count, mapping = self.source, len(self.rows), job.compiled.settings.score_mapping
-        ledger = Ledger(count, {name: one.first for name, one in stored.cells.items()})
+        ledger = Ledger(count, first_writes(stored.cells))
         features, cam = features_sha256(job.video), stored.cam
         held = Gallery(*source, count, mapping, length, features, bits, cam=cam)
         check_endurance(ledger.matrices, stored.use, stored.memory)

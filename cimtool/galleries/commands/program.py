@@ -41,14 +41,12 @@ def command(out: Output, options: dict[str, Any]) -> None:
     if cam is not None and gallery is None:
         raise ArgumentError("{cam} is {}; expected {gallery} with it", cam)
     if cam is not None:
-        reason = "without {cam}, whose queries have the bits of its cells"
-        kept = _only(options, ("output", "shortlist", "shortlist_bits"), reason)
+        kept = _only(options, ("output", "shortlist", "shortlist_bits"), cam=True)
         found = api.program_cam(bundle, gallery, cam, say=out.say, **kept)
     elif gallery is not None:
         found = api.program(bundle, gallery, say=out.say, **options)
     else:
-        reason = "with {gallery}: a change keeps the bits that the gallery was programmed with"
-        kept = _only(options, ("output", "shortlist", "chips"), reason)
+        kept = _only(options, ("output", "shortlist", "chips"), cam=False)
         found = api.change_gallery(bundle, say=out.say, **changes, **kept)
     folder = found.bundle.folder
     shown = found.document().plus(Verbatim(f"wrote {folder}"))
@@ -57,9 +55,21 @@ def command(out: Output, options: dict[str, Any]) -> None:
     )
 
 
-def _only(options: dict[str, Any], names: tuple[str, ...], reason: str) -> dict[str, Any]:
+def _only(options: dict[str, Any], names: tuple[str, ...], cam: bool) -> dict[str, Any]:
     """The options of these names; ArgumentError if another one was given."""
     for name, value in options.items():
-        if name not in names and value is not None:
-            raise ArgumentError("{} is {}; expected it " + reason, Argument(name), value)
+        if name in names or value is None:
+            continue
+        if cam:
+            raise ArgumentError(
+                "{} is {}; expected it without {cam}, whose queries have the bits of its cells",
+                Argument(name),
+                value,
+            )
+        raise ArgumentError(
+            "{} is {}; expected it with {gallery}: a change keeps the bits that the gallery was "
+            "programmed with",
+            Argument(name),
+            value,
+        )
     return {name: options[name] for name in names}
