@@ -13,11 +13,17 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, rewrite
-from cimtool.loading.onnx.builder import LOWEST_OFFSET, FileBuilder, MaskRead
-from cimtool.loading.onnx.constants import ELEMENTWISE, FOLDS, ConstantFolder, constant_inputs
+from cimtool.loading.onnx.builder import LOWEST_OFFSET, FileBuilder, MaskRead, Rows
+from cimtool.loading.onnx.constants import (
+    ELEMENTWISE,
+    FOLDS,
+    REAL_TYPES,
+    ConstantFolder,
+    constant_inputs,
+)
 from cimtool.loading.onnx.graph import Branch, OnnxGraph, OnnxNode
+from cimtool.loading.onnx.rules.quantized import require_one_quantizer
 from cimtool.loading.onnx.translation import (
-    CHECKS,
     DOMAINS,
     RULES,
     RULES_OF,
@@ -26,10 +32,6 @@ from cimtool.loading.onnx.translation import (
     Unread,
 )
 from cimtool.loading.onnx.unsupported import unsupported
-from cimtool.loading.onnx.views import Rows, in_rows
-
-REAL_TYPES = (1, 11)
-"""FLOAT and DOUBLE (TensorProto.DataType)."""
 
 OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
@@ -54,8 +56,7 @@ def translate(graph: OnnxGraph) -> Graph:
             "expected the same for both"
         )
     tower = builder.tower(*outputs)
-    for check in CHECKS:
-        check(tower, graph.file)
+    require_one_quantizer(tower, graph.file)
     return rewrite(tower, lambda op: _named_anew, Builder.of(tower))
 
 
@@ -180,4 +181,4 @@ def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: File
         raise CimError(f"{where} has axes {value.text}; expected [n, d]")
     if value.name in builder.masks and builder.masks[value.name].min() < LOWEST_OFFSET:
         raise CimError(f"{where} has a mask of attention; expected a softmax of masked numbers")
-    return in_rows(builder, value).name
+    return builder.in_rows(value).name

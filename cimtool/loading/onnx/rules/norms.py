@@ -17,9 +17,8 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Node
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, Reciprocal, RmsNorm, Sqrt
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.builder import FileBuilder
+from cimtool.loading.onnx.builder import FileBuilder, Rows
 from cimtool.loading.onnx.translation import Translation
-from cimtool.loading.onnx.views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
@@ -102,8 +101,10 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
             continue
         order = value.last(axis)
         last = value.reordered(order)
-        multiple = _multiple(t.builder, last)
-        for rows, op in ((last, None), *([multiple] if multiple else [])):
+        forms: list[tuple[Rows, Op | None]] = [(last, None)]
+        if (multiple := t.builder.multiple(last.name)) is not None:
+            forms.append((replace(last, name=multiple[0]), multiple[1]))
+        for rows, op in forms:
             own = t.in_rows(rows)
             same = own.name == norms.of or (
                 centre is not None and _centre(t.builder, own.name) == centre
@@ -182,14 +183,6 @@ def _centre(builder: FileBuilder, name: str) -> str | None:
     if not is_mean or mean.op.offset.any() or not own_rows:
         return None
     return rows if _summed(builder, mean.inputs[0]) == rows else None
-
-
-def _multiple(builder: FileBuilder, value: Rows) -> tuple[Rows, Op] | None:
-    """The value that another one is a product by constants of, and that product."""
-    node = builder.by_name.get(value.name)
-    if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
-        return None
-    return replace(value, name=node.inputs[0]), node.op
 
 
 def _unit(t: Translation, norms: Norms, rows: Rows, centre: str | None) -> Rows:

@@ -18,8 +18,8 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import quantize
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
+from cimtool.loading.onnx.builder import Rows
 from cimtool.loading.onnx.translation import (
-    CHECKS,
     DOMAINS,
     RULES,
     KeptConstant,
@@ -29,7 +29,6 @@ from cimtool.loading.onnx.translation import (
     Unread,
     rule,
 )
-from cimtool.loading.onnx.views import Rows
 
 INTEGERS = {
     f"{sign}int{bits}": (bits, sign == "")
@@ -264,9 +263,6 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
             f"{file}: the input is read through different quantizers, or through one and without "
             f"({names}); expected one quantizer for all that reads it"
         )
-
-
-CHECKS.append(require_one_quantizer)
 
 
 def refused(complaint: str) -> Rule:

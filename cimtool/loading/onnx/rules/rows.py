@@ -24,10 +24,9 @@ from cimtool.ir.source import (
     counted_places,
 )
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.builder import LARGEST_NUMBER
+from cimtool.loading.onnx.builder import LARGEST_NUMBER, Rows
 from cimtool.loading.onnx.constants import FREE_SOFTMAX
 from cimtool.loading.onnx.translation import Translated, Translation, rule
-from cimtool.loading.onnx.views import Rows
 
 UNPADDED = (b"NOTSET", b"VALID")
 """Values of `auto_pad` with which a pool adds no places."""
@@ -51,7 +50,7 @@ def layer_normalization(t: Translation) -> Translated:
 @rule("RMSNormalization")
 def rms_normalization(t: Translation) -> Translated:
     """Rows to mean square 1, then a gain a channel."""
-    x = t.flat_rows().name
+    x = t.in_rows(t.view()).name
     t.require_last_axis()
     gamma = t.channels(t.weights(1), t.width(x))
     return t.add(RmsNorm(gamma, t.number("epsilon", 1e-5, least=0.0)), x)
@@ -110,9 +109,10 @@ def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray)
 @rule("LpNormalization")
 def lp_normalization(t: Translation) -> Translated:
     """Rows divided by their Euclidean norm."""
-    t.require("p", (2,), "2")
+    if (p := t.node.attributes.get("p", 2)) != 2:
+        t.fail(f"p is {p}; expected 2")
     t.require_last_axis()
-    return t.add(L2Normalize(), t.flat_rows().name)
+    return t.add(L2Normalize(), t.in_rows(t.view()).name)
 
 
 @rule("Softmax")
@@ -177,8 +177,10 @@ def top(t: Translation) -> Translated:
             "(torch: topk(..., sorted=True))"
         )
     kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
-    made = t.columns_taken(t.add(Sorted(), rows.name), kept)
-    return made.back(order)
+    made = t.add(Sorted(), rows.name)
+    places = np.arange(rows.size).reshape(-1, width)[:, kept]
+    taken = replace(made.narrowed(count), name=arranged(t.builder, made.name, places))
+    return taken.back(order)
 
 
 def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
@@ -286,9 +288,3 @@ def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
 
 rule("AveragePool", "GlobalAveragePool")(partial(pooled, largest_of_all=False))
 rule("GlobalMaxPool", "MaxPool")(partial(pooled, largest_of_all=True))
-
-
-@rule("Sqrt")
-def square_root(t: Translation) -> Translated:
-    """The root of numbers of at least 0."""
-    return t.add(Sqrt(), t.rows())
