@@ -52,6 +52,8 @@ UNIT = Clip(scalar(0.0), scalar(1.0))
 Step: TypeAlias = tuple[str, Op, str]
 """A part of what a node becomes: its name, its operation, and the names of what it reads."""
 
+GATED: Step = ("y", Gate(), "x gate")
+
 ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
     "Abs": lambda t: [("y", Abs(), "x")],
     "Celu": lambda t: [
@@ -66,7 +68,7 @@ ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
         ("inner", plus(float(np.sqrt(0.5))), "x"),
         ("erf", Erf(), "inner"),
         ("gate", plus(0.5, offset=0.5), "erf"),
-        ("y", Gate(), "x gate"),
+        GATED,
     ],
     "Gelu by tanh": lambda t: [  # x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
         ("square", Gate(), "x x"),
@@ -74,26 +76,18 @@ ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
         ("inner", plus(float(np.sqrt(2 / np.pi)), 0.044715 * float(np.sqrt(2 / np.pi))), "x cube"),
         ("tanh", Tanh(), "inner"),
         ("gate", plus(0.5, offset=0.5), "tanh"),
-        ("y", Gate(), "x gate"),
+        GATED,
     ],
     "HardSigmoid": lambda t: [
         ("line", plus(t.number("alpha", 0.2), offset=t.number("beta", 0.5)), "x"),
         ("y", UNIT, "line"),
     ],
-    "HardSwish": lambda t: [
-        ("line", plus(1 / 6, offset=0.5), "x"),
-        ("gate", UNIT, "line"),
-        ("y", Gate(), "x gate"),
-    ],
+    "HardSwish": lambda t: [("line", plus(1 / 6, offset=0.5), "x"), ("gate", UNIT, "line"), GATED],
     "LeakyRelu": lambda t: [
         ("y", LeakyRelu(alpha) if (alpha := t.number("alpha", 0.01, least=0.0)) else RELU, "x")
     ],
     "Log": lambda t: [("y", Log(), "x")],
-    "Mish": lambda t: [
-        ("softplus", Softplus(), "x"),
-        ("gate", Tanh(), "softplus"),
-        ("y", Gate(), "x gate"),
-    ],
+    "Mish": lambda t: [("softplus", Softplus(), "x"), ("gate", Tanh(), "softplus"), GATED],
     "Neg": lambda t: [("y", plus(-1), "x")],
     "Reciprocal": lambda t: [("y", Reciprocal(), "x")],
     "Relu": lambda t: [("y", RELU, "x")],
@@ -113,7 +107,7 @@ ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
     "Swish": lambda t: [
         ("inner", plus(t.number("alpha", 1.0)), "x"),
         ("gate", Sigmoid(), "inner"),
-        ("y", Gate(), "x gate"),
+        GATED,
     ],
     "Tanh": lambda t: [("y", Tanh(), "x")],
     "power 2": lambda t: [("y", Gate(), "x x")],
