@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from dataclasses import fields, replace
 from functools import cache
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,20 +21,20 @@ from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
-from cimtool.loading.onnx.export import export_module, first_line
-from cimtool.loading.onnx.graph import OUTPUTS
-from cimtool.loading.onnx.module_calls import (
-    choices,
+from cimtool.loading.onnx.export import (
     evaluating,
+    export_module,
+    first_line,
     floats,
-    given_rows,
     kind_of,
     outputs_of,
 )
+from cimtool.loading.onnx.graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.export import ExportedProgram
 
@@ -332,3 +336,90 @@ def _run(module: nn.Module, rows: Array, has_variance: bool, where: str) -> dict
     if "logvar" in arrays:
         arrays["s"] = np.exp(arrays.pop("logvar"))
     return arrays
+
+
+def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
+    """A copy of rows [n, in] that a module takes, wherever its weights are.
+
+    Of the types of its weights it is the first's, or float32 where it runs on that one alone.
+    """
+    import torch
+
+    given, own = torch.tensor(rows), floats(module)
+    if not own:
+        return given
+    given = given.to(own[0].device)
+    if len({array.dtype for array in own}) > 1:
+        try:
+            module(given.to(own[0].dtype, copy=True))
+        except Exception:
+            return given
+    return given.to(own[0].dtype)
+
+
+def choices(module: nn.Module, rows: Array) -> list[str]:
+    """The lines of Python that read numbers of a tensor which depends on rows [n, in].
+
+    As `if x.max() > 1:` does, also by way of numpy: an exporter follows one way of it. What reads
+    extents is not meant.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    of_tensor = torch.Tensor
+    readers = of_tensor.numpy, of_tensor.tolist, of_tensor.__array__, of_tensor.__dlpack__
+    known, found = dict[int, torch.Tensor](), dict[str, None]()
+
+    def is_known(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and _place(value) in known
+
+    class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            if any(map(is_known, tree_leaves((args, kwargs)))):
+                leaves = tree_leaves(made)
+                known.update({_place(one): one for one in leaves if isinstance(one, torch.Tensor)})
+                if any(isinstance(one, bool | int | float) for one in leaves):
+                    found[_line_of_caller()] = None
+            return made
+
+    class Read(TorchFunctionMode):
+        """Sees what hands a tensor's memory on, which is no operator."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in readers and is_known(args[0]):
+                found[_line_of_caller()] = None
+            return func(*args, **(kwargs or {}))
+
+    with evaluating(module), torch.no_grad():
+        given = given_rows(module, rows)
+        known[_place(given)] = given
+        with Followed(), Read():  # type: ignore[no-untyped-call]
+            module(given)
+    return list(found)
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """The place of a tensor's memory, which views of it share; of itself where it has none."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (NotImplementedError, RuntimeError):  # a sparse tensor
+        return id(tensor)
+
+
+def _line_of_caller() -> str:
+    """The file and line of the innermost frame of a module's call that is the user's, if any."""
+    import torch
+
+    libraries = tuple(str(Path(inspect.getfile(library)).parent) for library in (torch, np))
+    inner = reversed(traceback.extract_stack())
+    inside = takewhile(lambda f: (f.filename, f.name) != (__file__, choices.__name__), inner)
+    frames = [frame for frame in inside if frame.filename != __file__]
+    own = next((f for f in frames if not f.filename.startswith(libraries)), frames[0])
+    return f"{Path(own.filename).name}, line {own.lineno}"
