@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import require_file
@@ -239,26 +241,18 @@ def _array(tensor: TensorProto) -> Array:
     return array
 
 
-def _constant(node: NodeProto) -> Array:
-    import numpy as np
-    from onnx import helper
-
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            return _array(attribute.t)
-        if attribute.name.startswith("value_"):
-            return np.asarray(helper.get_attribute_value(attribute))
-    raise CimError(f"{node.output[0]} (Constant): expected a dense constant")
-
-
 def _parts(graph: GraphProto) -> tuple[tuple[OnnxNode, ...], dict[str, Array]]:
     """The nodes of a graph, and its constants."""
     nodes, constants = [], {tensor.name: _array(tensor) for tensor in graph.initializer}
     for number, node in enumerate(graph.node):
-        if node.op_type == "Constant" and not node.domain:
-            constants[node.output[0]] = _constant(node)
-        else:
-            nodes.append(_node(node, number))
+        own = _node(node, number)
+        if own.kind != "Constant" or own.domain:
+            nodes.append(own)
+            continue
+        key, value = next(iter(own.attributes.items()), ("", None))
+        if not key.startswith("value"):
+            raise CimError(f"{own.outputs[0]} (Constant): expected a dense constant")
+        constants[own.outputs[0]] = _array(value) if key == "value" else np.asarray(value)
     return tuple(nodes), constants
 
 

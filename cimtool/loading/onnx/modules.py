@@ -101,22 +101,20 @@ def model_from_modules(
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             found = (
-                f"both modules are of layout {layout.name}, which takes rows of unit norm, and "
-                "those of the data are of others: the modules are read as they are, for such rows, "
+                f"the modules have the layers of layout {layout.name} and compute something else "
+                "with them: they are read as they are, "
             )
-            if not same:
+            if same:
                 found = (
-                    f"the modules have the layers of layout {layout.name} and compute something "
-                    "else with them: they are read as they are, "
+                    f"both modules are of layout {layout.name}, which takes rows of unit norm, and "
+                    "those of the data are of others: the modules are read as they are, for such "
+                    "rows, "
                 )
             note = f"{name}: {found}and a polynomial is of ed and vd, undivided"
             model = replace(model, warnings=(note,))
-    own = (None, None) if rows is None else rows
-    notes = [
-        note
-        for modality, tower, data in zip(MODALITIES, model.towers, own, strict=True)
-        for note in _compare(model, tower, modules[modality], data, places[modality])
-    ]
+    notes = list[str]()
+    for modality, tower, data in zip(MODALITIES, model.towers, rows or (None, None), strict=True):
+        notes += _compare(model, tower, modules[modality], data, places[modality])
     return replace(model, warnings=(*model.warnings, *notes))
 
 
@@ -186,9 +184,8 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _are_raw(rows: tuple[Array, Array] | None) -> bool:
-    """True where rows of the data, if there are any, are not of unit norm as they come."""
-    shares = () if rows is None else (_share(data) for data in rows)
-    norms = (np.linalg.norm(share.astype(np.float64), axis=1) for share in shares)
+    """True if rows of the data, if there are any, are not of unit norm as they come."""
+    norms = (np.linalg.norm(_share(data).astype(np.float64), axis=1) for data in rows or ())
     return any(bool((np.abs(norm - 1) > UNIT_TOLERANCE).any()) for norm in norms)
 
 
@@ -301,12 +298,30 @@ def _reason(module: nn.Module, chosen: str) -> str:
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module; mu and s in float64. CimError where another call gives others."""
+    """Run a module; mu and s in float64. CimError if another call gives others."""
     import torch
+
+    def run() -> dict[str, FloatArray]:
+        try:
+            value = module(given_rows(module, rows))
+        except Exception as error:
+            raise CimError(
+                f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
+                "expected rows as wide as it takes"
+            ) from None
+        outputs = outputs_of(value)
+        if outputs is None or len(outputs) != 1 + has_variance:
+            expected = "(mu, logvar)" if has_variance else "mu alone, a tensor"
+            raise CimError(f"{where} returns a {kind_of(value)}; expected {expected}")
+        pairs = zip(OUTPUTS, outputs, strict=False)
+        arrays = {key: tensor_array(part, where, key).astype(np.float64) for key, part in pairs}
+        if "logvar" in arrays:
+            arrays["s"] = np.exp(arrays.pop("logvar"))
+        return arrays
 
     # Read meanwhile: a module may return what it keeps.
     with evaluating(module), torch.no_grad():
-        found, again = (_run(module, rows, has_variance, where) for _ in range(2))
+        found, again = run(), run()
     for key, array in found.items():
         if _error(again[key], array) > PROBE_TOLERANCE:
             raise CimError(
@@ -315,27 +330,6 @@ def _forward(
                 "state of a call before and no random numbers"
             )
     return found
-
-
-def _run(module: nn.Module, rows: Array, has_variance: bool, where: str) -> dict[str, FloatArray]:
-    try:
-        value = module(given_rows(module, rows))
-    except Exception as error:
-        raise CimError(
-            f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
-            "expected rows as wide as it takes"
-        ) from None
-    found = outputs_of(value)
-    if found is None or len(found) != 1 + has_variance:
-        expected = "(mu, logvar)" if has_variance else "mu alone, a tensor"
-        raise CimError(f"{where} returns a {kind_of(value)}; expected {expected}")
-    arrays = {
-        key: tensor_array(part, where, key).astype(np.float64)
-        for key, part in zip(OUTPUTS, found, strict=False)
-    }
-    if "logvar" in arrays:
-        arrays["s"] = np.exp(arrays.pop("logvar"))
-    return arrays
 
 
 def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
