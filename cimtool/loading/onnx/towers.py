@@ -26,7 +26,7 @@ from cimtool.loading.onnx.rules.quantized import require_one_quantizer
 from cimtool.loading.onnx.translation import (
     DOMAINS,
     RULES,
-    RULES_OF,
+    KeptConstant,
     Translated,
     Translation,
     Unread,
@@ -99,9 +99,10 @@ def _made(t: Translation) -> Translated | tuple[Translated, ...]:
         return made
     if not node.domain and node.kind in OF_SEVERAL_VALUES:
         t = replace(t, values=_with_constants(t))
-    rules = DOMAINS.get(node.domain, {})
-    first: type = type(t.values.get(node.inputs[0])) if node.inputs else type(None)
-    rule = (None if node.domain else RULES_OF.get((node.kind, first))) or rules.get(node.kind)
+    first, rules = t.values.get(t.input(0)), DOMAINS.get(node.domain, {})
+    if isinstance(first, KeptConstant | Unread) and not node.domain:
+        rules = {**rules, **first.rules}
+    rule = rules.get(node.kind)
     if rule is None:
         t.fail(unsupported(node.kind, node.domain, RULES))
     try:

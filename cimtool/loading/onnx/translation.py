@@ -47,11 +47,15 @@ class Unread:
 
     text: ClassVar[str] = "a constant"
     expected: ClassVar[str] = "rows of numbers"
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    """Rules of operators whose first input is such a value."""
 
 
 class KeptConstant:
     """A constant that a rule keeps in a form of its own, with the layer that it makes."""
 
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    """Rules of operators whose first input is such a constant."""
     real: FloatArray
     """The real numbers that it stands for."""
 
@@ -128,8 +132,10 @@ class Translation:
 
     def whole(self, view: Rows) -> Rows:
         """The view where it has all numbers of its value, else one of them moved into rows."""
-        if not self.builder.covered(view):
-            view = self.in_rows(view)
+        return self._seen(view) if self.builder.covered(view) else self.in_rows(view)
+
+    def _seen(self, view: Rows) -> Rows:
+        """The view, by which its value is taken from here on."""
         self.views[view.name] = view
         return view
 
@@ -142,16 +148,12 @@ class Translation:
         if view.items >= view.rank - columns:
             self.fail(f"is over the items of {view.text}; expected an axis of each item's numbers")
         self.require_numbers(view.size)
-        made = self.builder.in_rows(view, columns)
-        self.views[made.name] = made
-        return made
+        return self._seen(self.builder.in_rows(view, columns))
 
     def in_order(self, view: Rows) -> Rows:
         """The same with the rows of an item in the order of the view."""
         self.require_numbers(view.size)
-        made = self.builder.in_order(view)
-        self.views[made.name] = made
-        return made
+        return self._seen(self.builder.in_order(view))
 
     def require_numbers(self, count: int) -> None:
         """Raise CimError for more numbers of an item than may move."""
@@ -423,11 +425,8 @@ class Translation:
         made, types = self.builder.add(name, op, *inputs), self.builder.types
         shape = types[made].shape
         known = (self.views[i] for i in inputs if i in self.views and types[i].shape == shape)
-        view = next(known, None)
-        plain = Rows.in_order(made, (1, self.width(made)))
-        rows = plain if view is None else replace(view, name=made)
-        self.views[made] = rows
-        return rows
+        view = next(known, Rows.in_order(made, (1, self.width(made))))
+        return self._seen(replace(view, name=made))
 
     def _plain(self, name: str = "") -> str:
         """A name without a dot: those that passes derive from them hold one."""
@@ -457,19 +456,12 @@ RULES: dict[str, Rule] = {}
 DOMAINS: dict[str, dict[str, Rule]] = {"": RULES}
 """The rules by the domain of their operators."""
 
-RULES_OF: dict[tuple[str, type], Rule] = {}
-"""Rules of ONNX's own operators for a first input of one class."""
 
-
-def rule(*kinds: str, of: type | None = None) -> Callable[[Rule], Rule]:
-    """Register the rule of operators; with `of`, of a first input of that class alone."""
+def rule(*kinds: str) -> Callable[[Rule], Rule]:
+    """Register the rule of operators."""
 
     def register(function: Rule) -> Rule:
-        for kind in kinds:
-            if of is None:
-                RULES[kind] = function
-            else:
-                RULES_OF[kind, of] = function
+        RULES.update(dict.fromkeys(kinds, function))
         return function
 
     return register

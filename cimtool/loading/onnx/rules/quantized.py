@@ -9,6 +9,7 @@ https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/qua
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,6 +51,14 @@ EVEN = (b"ROUND", b"HALF_EVEN")
 """The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
 
 
+def _limited(t: Translation) -> Translated:
+    """Codes within limits, of fewer bits (QCDQ)."""
+    codes = t.value(0)
+    assert isinstance(codes, Codes)
+    lo, hi = _within(t, codes.lo, codes.hi)
+    return replace(codes, lo=lo, hi=hi)
+
+
 @dataclass(frozen=True, eq=False)
 class Codes(Unread):
     """Integers in `lo` to `hi` of a value, by a quantizer of this step and zero point."""
@@ -59,11 +68,24 @@ class Codes(Unread):
         "rows of numbers: DequantizeLinear right behind the quantizer, as a graph is exported, "
         "before a runtime optimises it"
     )
+    rules: ClassVar = {"Clip": _limited}
     of: Rows
     lo: int
     hi: int
     step: float
     zero: int
+
+
+def _turned(t: Translation) -> Translated:
+    """The transpose of dequantized weights."""
+    weights = t.value(0)
+    assert isinstance(weights, IntegerWeights)
+    axes = range(weights.codes.ndim)
+    order = list(t.node.attributes.get("perm", axes[::-1]))
+    if sorted(order) != list(axes):
+        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
+    axis = None if weights.axis is None else order.index(weights.axis)
+    return replace(weights, codes=weights.codes.transpose(order), axis=axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +95,7 @@ class IntegerWeights(KeptConstant):
     `bits` are those of their quantizer; `axis` is None for one `scale` [1].
     """
 
+    rules: ClassVar = {"Transpose": _turned}
     codes: IntArray
     scale: FloatArray
     axis: int | None
@@ -148,15 +171,6 @@ def _bits_of_constant(t: Translation, codes: Array) -> int:
         return bits
     lo, hi = _within(replace(t, node=clip), lo, hi)
     return (hi - lo).bit_length()
-
-
-@rule("Clip", of=Codes)
-def limited_codes(t: Translation) -> Translated:
-    """Codes within limits, of fewer bits (QCDQ)."""
-    codes = t.value(0)
-    assert isinstance(codes, Codes)
-    lo, hi = _within(t, codes.lo, codes.hi)
-    return replace(codes, lo=lo, hi=hi)
 
 
 def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
@@ -236,19 +250,6 @@ def bipolar_quant(t: Translation) -> Translated:
 
 def _signs(value: Array) -> IntArray:
     return np.where(value >= 0, 1, -1)
-
-
-@rule("Transpose", of=IntegerWeights)
-def turned(t: Translation) -> Translated:
-    """The transpose of dequantized weights."""
-    weights = t.value(0)
-    assert isinstance(weights, IntegerWeights)
-    axes = range(weights.codes.ndim)
-    order = list(t.node.attributes.get("perm", axes[::-1]))
-    if sorted(order) != list(axes):
-        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
-    axis = None if weights.axis is None else order.index(weights.axis)
-    return replace(weights, codes=weights.codes.transpose(order), axis=axis)
 
 
 def require_one_quantizer(tower: Graph, file: str) -> None:
