@@ -25,7 +25,7 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, Arrange, BatchMatMul, Clip, Mvm, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
-from cimtool.ir.program import Range
+from cimtool.ir.program import Node, Range
 from cimtool.ir.source import NO_WEIGHT
 from cimtool.ir.types import numbers_of_item, rows_of_item
 from cimtool.loading.layout import arranged
@@ -259,6 +259,20 @@ class FileBuilder(TowerBuilder):
     def same(self, name: str, array: FloatArray, view: Rows) -> Rows:
         """A value with the numbers of an array for every item, which is where a view has it."""
         return replace(self.repeated(name, array, view.items), before=view.before)
+
+    def made_by(self, name: str, *kinds: type[Op]) -> list[Node] | None:
+        """The nodes of these kinds that make a value, the last first, each the next one's input.
+
+        None for other values.
+        """
+        nodes = list[Node]()
+        for kind in kinds:
+            node = self.by_name.get(name)
+            if node is None or not isinstance(node.op, kind):
+                return None
+            nodes.append(node)
+            name = node.inputs[0]
+        return nodes
 
     def multiple(self, name: str) -> tuple[str, Add] | None:
         """The value that another one is a product by constants of, and that product."""

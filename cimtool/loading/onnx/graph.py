@@ -284,13 +284,13 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
         raise CimError(f"has {len(inputs)} inputs ({names}); expected one, rows [n, in]")
     kind = inputs[0].type.tensor_type
     if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        name = _type_name(kind.elem_type)
+        name = type_name(kind.elem_type)
         raise CimError(f"{inputs[0].name} is of type {name}; expected float or double")
     extents = kind.shape.dim
     if len(extents) != 2 or extents[1].dim_value < 1:
-        shape = ", ".join(extent.dim_param or str(extent.dim_value or "?") for extent in extents)
+        shape = _shape_text(kind)
         raise CimError(
-            f"{inputs[0].name} has shape [{shape}]; expected [n, in], where in is a number"
+            f"{inputs[0].name} has shape {shape}; expected [n, in], where in is a number"
         )
     return inputs[0].name, extents[0].dim_value or None, extents[1].dim_value
 
@@ -328,7 +328,7 @@ def describe_onnx(path: Path) -> dict[str, Any]:
     }
 
 
-def _type_name(number: int) -> str:
+def type_name(number: int) -> str:
     """The name of a type of elements, or its number where it has none."""
     from onnx import TensorProto
 
@@ -338,5 +338,9 @@ def _type_name(number: int) -> str:
 
 def _value_text(value: Any) -> str:
     kind = value.type.tensor_type
-    extents = [extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim]
-    return f"{value.name}: {_type_name(kind.elem_type)} [{', '.join(extents)}]"
+    return f"{value.name}: {type_name(kind.elem_type)} {_shape_text(kind)}"
+
+
+def _shape_text(kind: Any) -> str:
+    extents = (extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim)
+    return f"[{', '.join(extents)}]"

@@ -181,9 +181,9 @@ def chosen_softplus(t: Translation) -> Translated:
         of, line, bent = condition.of, t.view(1), t.view(2)
         same_places = line.alike(of) and bent.alike(of)
         inner, factor = _scaled(t, bent.name)
-        node = t.builder.by_name.get(inner)
-        softplus = node is not None and isinstance(node.op, Softplus) and node.inputs == (of.name,)
-        if same_places and softplus and _same_line(t, line.name, of.name, factor):
+        softplus = t.builder.made_by(inner, Softplus)
+        same_input = softplus is not None and softplus[0].inputs == (of.name,)
+        if same_places and same_input and _same_line(t, line.name, of.name, factor):
             return bent
     t.fail(
         f"chooses by {t.input(0)}, which depends on the input; expected a choice that is the same "

@@ -20,6 +20,7 @@ from cimtool.ir.format import quantize
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 from cimtool.loading.onnx.builder import Rows
+from cimtool.loading.onnx.graph import type_name
 from cimtool.loading.onnx.translation import (
     DOMAINS,
     RULES,
@@ -311,14 +312,11 @@ def _require_one_scale(t: Translation) -> None:
 
 def _code_type(t: Translation) -> str:
     """The type of a quantizer's codes: its zero point's, or as it says, or uint8."""
-    from onnx import TensorProto
-
     kind, said = "uint8", _integer(t, "output_dtype", 0)
     if t.input(2):
         kind = _constant(t, 2).dtype.name
     elif said:
-        names = {number: name.lower() for name, number in TensorProto.DataType.items()}
-        kind = names.get(said, f"number {said}")
+        kind = type_name(said)
     if kind not in INTEGERS:
         t.fail(f"its codes are of type {kind}; expected integers of 2, 4, 8 or 16 bits")
     return kind
