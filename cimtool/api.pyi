@@ -22,10 +22,9 @@ from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.training_grid import TrainingGrid
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import CostName
-from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.options import Minimised, Replacement
-from cimtool.galleries.programming import ProgrammedBundle
+from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
 from cimtool.hardware.target import Target
 from cimtool.loading.api import ModelSource as ModelSource
 from cimtool.loading.api import read_data as read_data

@@ -26,9 +26,8 @@ from cimtool.experiments.evaluate import Evaluation
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.training_grid import TrainingGrid
 from cimtool.experiments.tune import Tuned
-from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.encoding import GalleryShards
-from cimtool.galleries.programming import ProgrammedBundle
+from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
 from cimtool.hardware.cam import cam_origins, load_cam
 from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, SettingOptions, setting_keys

@@ -17,16 +17,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.galleries.few_bits import FACTOR_BITS, MOST_ROWS, SHARES, CentredRows, Examples
+from cimtool.base.arrays import Array, FloatArray, IntArray, blocks
+from cimtool.galleries.few_bits import MOST_ROWS, SHARES, CentredRows, Examples
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance
 from cimtool.ir.arithmetic import Add
-from cimtool.ir.format import ratio, round_half_up
+from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
-from cimtool.passes.gallery import DISTANCE, SHORTLIST
+from cimtool.passes.gallery import SHORTLIST
 from cimtool.simulation.kernels.operations import fast_kernel
 
 DONT_CARE_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -113,7 +113,6 @@ class CamShortlist(CentredRows):
     def __init__(self, score: Graph, examples: Examples, cam: Cam, bits: int):
         super().__init__(score, examples)
         self.cam, self.bits = cam, bits
-        self.own = score.inputs.get("video.ed_self")
         self.of_units = float(self.item.unit) / float(self.query.unit)
         self.text = examples.text
         self.x = examples.text - self.of_query
@@ -159,21 +158,13 @@ class CamShortlist(CentredRows):
         return found
 
     def graph(self, video: Mapping[str, Array]) -> Graph:
-        """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M].
-
-        Only the order of its distances counts: they lack what all items share.
-        """
+        """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M]."""
         builder = Builder(SHORTLIST, {"text.mu": self.query})
         items = self._centred(video["mu"])
         op = self._search(self.codes, items)
         found = builder.add(SEARCH, op, self._driven(builder))
         lines = self._lines(video, items)
-        places = FACTOR_BITS - int(np.frexp(lines.factor.max())[1])
-        factors = round_half_up(np.ldexp(lines.factor, places))
-        offset = round_half_up(np.ldexp(lines.offset - lines.offset.min(), places))
-        finer = np.asarray(self.unit * 2.0**-places)
-        builder.add(DISTANCE, Add((factors,), offset, finer), found)
-        return builder.graph({DISTANCE: DISTANCE})
+        return self.distances(builder, found, lines.factor, lines.offset)
 
     def _driven(self, builder: Builder) -> str:
         """The levels of a query, by `floor(x / step + levels / 2)` within limits.
@@ -191,12 +182,8 @@ class CamShortlist(CentredRows):
         """The lines of items, a block of them after another."""
         examples = self._distances(self.codes, self.x, self._centred(self.examples))
         fit = LineFit(examples, self._exact(self.examples), self.codes.step**2)
-        own = np.zeros(len(items))
-        if self.own is not None:
-            own = video["ed_self"] * (float(self.own.unit) / self.unit)
-        found = []
-        for start in range(0, len(items), ITEM_BLOCK):
-            block = slice(start, start + ITEM_BLOCK)
+        own, found = self.of_items(video), []
+        for block in blocks(len(items), ITEM_BLOCK):
             distances = self._distances(self.codes, self.x, items[block])
             found.append(fit.lines(distances, self._exact(video["mu"][block]) + own[block]))
         parts = ((one.factor, one.offset, one.error) for one in found)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from safetensors.numpy import save
 
-from cimtool.base.arrays import Array, narrow
+from cimtool.base.arrays import Array, blocks, narrow
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import (
     check_room,
@@ -119,8 +119,7 @@ class Shard:
     @property
     def blocks(self) -> list[slice]:
         """The items of the shard, a block each."""
-        starts = range(0, self.items, BLOCK)
-        return [slice(start, min(start + BLOCK, self.items)) for start in starts]
+        return list(blocks(self.items, BLOCK))
 
     def verify(self) -> None:
         """Raise CimError where the file is not the one that was written."""
@@ -350,10 +349,10 @@ def _shard(simulator: Simulator, rows: slice, checked: Callable[[slice], Array])
     stored = stored_features(simulator.program)
     count = rows.stop - rows.start
     arrays = {name: np.empty(one.shape(count), one.dtype) for name, one in stored.items()}
-    for start in range(rows.start, rows.stop, BLOCK):
-        part = slice(start, min(start + BLOCK, rows.stop))
-        features = simulator.encode("video", checked(part))
+    for part in blocks(count, BLOCK):
+        asked = slice(rows.start + part.start, rows.start + part.stop)
+        features = simulator.encode("video", checked(asked))
         for name, array in arrays.items():
-            array[start - rows.start : part.stop - rows.start] = features[name]
+            array[part] = features[name]
     content: bytes = save(arrays)
     return content

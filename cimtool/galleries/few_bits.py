@@ -82,6 +82,33 @@ class CentredRows:
         centre = np.concatenate([examples.text * units[0], examples.video * units[1]]).mean(axis=0)
         self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
         self.unit = units[0] * units[1]
+        self.self_terms = score.inputs.get("video.ed_self")
+
+    def of_items(self, video: Mapping[str, Array]) -> FloatArray:
+        """The terms `ed_v` [M] of items alone, in units of a product; 0 if the score has none."""
+        if self.self_terms is None:
+            return np.zeros(len(video["mu"]))
+        return video["ed_self"] * (float(self.self_terms.unit) / self.unit)
+
+    def distances(
+        self,
+        builder: Builder,
+        value: str,
+        factor: FloatArray,
+        own: FloatArray,
+        centre: IntArray | int = 0,
+        sign: int = 1,
+    ) -> Graph:
+        """The graph whose distances are `sign factor (value - centre) + own`.
+
+        Only the order of a query's distances counts: they lack what all items share.
+        """
+        places = FACTOR_BITS - int(np.frexp(factor.max())[1])
+        factors = sign * round_half_up(np.ldexp(factor, places))
+        offset = round_half_up(np.ldexp(own - own.min(), places)) - factors * centre
+        finer = np.asarray(self.unit * 2.0**-places)
+        builder.add(DISTANCE, Add((factors,), offset, finer), value)
+        return builder.graph({DISTANCE: DISTANCE})
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +234,7 @@ class FewBitShortlist(CentredRows):
 
     def __init__(self, score: Graph, examples: Examples, settings: Settings):
         super().__init__(score, examples)
-        self.score, self.settings = score, settings
+        self.settings = settings
         self.text, self.video = examples.text - self.of_query, examples.video - self.of_item
         self.paired = settings.of_layer(PRODUCT_LAYER).weight_code.paired
         self.whole = CodedSpace(self.text, self.video, self.paired, self.query.bits)
@@ -234,8 +261,7 @@ class FewBitShortlist(CentredRows):
     def graph(self, bits: ShortlistBits, video: Mapping[str, Array]) -> Graph:
         """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M].
 
-        Only the order of its distances counts: they lack what all items share. Raises CimError if
-        an array cannot hold a code.
+        Raises CimError if an array cannot hold a code.
         """
         builder = Builder(SHORTLIST, {"text.mu": self.query})
         x, known, step = video["mu"] - self.of_item, self.whole, 1.0
@@ -264,15 +290,8 @@ class FewBitShortlist(CentredRows):
             odd = Add((np.asarray(2), np.asarray(1)), np.asarray(0), scale)
             similar = builder.add("similarity", odd, product, rows)
         factor = 2 * step**2 * known.gain(bits.query) * quotients(x, values)
-        places = FACTOR_BITS - int(np.frexp(factor.max())[1])
-        factors = round_half_up(np.ldexp(factor, places))
-        own = -2.0 * (video["mu"] @ self.of_query)
-        if terms := self.score.inputs.get("video.ed_self"):
-            own += video["ed_self"] * (float(terms.unit) / self.unit)
-        offset = round_half_up(np.ldexp(own - own.min(), places)) + factors * (values @ centre)
-        finer = np.asarray(self.unit * 2.0**-places)
-        builder.add(DISTANCE, Add((-factors,), offset, finer), similar)
-        return builder.graph({DISTANCE: DISTANCE})
+        own = -2.0 * (video["mu"] @ self.of_query) + self.of_items(video)
+        return self.distances(builder, similar, factor, own, values @ centre, -1)
 
     def _whole_query(self, builder: Builder, bits: int) -> tuple[str, IntArray]:
         """The value of whole `mu` that drives the arrays, and what of it [d] is the centre."""

@@ -9,7 +9,7 @@ of a gallery never have a gap.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,27 +33,19 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import bundle_folder
-from cimtool.galleries.cams import ProgrammedCam, StoredInCam, stored_in_cam
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.galleries.options import ChangeOptions
 from cimtool.galleries.programming import (
     ProgrammedBundle,
-    StoredGallery,
+    ProgrammedCam,
+    cells_of,
     shortlist_length,
     source_of,
-    stored_gallery,
+    stored_in_arrays,
+    stored_in_cam,
     write_programmed,
 )
-from cimtool.galleries.wear import (
-    ArrayCells,
-    array_writes,
-    check_endurance,
-    counts_after,
-    first_counts,
-    matrix_cells,
-    word_cells,
-)
-from cimtool.ir.program import Graph
+from cimtool.galleries.wear import array_writes, check_endurance, counts_after, first_counts
 from cimtool.loading.embeddings import EmbeddingsLike, file_of, read_rows
 from cimtool.report.formats import counted
 from cimtool.simulation.simulator import Features, Simulator
@@ -133,12 +125,23 @@ def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundl
         items, sources = _changed_items(opened, digital, options, say)
         length = _length(opened, held, len(items.ids), options.shortlist)
         job = GalleryJob(opened, items.features, digital)
-        stored = _stored(job, held, length, options.chips, say)
+        if held.cam is None or held.bits is None:
+            stored = stored_in_arrays(job, held.bits, length, options.chips, say)
+        elif options.chips is None:
+            stored = stored_in_cam(job, held.cam, held.bits.item, length, say)
+        else:
+            raise ArgumentError(
+                "{chips} is {}; the items of {} are in {}, whose arrays are not counted by chips",
+                options.chips,
+                opened.folder,
+                held.cam.name,
+            )
         say("counting the cells that are written")
-        counts = _counts_after(opened, stored.graph)
+        before = cells_of(opened, opened.program.shortlist or opened.program.score, held.cam)
+        with naming(opened.folder / LEDGER_ARRAYS):
+            counts = counts_after(opened.write_counts or first_counts(before), before, stored.cells)
         ledger = Ledger(items.following, array_writes(counts))
-        memory = opened.target if held.cam is None else held.cam
-        check_endurance(ledger.matrices, stored.use, memory.name)
+        check_endurance(ledger.matrices, stored.use, stored.memory)
         gallery = dataclasses.replace(
             held,
             items=len(items.ids),
@@ -146,43 +149,16 @@ def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundl
             features=features_sha256(items.features),
             changes=held.changes + 1,
         )
-        written = ledger.cells_written - opened.ledger.cells_written
         say(f"writing {folder}")
-        beside = {
-            LEDGER: ledger.text().encode(),
-            LEDGER_ARRAYS: features_bytes({ITEMS: items.ids, **counts}),
-        }
-        made = write_programmed(
-            folder, opened, stored.program, gallery, items.features, sources, beside
-        )
-    if isinstance(stored, StoredInCam):
-        return ProgrammedCam(
-            made, gallery, stored.use, stored.accuracy, ledger, written, stored.score
-        )
-    return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
-
-
-def _stored(
-    job: GalleryJob, held: Gallery, length: int | None, chips: int | None, say: Say
-) -> StoredGallery | StoredInCam:
-    """The items in what held them before: the target's arrays, or a CAM."""
-    if held.cam is None or held.bits is None or length is None:
-        return stored_gallery(job, held.bits, length, chips, say)
-    if chips is not None:
-        raise ArgumentError(
-            "{chips} is {}; the items of {} are in {}, whose arrays are not counted by chips",
-            chips,
-            job.compiled.folder,
-            held.cam.name,
-        )
-    return stored_in_cam(job, held.cam, held.bits.item, length, say)
+        beside = {LEDGER_ARRAYS: features_bytes({ITEMS: items.ids, **counts})}
+        return write_programmed(folder, job, stored, gallery, ledger, sources, beside)
 
 
 def _changed_items(
     bundle: Bundle, digital: Simulator, options: ChangeOptions, say: Say
 ) -> tuple[HeldItems, list[tuple[str, str]]]:
     """The items after a change, and the files that it read with their checksums."""
-    items = _held_items(bundle)
+    items = HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
     others, data = options.replace or ((), None)
     removed, replaced = _checked_ids(bundle, items.ids, options.remove, others)
     sources: list[tuple[str, str]] = []
@@ -212,11 +188,6 @@ def _changed_items(
     return items.changed(removed, replaced, replacing, encoded(options.add)), sources
 
 
-def _held_items(bundle: Bundle) -> HeldItems:
-    """The items that a bundle holds."""
-    return HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
-
-
 def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
     """The length of the shortlist: what is asked, else as it was; CimError where it cannot be."""
     if asked is None and held.shortlist is not None and held.shortlist > items:
@@ -229,22 +200,6 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
             items,
         )
     return shortlist_length(bundle, items, held.shortlist if asked is None else asked)
-
-
-def _counts_after(bundle: Bundle, graph: Graph) -> dict[str, Array]:
-    """The writes of each cell once the arrays of a bundle hold another graph's items."""
-    held = bundle.program.shortlist or bundle.program.score
-    before, after = _cells(bundle, held), _cells(bundle, graph)
-    with naming(bundle.folder / LEDGER_ARRAYS):
-        return counts_after(bundle.write_counts or first_counts(before), before, after)
-
-
-def _cells(bundle: Bundle, graph: Graph) -> Mapping[str, ArrayCells]:
-    """The cells of the items of a graph."""
-    assert bundle.gallery is not None
-    if bundle.gallery.cam is not None:
-        return word_cells(graph, bundle.gallery.cam)
-    return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:

@@ -1,17 +1,22 @@
-"""The making of a gallery in the arrays of a bundle: how items are stored and converters fitted."""
+"""The making of a gallery: how items are stored, converters fitted, and shortlists tried.
+
+What is fitted on one half of the kept queries is tried on the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.simulate import best_items
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
+from cimtool.galleries.cam_shortlist import CamShortlist
 from cimtool.galleries.few_bits import Examples, FewBitShortlist
 from cimtool.hardware.cam import Cam
 from cimtool.hardware.configuration import Configuration
@@ -19,6 +24,7 @@ from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import ShortlistBits, distance_graph, fit_gallery, program_gallery
 from cimtool.passes.product_bits import ProductExamples
+from cimtool.reference.bootstrap import Change, counted_share
 from cimtool.simulation.simulator import Features, Simulator
 
 Maker = Callable[[Mapping[str, Array]], Graph]
@@ -63,9 +69,22 @@ class GalleryJob:
     @cached_property
     def few_bits(self) -> FewBitShortlist:
         """Items in few bits, whose ranges are chosen on the kept queries."""
-        score = distance_graph(self.digital.program.score)
+        return FewBitShortlist(*self._distances, self.compiled.settings)
+
+    def in_cam(self, cam: Cam, bits: int) -> Maker:
+        """The way to store items in a CAM, fitted on the kept queries."""
+        return CamShortlist(*self._distances, cam, bits).graph
+
+    @property
+    def _distances(self) -> tuple[Graph, Examples]:
+        """The part of the score that a shortlist estimates, and the rows that it is fitted on."""
         examples = Examples(self.queries["mu"], (self.right or self.video)["mu"])
-        return FewBitShortlist(score, examples, self.compiled.settings)
+        return distance_graph(self.digital.program.score), examples
+
+    def fitted_maker(self, bits: ShortlistBits) -> Maker:
+        """The way to store items in few bits, with converters set."""
+        make = self.maker(bits)
+        return lambda items: self.fitted(make, make(items))
 
     def fitted(self, make: Maker, tiled: Graph) -> Graph:
         """A graph of items with its converters set."""
@@ -109,3 +128,111 @@ class GalleryJob:
             for rows in (~odd_rows, odd_rows)
         )
         return (odd, even), (even, odd)
+
+
+NOWHERE = 1 << 62
+"""The place of what is not there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places of items in the order of a shortlist, for each of n queries.
+
+    `best` [n, k] are those of its best items; `right` [n] that of its right item, if that were
+    stored too, and `better` [n] that of the first item whose score is above the right one's,
+    NOWHERE if there is none. None if the right items are not known.
+    """
+
+    best: IntArray
+    right: IntArray | None = None
+    better: IntArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Places]) -> Places:
+        """The places for all queries of several parts, in order."""
+        columns = zip(*((one.best, one.right, one.better) for one in parts), strict=True)
+        return cls(*(None if one[0] is None else np.concatenate(one) for one in columns))
+
+    def found(self, length: int) -> Change | None:
+        """R@1: the share of queries that find their right item, with its interval."""
+        if self.right is None or self.better is None:
+            return None
+        # The right item takes a place of its own among those that are not nearer.
+        first = (self.right < length) & (self.better + (self.right <= self.better) >= length)
+        return counted_share(int(first.sum()), len(first))
+
+
+def places_of(distances: IntArray, best: IntArray) -> IntArray:
+    """The places [n, k] of items `best` [n, k] among all, by distance, of equal ones by row."""
+    found = np.empty(best.shape, np.int64)
+    for k in range(best.shape[1]):
+        own = np.take_along_axis(distances, best[:, k : k + 1], axis=1)
+        rows = np.arange(distances.shape[1])
+        before = (distances < own) | ((distances == own) & (rows < best[:, k : k + 1]))
+        found[:, k] = before.sum(axis=1)
+    return found
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The share of queries whose best item a shortlist holds, and the share of their best ten.
+
+    `found` is R@1, the share of queries that find their right item; None if it is not known.
+    """
+
+    best: Change
+    best_ten: float
+    found: Change | None
+
+    @classmethod
+    def of(cls, places: Places, length: int) -> Recall:
+        """From the places that items have, for a list so long."""
+        held = places.best < length
+        best = counted_share(int(held[:, 0].sum()), len(held))
+        return cls(best, float(held.mean()), places.found(length))
+
+
+class ShortlistTrials:
+    """Trials of shortlists: queries of one half, in what is fitted on the other, for both halves.
+
+    With `right` the right items of queries are stored too, each for its own query only, if the
+    bundle keeps them.
+    """
+
+    def __init__(self, whole: GalleryJob, right: bool = True):
+        self.pairs, self._whole = whole.halves, whole
+        asking = [ask for _, ask in self.pairs]
+        self._exact = [ask.digital.score(ask.queries, whole.video) for ask in asking]
+        self._best = [best_items(one) for one in self._exact]
+        self._right = [
+            ask.digital.score(ask.queries, ask.right).diagonal() if right and ask.right else None
+            for ask in asking
+        ]
+
+    def places(self, making: Callable[[GalleryJob], Maker]) -> tuple[Places, Places]:
+        """The places that items have for the queries of either half, stored as a job makes them."""
+        return self._places(making, 0), self._places(making, 1)
+
+    def _places(self, making: Callable[[GalleryJob], Maker], half: int) -> Places:
+        (fit, ask), stored = self.pairs[half], self._whole.video
+        if self._right[half] is not None:
+            stored = {k: np.concatenate([v, ask.right[k]]) for k, v in stored.items()}
+        programmed = Simulator(self._whole.program_with(making(fit)(stored)))
+        found = programmed.iter_distances(ask.queries)
+        return Places.joined([self._among(half, rows, ed) for rows, ed in found])
+
+    def _among(self, half: int, rows: slice, ed: IntArray) -> Places:
+        """The places of some queries' items by their distances to all that are stored."""
+        exact, right = self._exact[half][rows], self._right[half]
+        items = exact.shape[1]
+        near = places_of(ed[:, :items], self._best[half][rows])
+        if right is None:
+            return Places(near)
+        own = np.take_along_axis(ed, items + np.arange(rows.start, rows.stop)[:, None], axis=1)
+        better = exact > right[rows, None]
+        first = np.where(better, ed[:, :items], np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+        return Places(
+            near,
+            (ed[:, :items] <= own).sum(axis=1),
+            np.where(better.any(axis=1), (ed[:, :items] < first).sum(axis=1), NOWHERE),
+        )

@@ -115,11 +115,4 @@ def between(first: Quantity, second: Quantity, share: float) -> Quantity:
     """The quantity on the line through two, `share` of their distance beyond the first."""
     if first.value is None or second.value is None:
         return second
-    ends = [
-        a + share * (b - a)
-        for a, b in (
-            (getattr(first, name) or 0.0, getattr(second, name) or 0.0)
-            for name in ("value", "low", "high", "own")
-        )
-    ]
-    return Quantity(ends[0], second.missing, ends[1], ends[2], ends[3])
+    return first + (second + first.times(-1)).times(share)

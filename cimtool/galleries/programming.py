@@ -1,4 +1,4 @@
-"""Programming of a gallery: into the arrays of a bundle, and what a new bundle then answers."""
+"""Programming of a gallery into the arrays of a bundle, or into a CAM beside its target."""
 
 from __future__ import annotations
 
@@ -34,31 +34,41 @@ from cimtool.bundle.bundle import (
 from cimtool.bundle.ledger import LEDGER, Ledger
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import recall
+from cimtool.costs.cam_search import CamUse
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
-from cimtool.galleries.gallery_job import GalleryJob
-from cimtool.galleries.options import ProgramOptions
-from cimtool.galleries.shortlist_search import ShortlistTrials, search_svg, shortlist_search
+from cimtool.costs.totals import Cost
+from cimtool.galleries.cam_shortlist import SEARCH
+from cimtool.galleries.gallery_job import GalleryJob, Places, Recall, ShortlistTrials
+from cimtool.galleries.options import CamOptions, NewGallery, ProgramOptions
 from cimtool.galleries.shortlists import (
-    Places,
-    Recall,
     ShortlistAsked,
     ShortlistSearch,
+    no_shortlist,
+    search_svg,
+    shortlist_search,
 )
-from cimtool.galleries.wear import check_endurance, matrix_cells
-from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.galleries.wear import (
+    ArrayCells,
+    check_endurance,
+    first_writes,
+    matrix_cells,
+    word_cells,
+)
+from cimtool.hardware.cam import Cam, load_cam
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.placement import item_products
 from cimtool.hardware.settings import LEFT_OUT
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
-from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.loading.embeddings import file_of, read_rows
 from cimtool.passes.gallery import ShortlistBits, score_layers
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.report.result import Result
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.simulation.simulator import Simulator
 
 DEFAULT_SHORTLIST = 100
-"""Items of a hybrid score's shortlist where nothing is said, or all of a smaller gallery."""
+"""Items of a hybrid score's shortlist if nothing is said, or all of a smaller gallery."""
 
 SEARCH_PICTURE = "shortlists.svg"
 """The file of a bundle that shows what a search for a recall found."""
@@ -83,12 +93,12 @@ class Accuracy:
     shortlist_top10: float | None = None
 
     @classmethod
-    def of_places(cls, places: Places, length: int) -> Accuracy:
-        """The recall of a shortlist, by the places of each query's best items."""
-        found = Recall.of(places, length)
-        return cls(
-            len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
-        )
+    def of_halves(cls, halves: tuple[Places, Places], length: int) -> Accuracy:
+        """The recall of a shortlist, by the places of the best items for queries of both halves."""
+        places = Places.joined(halves)
+        held = Recall.of(places, length)
+        queries = len(places.best)
+        return cls(queries, shortlist_top1=held.best.value, shortlist_top10=held.best_ten)
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,18 +122,45 @@ class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        return {
-            "bundle": self.bundle.folder,
-            "target": self.bundle.target.name,
-            "gallery": self.gallery.to_json(),
-            "left_out": self.left_out,
-            "memory": self.use.to_json(),
-            "cells_written": self.cells_written,
-            "ledger": self.ledger.to_json(),
-            "accuracy": asdict(self.accuracy),
-            "search": None if self.search is None else self.search.to_json(),
-            "files": self.bundle.manifest["files"],
-        }
+        search = None if self.search is None else self.search.to_json()
+        return _plain_values(self, {"left_out": self.left_out}, {"search": search})
+
+
+@dataclass(frozen=True, repr=False)
+class ProgrammedCam(Result, shown_by="cimtool.galleries.render"):
+    """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score.
+
+    `cells_written` are those of this call.
+    """
+
+    bundle: Bundle
+    gallery: Gallery
+    use: CamUse
+    accuracy: Accuracy
+    ledger: Ledger
+    cells_written: int
+    score: Cost
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return _plain_values(self, {}, {"score": self.score.to_json()})
+
+
+def _plain_values(
+    found: ProgrammedBundle | ProgrammedCam, of_score: dict[str, Any], found_of: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "bundle": found.bundle.folder,
+        "target": found.bundle.target.name,
+        "gallery": found.gallery.to_json(),
+        **of_score,
+        "memory": found.use.to_json(),
+        "cells_written": found.cells_written,
+        "ledger": found.ledger.to_json(),
+        "accuracy": asdict(found.accuracy),
+        **found_of,
+        "files": found.bundle.manifest["files"],
+    }
 
 
 @keeping_inputs
@@ -142,48 +179,102 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
     gallery that does not fit the chips, an accumulator or ONNX.
     """
     compiled = open_bundle(options.bundle)
-    check_programmable(compiled)
-    file, folder, rows = read_gallery_rows(compiled, options.gallery, options.output)
-    length = shortlist_length(compiled, len(rows), options.shortlist)
+    _check_programmable(compiled)
+    new = _NewItems.of(compiled, options)
+    length = shortlist_length(compiled, len(new.rows), options.shortlist)
     asked = ShortlistAsked.of(compiled, options)
-    before = Simulator(compiled.program)
-    say(f"encoding {len(rows)} items")
-    job = GalleryJob(compiled, before.encode("video", rows), before)
-    search, bits = None, asked.given
+    job, search, bits = new.job(compiled, say), None, asked.given
+    beside: dict[str, bytes] = {}
     if asked.recall is not None and length is not None:
-        search = shortlist_search(job, asked, length, say)
+        search = shortlist_search(job, asked, asked.recall, length, say)
         length, bits = search.chosen.length, search.chosen.bits
-    stored = stored_gallery(job, bits, length, options.chips, say)
-    cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
-    ledger = Ledger(len(rows), {name: one.first for name, one in cells.items()})
-    check_endurance(ledger.matrices, stored.use, compiled.target.name)
-    source = source_of(file, rows)
-    mapping = compiled.settings.score_mapping
-    features = features_sha256(job.video)
-    held = Gallery(*source, len(rows), mapping, length, features, bits)
-    say(f"writing {folder}")
-    beside = {LEDGER: ledger.text().encode()}
-    if search is not None:
-        title = f"{held.file} on {compiled.target.name}: shortlists of few bits"
+        source = new.source[0]
+        title = f"{source} on {compiled.target.name}: shortlists of few bits"
         beside[SEARCH_PICTURE] = search_svg(search, title).encode()
-    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], beside)
-    return ProgrammedBundle(
-        made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, search
-    )
+    stored = stored_in_arrays(job, bits, length, options.chips, say)
+    found = new.programmed(job, stored, length, bits, beside, say)
+    assert isinstance(found, ProgrammedBundle)
+    return replace(found, search=search)
 
 
-def read_gallery_rows(
-    compiled: Bundle, gallery: EmbeddingsLike, output: File | None
-) -> tuple[Path | None, Path, Array]:
-    """The file of a gallery, the folder of the bundle that will hold it, and its videos.
+@keeping_inputs
+@takes(CamOptions)
+def program_cam(options: CamOptions, say: Say = silent) -> ProgrammedCam:
+    """Program a gallery's videos into a CAM and write the bundle that it proposes items for.
 
-    Raises CimError for a folder that cannot be written, and for rows that do not fit the bundle.
+    `cam` is the name of one or the path of its file; its cells hold `shortlist_bits` of a value, by
+    default all that they can. The other arguments, and where the bundle goes, are as for `program`.
+    Raises CimError for a bundle that has no hybrid score or is programmed already, a CAM that is
+    not known, more bits than its cells have, and a gallery that does not fit ONNX.
     """
-    file = file_of(gallery, "video")
-    name = f"{compiled.name}+{file.stem if file else 'gallery'}"
-    folder = Path(output) if output else compiled.folder.with_name(name)
-    check_place(folder)
-    return file, folder, read_rows(gallery, "video", compiled.model)
+    compiled = open_bundle(options.bundle)
+    _check_programmable(compiled)
+    cam = load_cam(options.cam)
+    asked, most = options.shortlist_bits, cam.array.cell_bits
+    if compiled.settings.score_mapping != "hybrid":
+        raise no_shortlist(compiled, "cam", cam.name)
+    if asked is not None and not 1 <= asked <= most:
+        raise ArgumentError(
+            "{shortlist_bits} is {}; expected 1 to {}, the bits of a cell of {}",
+            asked,
+            most,
+            cam.name,
+        )
+    bits = ShortlistBits(asked or most, asked or most)
+    new = _NewItems.of(compiled, options)
+    length = shortlist_length(compiled, len(new.rows), options.shortlist)
+    job = new.job(compiled, say)
+    stored = stored_in_cam(job, cam, bits.item, length, say)
+    found = new.programmed(job, stored, length, bits, {}, say)
+    assert isinstance(found, ProgrammedCam)
+    return found
+
+
+@dataclass(frozen=True)
+class _NewItems:
+    """The videos of a gallery, the file that they are from, and the folder that will hold them."""
+
+    file: Path | None
+    folder: Path
+    rows: Array
+
+    @classmethod
+    def of(cls, compiled: Bundle, options: NewGallery) -> _NewItems:
+        """Read them; CimError for a folder that cannot be written, and rows that do not fit."""
+        file = file_of(options.gallery, "video")
+        name = f"{compiled.name}+{file.stem if file else 'gallery'}"
+        folder = Path(options.output) if options.output else compiled.folder.with_name(name)
+        check_place(folder)
+        return cls(file, folder, read_rows(options.gallery, "video", compiled.model))
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """Name and checksum."""
+        return source_of(self.file, self.rows)
+
+    def job(self, compiled: Bundle, say: Say) -> GalleryJob:
+        """The items, encoded."""
+        digital = Simulator(compiled.program)
+        say(f"encoding {len(self.rows)} items")
+        return GalleryJob(compiled, digital.encode("video", self.rows), digital)
+
+    def programmed(
+        self,
+        job: GalleryJob,
+        stored: StoredGallery,
+        length: int | None,
+        bits: ShortlistBits | None,
+        beside: Mapping[str, bytes],
+        say: Say,
+    ) -> ProgrammedBundle | ProgrammedCam:
+        """The bundle with the items, in cells that were not written before."""
+        source, count, mapping = self.source, len(self.rows), job.compiled.settings.score_mapping
+        ledger = Ledger(count, first_writes(stored.cells))
+        features, cam = features_sha256(job.video), stored.cam
+        held = Gallery(*source, count, mapping, length, features, bits, cam=cam)
+        check_endurance(ledger.matrices, stored.use, stored.memory)
+        say(f"writing {self.folder}")
+        return write_programmed(self.folder, job, stored, held, ledger, [source], beside)
 
 
 def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
@@ -195,15 +286,42 @@ def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class StoredGallery:
-    """A gallery in the arrays: the graph that holds it, the program with it, and what it takes."""
+    """A gallery in arrays or in a `cam`: the graph that holds it, its cells, and what it takes.
+
+    `score` is the cost of a query with the shortlist of a CAM.
+    """
 
     graph: Graph
     program: Program
-    use: MemoryUse
+    bundle: Bundle
+    use: MemoryUse | CamUse
     accuracy: Accuracy
+    score: Cost | None = None
+
+    @property
+    def cam(self) -> Cam | None:
+        """The CAM; None for the target's arrays."""
+        return self.use.cam if isinstance(self.use, CamUse) else None
+
+    @property
+    def memory(self) -> str:
+        """The name of what holds the items."""
+        return self.bundle.target.name if self.cam is None else self.cam.name
+
+    @property
+    def cells(self) -> dict[str, ArrayCells]:
+        """The cells of the items."""
+        return cells_of(self.bundle, self.graph, self.cam)
 
 
-def stored_gallery(
+def cells_of(bundle: Bundle, graph: Graph, cam: Cam | None) -> dict[str, ArrayCells]:
+    """The cells of the items of a graph, in a bundle's arrays or in a CAM."""
+    if cam is not None:
+        return word_cells(graph, cam)
+    return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
+
+
+def stored_in_arrays(
     job: GalleryJob,
     bits: ShortlistBits | None,
     length: int | None,
@@ -211,7 +329,8 @@ def stored_gallery(
     say: Say,
 ) -> StoredGallery:
     """The gallery in the arrays, with a hybrid score's `length`, on at most so many chips."""
-    settings, target = job.compiled.settings, job.compiled.target
+    bundle = job.compiled
+    settings, target = bundle.settings, bundle.target
     say("programming the gallery")
     make = job.maker(bits)
     tiled = make(job.video)
@@ -225,14 +344,34 @@ def stored_gallery(
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     if bits is not None and length is not None:
-        places = Places.joined(ShortlistTrials(job).places(bits))
-        accuracy = Accuracy.of_places(places, length)
+        places = ShortlistTrials(job).places(lambda fit: fit.fitted_maker(bits))
+        accuracy = Accuracy.of_halves(places, length)
     else:
         accuracy = _accuracy(job, Simulator(program), length)
-    return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
+    use = memory_use(fitted, settings, target)
+    return StoredGallery(fitted, program, bundle, use, accuracy)
 
 
-def check_programmable(bundle: Bundle) -> None:
+def stored_in_cam(
+    job: GalleryJob, cam: Cam, bits: int, length: int | None, say: Say
+) -> StoredGallery:
+    """The gallery in a CAM, so many bits a cell, with shortlists of `length` items."""
+    assert length is not None
+    say(f"programming {cam.name}")
+    graph = job.in_cam(cam, bits)(job.video)
+    op = graph.operations(CellDistance)[SEARCH]
+    items, width = op.stored.shape
+    _check_onnx_size(items, width * ((1 << op.bits) - 1))
+    program = job.program_with(graph)
+    check_program(program, IN_MEMORY, Level.CROSSBAR)
+    say("measuring recall")
+    places = ShortlistTrials(job, right=False).places(lambda fit: fit.in_cam(cam, bits))
+    accuracy = Accuracy.of_halves(places, length)
+    score = job.cost(graph, length, cam).score
+    return StoredGallery(graph, program, job.compiled, CamUse.of(op, cam), accuracy, score)
+
+
+def _check_programmable(bundle: Bundle) -> None:
     """Raise CimError for a bundle that no gallery can be programmed into."""
     if bundle.gallery is not None:
         raise ArgumentError(
@@ -250,15 +389,10 @@ def check_programmable(bundle: Bundle) -> None:
 
 
 def shortlist_length(bundle: Bundle, items: int, asked: int | None) -> int | None:
-    """The length of the shortlist; None where the whole score is in the memory."""
+    """The length of the shortlist; None if the whole score is in the memory."""
     if bundle.settings.score_mapping != "hybrid":
         if asked is not None:
-            raise ArgumentError(
-                "{shortlist} is {}; {} was compiled with score_mapping = in-memory, which draws "
-                "up no shortlist (compile with {score_mapping} hybrid)",
-                asked,
-                bundle.name,
-            )
+            raise no_shortlist(bundle, "shortlist", asked)
         return None
     length = bundle.settings.shortlist if asked is None else asked
     if length is None:
@@ -272,19 +406,20 @@ def shortlist_length(bundle: Bundle, items: int, asked: int | None) -> int | Non
 
 def write_programmed(
     folder: Path,
-    bundle: Bundle,
-    program: Program,
+    job: GalleryJob,
+    stored: StoredGallery,
     gallery: Gallery,
-    video: Features,
+    ledger: Ledger,
     sources: Iterable[tuple[str, str]],
     beside: Mapping[str, bytes],
-) -> Bundle:
-    """Write the bundle anew: its program with a gallery, files `beside`, the rest as it was.
+) -> ProgrammedBundle | ProgrammedCam:
+    """Write the bundle of a job anew: its program with a gallery, files `beside`, the rest as is.
 
     `sources` are the names and checksums of the files that were read for it.
     """
     from cimtool.emit.onnx import file_bytes, onnx_model
 
+    bundle, program = job.compiled, stored.program
     *earlier, last = bundle.compiled_stages
     kept = (*ONNX_FILES, CALIBRATION, QUERIES, *([TRAINING] if bundle.training is not None else []))
     files = {name: (bundle.folder / name).read_bytes() for name in kept}
@@ -294,7 +429,7 @@ def write_programmed(
     else:
         stages = (*earlier, replace(last, program=program))
         files[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
-    files |= {GALLERY: features_bytes(video), **beside}
+    files |= {GALLERY: features_bytes(job.video), LEDGER: ledger.text().encode(), **beside}
     inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
     content = BundleContent(
         bundle.model,
@@ -305,38 +440,37 @@ def write_programmed(
         bundle.manifest["notes"],
         gallery,
     )
-    return write_bundle(folder, content, files)
+    before = 0 if bundle.gallery is None else bundle.ledger.cells_written
+    made, written = write_bundle(folder, content, files), ledger.cells_written - before
+    if isinstance(stored.use, CamUse):
+        assert stored.score is not None
+        use, score = stored.use, stored.score
+        return ProgrammedCam(made, gallery, use, stored.accuracy, ledger, written, score)
+    return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
 
 
 def _check_graph_size(graph: Graph) -> None:
-    """Raise CimError if the stored items alone are more than an ONNX file holds."""
-    ops = list(item_products(graph).values())
-    stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
-    check_onnx_size(ops[0].weight.shape[1], sum(stored.values()))
+    """Raise CimError if the stored items alone are more than an ONNX file holds.
+
+    It keeps a stored value itself if its product is exact, else each digit.
+    """
+    from cimtool.emit.integers import byte_cuts
+
+    ops, stored = list(item_products(graph).values()), dict[int, int]()
+    for op in ops:
+        digits = [op.weight] if op.exact else [s.digits for s in op.stored.slices]
+        lo, hi = min(int(d.min()) for d in digits), max(int(d.max()) for d in digits)
+        stored[id(op.weight)] = op.weight.shape[0] * len(digits) * len(byte_cuts(lo, hi))
+    _check_onnx_size(ops[0].weight.shape[1], sum(stored.values()))
 
 
-def check_onnx_size(items: int, an_item: int) -> None:
+def _check_onnx_size(items: int, an_item: int) -> None:
     """Raise CimError if items of so many bytes are more than an ONNX file holds."""
     if items * an_item > ONNX_LIMIT:
         raise CimError(
             f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "
             f"holds at most 2 GB; expected at most {ONNX_LIMIT // an_item:,} items"
         )
-
-
-def _bytes_a_value(op: CrossbarMvm) -> int:
-    """Bytes that the emitted file keeps of one stored value.
-
-    They are those of the value itself where its product is exact, else those of each digit.
-    """
-    from cimtool.emit.integers import byte_cuts
-
-    crossbar = op.crossbar
-    if op.exact:
-        return len(byte_cuts(int(op.weight.min()), int(op.weight.max())))
-    digits = [s.digits for s in op.stored.slices]
-    lo, hi = min(int(d.min()) for d in digits), max(int(d.max()) for d in digits)
-    return crossbar.slices * len(byte_cuts(lo, hi))
 
 
 def _accuracy(job: GalleryJob, programmed: Simulator, shortlist: int | None) -> Accuracy:

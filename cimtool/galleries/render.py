@@ -1,14 +1,12 @@
-"""A gallery in arrays as it is shown: its matrices, its shortlist, what it takes and keeps."""
+"""A gallery in arrays or in a CAM as it is shown: what it takes and keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cimtool.bundle.bundle import Gallery
-from cimtool.bundle.ledger import Ledger
 from cimtool.bundle.placement_view import converters_text
 from cimtool.costs.memory_use import StoredMatrix
-from cimtool.galleries.programming import Accuracy, ProgrammedBundle
+from cimtool.galleries.programming import Accuracy, ProgrammedBundle, ProgrammedCam
 from cimtool.galleries.shortlists import ShortlistOption, ShortlistSearch
 from cimtool.reference.bootstrap import Change
 from cimtool.report.document import Block, Document, Sentence, notes
@@ -16,7 +14,7 @@ from cimtool.report.formats import ENERGIES, TIMES, counted, four_digits, percen
 from cimtool.report.table import Column, Content, Table, item_table
 
 
-def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
+def _matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
     """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
     columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
         (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),
@@ -36,7 +34,7 @@ def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
     return item_table("Stored matrices", matrices, columns)
 
 
-def front_table(search: ShortlistSearch) -> Table:
+def _front_table(search: ShortlistSearch) -> Table:
     """The settings that hold a recall and of which none is better in all, the taken one marked."""
     columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
         (Column("taken"), lambda o: "*" if o == search.chosen else ""),
@@ -59,27 +57,59 @@ def front_table(search: ShortlistSearch) -> Table:
     return item_table("Shortlists", search.front, columns)
 
 
-def document(found: ProgrammedBundle) -> Document:
+def document(found: ProgrammedBundle | ProgrammedCam) -> Document:
     """All that a user must know of a gallery that was programmed or changed."""
-    gallery, search = found.gallery, found.search
+    gallery, target = found.gallery, found.bundle.target.name
+    changed = f", changed {counted(gallery.changes, 'time')}" if gallery.changes else ""
+    title = f"{gallery.file}{changed}: {gallery.items:,} items"
+    if isinstance(found, ProgrammedCam):
+        cam = found.use.cam
+        bits = "" if gallery.bits is None else f"cells of {counted(gallery.bits.item, 'bit')}, "
+        title += (
+            f" in {cam.name} beside {target} (hybrid, shortlist {gallery.shortlist}, "
+            f"{bits}distance {cam.array.distance})"
+        )
+        return Document(title, notes(_taken_of_cam(found)), found.to_json)
     where = (
         gallery.mapping if gallery.shortlist is None else f"hybrid, shortlist {gallery.shortlist}"
     )
     return Document(
-        f"{changed_gallery(gallery)} items on {found.bundle.target.name} ({where})",
+        f"{title} on {target} ({where})",
         (
-            matrices_table(found.use.matrices).named("matrices"),
-            *([] if search is None else _searched(search)),
+            _matrices_table(found.use.matrices).named("matrices"),
+            *([] if found.search is None else _searched(found.search)),
             *notes(_taken(found)),
         ),
         found.to_json,
     )
 
 
-def changed_gallery(gallery: Gallery) -> str:
-    """The file of a gallery, how often it was changed, and the number of its items."""
-    changed = f", changed {counted(gallery.changes, 'time')}" if gallery.changes else ""
-    return f"{gallery.file}{changed}: {gallery.items:,}"
+def _taken_of_cam(found: ProgrammedCam) -> Iterator[str]:
+    """The words that a gallery takes, what a query costs, and what its shortlist keeps."""
+    use, cam, score = found.use, found.use.cam, found.score
+    yield (
+        f"{use.width:,} cells an item, in {counted(use.words_per_item, 'word')} of "
+        f"{cam.array.cells}; {use.words:,} words in {counted(use.arrays, 'array')} of "
+        f"{cam.array.words}"
+    )
+    if found.gallery.changes:
+        yield _written_by_change(found)
+    levels = "without loss"
+    if cam.sense.levels is not None:
+        levels = f"to {cam.sense.levels} levels of {cam.sense.step}"
+    yield (
+        f"a query searches all of them at once (energy: {use.energy_pj.text(ENERGIES)}, time: "
+        f"{use.latency_ns.text(TIMES)}), and {use.words:,} distances are converted {levels}"
+    )
+    yield (
+        "with the exact scores of its shortlist a query takes "
+        f"{score.energy_pj.full_text(ENERGIES)}, {score.latency_ns.full_text(TIMES)} (the energy "
+        "of converters of words: not given)"
+    )
+    yield (
+        f"{_shortlisted(found.accuracy)}, on {found.accuracy.queries} calibration queries, none of "
+        "which it was fitted on"
+    )
 
 
 def _searched(search: ShortlistSearch) -> Iterator[Block]:
@@ -90,7 +120,7 @@ def _searched(search: ShortlistSearch) -> Iterator[Block]:
         f"halves of them ({len(search.options)} settings do; here, those that no other is better "
         "than in cells, conversions and length):"
     )
-    yield front_table(search).named("shortlists")
+    yield _front_table(search).named("shortlists")
     every, one, other = (share.best for share in (taken.recall, *taken.halves))
     yield Sentence(
         f"taken (*): the one of least {search.minimised}. Of {sum(search.queries)} calibration "
@@ -124,7 +154,7 @@ def _taken(found: ProgrammedBundle) -> Iterator[str]:
             items += f", {use.items_at_one_weight:,} at one weight a value"
     yield f"items a chip: {items}"
     if found.gallery.changes:
-        yield written_by_change(found.cells_written, found.ledger, use.programmings)
+        yield _written_by_change(found)
     else:
         pulses = "; pulses a cell: not given"
         if use.writes is not None:
@@ -137,7 +167,7 @@ def _taken(found: ProgrammedBundle) -> Iterator[str]:
         left_out = ", ".join(found.left_out)
         yield f"left out, their mean over the calibration queries added: {left_out}"
     if accuracy.logit_rmse is None or accuracy.top1_agreement is None:
-        yield f"{shortlisted(accuracy)}, on {accuracy.queries} calibration queries"
+        yield f"{_shortlisted(accuracy)}, on {accuracy.queries} calibration queries"
     else:
         yield (
             f"against the digital score: logit RMSE {accuracy.logit_rmse:.4g}, top-1 agreement "
@@ -145,17 +175,18 @@ def _taken(found: ProgrammedBundle) -> Iterator[str]:
         )
 
 
-def written_by_change(cells: int, ledger: Ledger, programmings: float | None) -> str:
+def _written_by_change(found: ProgrammedBundle | ProgrammedCam) -> str:
     """The cells that a change wrote, those written before, and the most written one."""
+    ledger, programmings = found.ledger, found.use.programmings
     most = counted(ledger.most_written, "time")
     most += "" if programmings is None else f" of {programmings:,.0f}"
     return (
-        f"{cells:,} cells are written by this change, {ledger.cells_written:,} since the first "
-        f"programming; the most written cell: {most}"
+        f"{found.cells_written:,} cells are written by this change, {ledger.cells_written:,} since "
+        f"the first programming; the most written cell: {most}"
     )
 
 
-def shortlisted(accuracy: Accuracy) -> str:
+def _shortlisted(accuracy: Accuracy) -> str:
     """The share of best items that a shortlist holds."""
     return (
         f"the shortlist holds the best item of {accuracy.shortlist_top1:.1%} of the queries and "

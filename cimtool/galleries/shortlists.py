@@ -6,20 +6,25 @@ It has to be held on both halves of the kept queries, each tried in what the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.memory_use import MemoryUse
+from cimtool.costs.memory_use import MemoryUse, memory_use
 from cimtool.costs.totals import Quantity
+from cimtool.galleries.few_bits import ItemCodes
+from cimtool.galleries.gallery_job import NOWHERE, GalleryJob, Places, Recall, ShortlistTrials
 from cimtool.galleries.options import Minimised, ProgramOptions
-from cimtool.passes.gallery import ShortlistBits
-from cimtool.reference.bootstrap import Change, counted_share
+from cimtool.passes.gallery import PRODUCT_LAYER, ShortlistBits
+from cimtool.reference.bootstrap import Change
+from cimtool.report import svg
+from cimtool.report.charts import Points, curves
 
 MOST_BITS = 8
 """Bits that an item may store of a value for a shortlist."""
@@ -29,6 +34,23 @@ QUERY_BITS = (6, 4, 3, 2)
 
 HALVINGS, LEAST_DIMENSIONS = 4, 8
 """Times that a search halves the dimensions of `mu`, and the fewest that it tries."""
+
+LENGTHS = (1, 10, 50)
+"""Lengths of shortlists that are drawn, beside the one that was taken: four signs tell apart."""
+
+HEIGHT = 330.0
+"""Units that a picture of the file is high."""
+
+
+def no_shortlist(bundle: Bundle, argument: str, value: object) -> ArgumentError:
+    """The error for an argument of shortlists and a bundle that draws up none."""
+    return ArgumentError(
+        "{} is {}; {} was compiled with score_mapping = in-memory, which draws up no shortlist "
+        "(compile with {score_mapping} hybrid)",
+        Argument(argument),
+        value,
+        bundle.name,
+    )
 
 
 @dataclass(frozen=True)
@@ -51,13 +73,7 @@ class ShortlistAsked:
         given = {name: getattr(options, name) for name in asked}
         named = [name for name, value in given.items() if value is not None]
         if named and bundle.settings.score_mapping != "hybrid":
-            raise ArgumentError(
-                "{} is {}; {} was compiled with score_mapping = in-memory, which draws up no "
-                "shortlist (compile with {score_mapping} hybrid)",
-                Argument(named[0]),
-                given[named[0]],
-                bundle.name,
-            )
+            raise no_shortlist(bundle, named[0], given[named[0]])
         features = bundle.program.score.inputs["text.mu"].bits
         if item_bits is not None and not 1 <= item_bits <= MOST_BITS:
             raise ArgumentError(
@@ -92,7 +108,7 @@ class ShortlistAsked:
 
     @property
     def given(self) -> ShortlistBits | None:
-        """The bits where they are given; None where `mu` is stored as it is."""
+        """The bits if they are given; None if `mu` is stored as it is."""
         if self.item_bits is None:
             return None
         queries = self.query_bits or self.feature_bits
@@ -118,61 +134,6 @@ class ShortlistAsked:
         if self.query_bits is not None:
             return [self.query_bits]
         return [self.feature_bits, *(b for b in QUERY_BITS if b < self.feature_bits)]
-
-
-NOWHERE = 1 << 62
-"""The place of what is not there."""
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Places of items in the order of a shortlist, for each of n queries.
-
-    `best` [n, k] are those of its best items; `right` [n] that of its right item, if that were
-    stored too, and `better` [n] that of the first item whose score is above the right one's,
-    NOWHERE where there is none. None where the right items are not known.
-    """
-
-    best: IntArray
-    right: IntArray | None
-    better: IntArray | None
-
-    @classmethod
-    def joined(cls, parts: Sequence[Places]) -> Places:
-        """Those of all queries, of those of some after others."""
-        best = np.concatenate([one.best for one in parts])
-        right = [one.right for one in parts if one.right is not None]
-        better = [one.better for one in parts if one.better is not None]
-        if not right:
-            return cls(best, None, None)
-        return cls(best, np.concatenate(right), np.concatenate(better))
-
-    def found(self, length: int) -> Change | None:
-        """R@1: the share of queries that find their right item, with its interval."""
-        if self.right is None or self.better is None:
-            return None
-        # The right item takes a place of its own among those that are not nearer.
-        first = (self.right < length) & (self.better + (self.right <= self.better) >= length)
-        return counted_share(int(first.sum()), len(first))
-
-
-@dataclass(frozen=True)
-class Recall:
-    """The share of queries whose best item a shortlist holds, and the share of their best ten.
-
-    `found` is R@1, the share of queries that find their right item; None where it is not known.
-    """
-
-    best: Change
-    best_ten: float
-    found: Change | None
-
-    @classmethod
-    def of(cls, places: Places, length: int) -> Recall:
-        """From the places that items have, for a list so long."""
-        held = places.best < length
-        best = counted_share(int(held[:, 0].sum()), len(held))
-        return cls(best, float(held.mean()), places.found(length))
 
 
 @dataclass(frozen=True)
@@ -249,7 +210,10 @@ class ShortlistSearch:
 
 @dataclass(frozen=True)
 class TriedShortlist:
-    """A shortlist of some bits, and its costs: `places` are those of either half of the queries."""
+    """A shortlist of some bits: `places` are those of either half of the queries.
+
+    `estimate` gives the costs by the length of the list.
+    """
 
     bits: ShortlistBits
     places: tuple[Places, Places]
@@ -271,16 +235,22 @@ class TriedShortlist:
         known = [one for one in lengths if one is not None and one <= most]
         return max(known) if len(known) == len(lengths) else None
 
-
-def places_of(distances: IntArray, best: IntArray) -> IntArray:
-    """The places [n, k] of items `best` [n, k] among all, by distance, of equal ones by row."""
-    found = np.empty(best.shape, np.int64)
-    for k in range(best.shape[1]):
-        own = np.take_along_axis(distances, best[:, k : k + 1], axis=1)
-        rows = np.arange(distances.shape[1])
-        before = (distances < own) | ((distances == own) & (rows < best[:, k : k + 1]))
-        found[:, k] = before.sum(axis=1)
-    return found
+    def option(self, length: int) -> ShortlistOption:
+        """The setting with lists so long, and its costs."""
+        query = self.estimate(length).score
+        assert query is not None
+        first, other = (Recall.of(half, length) for half in self.places)
+        return ShortlistOption(
+            self.bits,
+            length,
+            self.cells,
+            query.conversions / self.use.items,
+            query.energy_pj,
+            query.latency_ns,
+            self.use.items_per_chip,
+            (first, other),
+            Recall.of(Places.joined(self.places), length),
+        )
 
 
 def length_for(places: IntArray, recall: float) -> int | None:
@@ -306,6 +276,49 @@ def least_queries(recall: float) -> int:
     return int(np.ceil(1 / (1 - recall) - 1e-9)) - 2
 
 
+def shortlist_search(
+    job: GalleryJob, asked: ShortlistAsked, recall: float, most: int, say: Say
+) -> ShortlistSearch:
+    """The cheapest bits, dimensions and length, at most `most`, that reach a recall.
+
+    A setting is not tried if one of more bits does not reach the recall; it counts as done.
+    """
+    compiled, trials = job.compiled, ShortlistTrials(job)
+    fits = [fit for fit, _ in trials.pairs]
+    most_dimensions = min(int(fit.few_bits.principal.most) for fit in fits)
+    dimensions_among = asked.dimensions_among(len(job.few_bits.of_item), most_dimensions)
+    own = compiled.settings.of_layer(PRODUCT_LAYER)
+
+    def cells(item_bits: int) -> int:
+        bits = ItemCodes(item_bits, 1.0, own.weight_code.paired).weight_bits
+        return own.with_weights(bits).cells_per_weight
+
+    def trial(bits: ShortlistBits) -> TriedShortlist:
+        graph = fits[0].maker(bits)(job.video)
+        cost, use = job.cost(graph), memory_use(graph, compiled.settings, compiled.target)
+        places = trials.places(lambda fit: fit.fitted_maker(bits))
+        return TriedShortlist(bits, places, use, lambda length: replace(cost, shortlist=length))
+
+    items, queries = asked.item_candidates(cells), asked.query_candidates
+    total = len(dimensions_among) * len(items) * len(queries)
+    found: list[TriedShortlist] = []
+    countdown = Countdown(say)
+    for d, dimensions in enumerate(dimensions_among):
+        for i, item in enumerate(items):
+            tried = list[TriedShortlist]()
+            for q, query in enumerate(queries, 1):
+                bits = ShortlistBits(item, query, dimensions)
+                tried.append(trial(bits))
+                done = (d * len(items) + i) * len(queries) + q
+                countdown.tell(PartDone(f"tried {bits}: {done} of {total}"), done, total)
+                if tried[-1].length(recall, most) is None:
+                    break  # fewer bits of a query hold less
+            found += tried
+            if tried[0].length(recall, most) is None:
+                break  # fewer bits of items hold less
+    return searched(found, recall, most, asked.minimise)
+
+
 def searched(
     trials: Sequence[TriedShortlist], recall: float, most: int, minimise: Minimised
 ) -> ShortlistSearch:
@@ -313,7 +326,11 @@ def searched(
 
     Raises CimError where none does, or where the queries are too few to say so.
     """
-    options = [one for trial in trials for one in _option(trial, recall, most)]
+    options = [
+        trial.option(length)
+        for trial in trials
+        if (length := trial.length(recall, most)) is not None
+    ]
     sizes = len(trials[0].places[0].best), len(trials[0].places[1].best)
     if not options:
         held = max(
@@ -335,21 +352,40 @@ def searched(
     )
 
 
-def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[ShortlistOption]:
-    length = trial.length(recall, most)
-    if length is None:
-        return
-    use, query = trial.use, trial.estimate(length).score
-    assert query is not None
-    first, other = (Recall.of(half, length) for half in trial.places)
-    yield ShortlistOption(
-        trial.bits,
-        length,
-        trial.cells,
-        query.conversions / use.items,
-        query.energy_pj,
-        query.latency_ns,
-        use.items_per_chip,
-        (first, other),
-        Recall.of(Places.joined(trial.places), length),
-    )
+def search_svg(search: ShortlistSearch, title: str) -> str:
+    """The most that shortlists of some lengths hold, by the cells that an item takes of them.
+
+    Two pictures: the share of queries whose best item is held, and the share of their best ten.
+    Every point is a setting that none of fewer cells is better than.
+    """
+    taken = search.chosen
+    said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
+    asked = f"shares of the {sum(search.queries)} calibration queries"
+    lengths = sorted({taken.length, *(one for one in LENGTHS if one <= search.most)})
+    pictures = [
+        curves(
+            [Points(f"L = {length}", list(_front(search, length, ten))) for length in lengths],
+            "cells an item",
+            name,
+            f"{name} against cells an item",
+        )
+        for name, ten in (("best item held", False), ("best ten held", True))
+    ]
+    parts = [
+        svg.text(16, 24, title, style="title"),
+        svg.text(16, 44, said, style="soft"),
+        svg.text(16, 64, asked, style="soft"),
+        *(svg.group(16, 80 + i * HEIGHT, 1, [one]) for i, one in enumerate(pictures)),
+    ]
+    return svg.file_text(svg.WIDTH + 32, 80 + 2 * HEIGHT, title, f"{said}; {asked}", parts)
+
+
+def _front(search: ShortlistSearch, length: int, ten: bool) -> Iterator[tuple[float, float]]:
+    """Cells and recall of the trials that none of fewer cells is better than."""
+    best = -1.0
+    found = [(one.cells, Recall.of(Places.joined(one.places), length)) for one in search.trials]
+    values = ((cells, one.best_ten if ten else one.best.value) for cells, one in found)
+    for cells, value in sorted(values, key=lambda pair: (pair[0], -pair[1])):
+        if value > best:
+            best = value
+            yield cells, value

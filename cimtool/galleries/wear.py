@@ -31,13 +31,11 @@ class ArrayCells:
     """The cells of items in arrays that lie in `row_parts`, and side by side in each.
 
     `laid(row_part)` gives the contents [column parts, rows, columns] of the arrays of one row part,
-    uint8, and which of these cells belong to items. `first` are the writes of each array when fresh
-    arrays are programmed.
+    uint8, and which of these cells belong to items.
     """
 
     row_parts: int
     laid: Callable[[int], tuple[Array, BoolArray]]
-    first: tuple[ArrayWrites, ...]
 
 
 def word_cells(graph: Graph, cam: Cam) -> dict[str, ArrayCells]:
@@ -59,12 +57,7 @@ def word_cells(graph: Graph, cam: Cam) -> dict[str, ArrayCells]:
             arrays = -1, height, search.cells
             return contents.reshape(arrays), used.reshape(arrays)
 
-        first = (
-            ArrayWrites(array_name(r, c), min(height, items - start) * (part.stop - part.start), 1)
-            for r, part in enumerate(parts)
-            for c, start in enumerate(range(0, items, height))
-        )
-        return ArrayCells(len(parts), laid, tuple(first))
+        return ArrayCells(len(parts), laid)
 
     return {
         f"{graph.name}.{name}": cells(op) for name, op in graph.operations(CellDistance).items()
@@ -100,12 +93,7 @@ def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str
             contents = layout.cells(cell_digits(op.stored, slice(start, stop)), none)
             return contents, layout.cells(np.ones(shape, np.uint8), none).astype(bool)
 
-        numbers = np.ndindex(place.row_parts, place.column_parts)
-        first = (
-            ArrayWrites(array_name(r, c), height * width * place.cells_per_weight, 1)
-            for (r, c), (height, width) in zip(numbers, place.tiles, strict=True)
-        )
-        return ArrayCells(place.row_parts, laid, tuple(first))
+        return ArrayCells(place.row_parts, laid)
 
     stored = (owners[f"{graph.name}.{name}"] for name in item_products(graph))
     return {layer: cells(layer) for layer in dict.fromkeys(stored)}
@@ -157,6 +145,18 @@ def _written(before: ArrayCells | None, after: ArrayCells, row_part: int) -> Boo
 def _widened(values: Array, shape: tuple[int, ...]) -> Array:
     """The values with zeros behind them along every axis."""
     return np.pad(values, [(0, most - own) for own, most in zip(values.shape, shape, strict=True)])
+
+
+def first_writes(cells: Mapping[str, ArrayCells]) -> dict[str, tuple[ArrayWrites, ...]]:
+    """The writes of each array of a gallery programmed into fresh arrays."""
+    return {
+        name: tuple(
+            ArrayWrites(array_name(r, c), int(used.sum()), 1)
+            for r in range(held.row_parts)
+            for c, used in enumerate(held.laid(r)[1])
+        )
+        for name, held in cells.items()
+    }
 
 
 def array_writes(counts: WriteCounts) -> dict[str, tuple[ArrayWrites, ...]]:

@@ -17,15 +17,13 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, read_bundle
 from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.demo.data import DemoFiles
+from cimtool.galleries.gallery_job import NOWHERE, Places, places_of
 from cimtool.galleries.programming import SEARCH_PICTURE
 from cimtool.galleries.shortlists import (
-    NOWHERE,
-    Places,
     ShortlistOption,
     TriedShortlist,
     least_queries,
     length_for,
-    places_of,
     searched,
 )
 from cimtool.passes.gallery import ShortlistBits

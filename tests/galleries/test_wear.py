@@ -15,6 +15,7 @@ from cimtool.galleries.wear import (
     check_endurance,
     counts_after,
     first_counts,
+    first_writes,
     matrix_cells,
 )
 from cimtool.hardware.image import ImageSpec
@@ -96,7 +97,7 @@ def test_first_writes_are_those_of_memory_use(name: str) -> None:
     graph = gallery(settings, rng.integers(-100, 100, (300, 150)), 8)
     found = matrix_cells(graph, settings, target.cell_order)
     use = memory_use(graph, settings, target)
-    writes = {layer: one.first for layer, one in found.items()}
+    writes = first_writes(found)
     assert sum(one.cells_written for one in writes[NAME]) == use.cells
     assert len(writes[NAME]) == use.arrays
     assert writes == array_writes(first_counts(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,10 +11,8 @@ from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.output import Output
 from cimtool.cli.records import values_command
 from cimtool.galleries import api
-from cimtool.galleries.cams import ProgrammedCam
 from cimtool.galleries.options import CamOptions, ChangeOptions, ProgramOptions
-from cimtool.galleries.programming import ProgrammedBundle
-from cimtool.loading.embeddings import EmbeddingsLike
+from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
 from cimtool.report.document import Verbatim
 
 CHANGES = ("add", "remove", "replace")
@@ -40,16 +37,17 @@ def command(out: Output, options: dict[str, Any]) -> None:
             "expected --gallery, to program one, or --add, --remove and --replace, to change one"
         )
     cam = options.pop("cam")
+    found: ProgrammedBundle | ProgrammedCam
+    if cam is not None and gallery is None:
+        raise ArgumentError("{cam} is {}; expected {gallery} with it", cam)
     if cam is not None:
-        _into_cam(out, bundle, gallery, cam, options)
-        return
-    if gallery is not None:
-        _print(out, api.program(bundle, gallery, say=out.say, **options))
-        return
-    _print(out, _changed(out, bundle, changes, options))
-
-
-def _print(out: Output, found: ProgrammedBundle | ProgrammedCam) -> None:
+        kept = _only(options, ("output", "shortlist", "shortlist_bits"), cam=True)
+        found = api.program_cam(bundle, gallery, cam, say=out.say, **kept)
+    elif gallery is not None:
+        found = api.program(bundle, gallery, say=out.say, **options)
+    else:
+        kept = _only(options, ("output", "shortlist", "chips"), cam=False)
+        found = api.change_gallery(bundle, say=out.say, **changes, **kept)
     folder = found.bundle.folder
     shown = found.document().plus(Verbatim(f"wrote {folder}"))
     out.result(
@@ -57,34 +55,21 @@ def _print(out: Output, found: ProgrammedBundle | ProgrammedCam) -> None:
     )
 
 
-def _changed(
-    out: Output, bundle: Path, changes: dict[str, Any], options: dict[str, Any]
-) -> ProgrammedBundle | ProgrammedCam:
-    """The bundle after a change; ArgumentError for an option that only goes with --gallery."""
-    kept = {name: options[name] for name in ("output", "shortlist", "chips")}
+def _only(options: dict[str, Any], names: tuple[str, ...], cam: bool) -> dict[str, Any]:
+    """The options of these names; ArgumentError if another one was given."""
     for name, value in options.items():
-        if name not in kept and value is not None:
-            raise ArgumentError(
-                "{} is {}; expected it with {gallery}: a change keeps the bits that the gallery "
-                "was programmed with",
-                Argument(name),
-                value,
-            )
-    return api.change_gallery(bundle, say=out.say, **changes, **kept)
-
-
-def _into_cam(
-    out: Output, bundle: Path, gallery: EmbeddingsLike | None, cam: str, options: dict[str, Any]
-) -> None:
-    """Program a CAM; ArgumentError for an option that only goes with arrays."""
-    if gallery is None:
-        raise ArgumentError("{cam} is {}; expected {gallery} with it", cam)
-    kept = {name: options[name] for name in ("output", "shortlist", "shortlist_bits")}
-    for name, value in options.items():
-        if name not in kept and value is not None:
+        if name in names or value is None:
+            continue
+        if cam:
             raise ArgumentError(
                 "{} is {}; expected it without {cam}, whose queries have the bits of its cells",
                 Argument(name),
                 value,
             )
-    _print(out, api.program_cam(bundle, gallery, cam, say=out.say, **kept))
+        raise ArgumentError(
+            "{} is {}; expected it with {gallery}: a change keeps the bits that the gallery was "
+            "programmed with",
+            Argument(name),
+            value,
+        )
+    return {name: options[name] for name in names}

@@ -78,6 +78,9 @@ MOVING = _named(
 SHAPE_ARITHMETIC = _named("Add Concat Mul Neg ReduceProd ReduceSum Shape Size Sub")
 """Operators whose result is known for any number of items if it is for two of them."""
 
+REAL_TYPES = (1, 11)
+"""FLOAT and DOUBLE (TensorProto.DataType)."""
+
 TYPES_OF_SHAPES = (6, 7, 12, 13)
 """INT32, INT64, UINT32, UINT64 (TensorProto.DataType): a number of items may be cast to them."""
 

@@ -1,4 +1,7 @@
-"""Torch modules in memory, read as ONNX: the way in of any architecture, without a file."""
+"""Torch modules in memory, read as ONNX: the way in of any architecture, without a file.
+
+They are called in evaluation mode, and left as they were.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import os
 import re
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -19,13 +23,6 @@ from typing import TYPE_CHECKING, Any, cast
 from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
 from cimtool.loading.onnx.graph import OUTPUTS, graph_of
-from cimtool.loading.onnx.module_calls import (
-    evaluating,
-    field_names,
-    floats,
-    kind_of,
-    outputs_of,
-)
 from cimtool.loading.onnx.towers import translate
 
 if TYPE_CHECKING:
@@ -50,6 +47,100 @@ LEAST_THRESHOLD = 14
 
 MOST_TOKENS = 256
 """Tokens up to which a row is taken for several of an extent of the weights."""
+
+
+def outputs_of(value: Any) -> tuple[Any, ...] | None:
+    """The outputs that a module returns: (mu, logvar), or mu alone; None where it is neither.
+
+    Those that stand under names, as in a dictionary or a named tuple, are taken by these alone.
+    """
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if isinstance(value, Mapping):
+        return tuple(value[name] for name in OUTPUTS) if set(OUTPUTS) <= set(value) else None
+    if names := field_names(value):
+        named = set(OUTPUTS) <= set(names)
+        return tuple(getattr(value, name) for name in OUTPUTS) if named else None
+    return tuple(value) if isinstance(value, tuple | list) and len(value) == len(OUTPUTS) else None
+
+
+def field_names(value: Any) -> tuple[str, ...]:
+    """The names of a named tuple's fields, torch's own too; none for anything else."""
+    return getattr(type(value), "__match_args__", ()) if isinstance(value, tuple) else ()
+
+
+def kind_of(value: Any) -> str:
+    """The type of what a module returns, for messages: with the fields of a named tuple."""
+    names = field_names(value)
+    return type(value).__name__ + (f" of ({', '.join(names)})" if names else "")
+
+
+CONTAINERS = (dict, OrderedDict, list, set)
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every part gets its own mode, attributes and numbers back.
+
+    A call may keep activations in attributes, weight norms keep their weights there, and any part
+    may keep a state in its buffers: only tensors are copied for it, and containers of them.
+    """
+    import torch
+
+    parts = [(part, part.training, dict(vars(part))) for part in module.modules()]
+    held = [value for *_, own in parts for value in own.values() if type(value) in CONTAINERS]
+    containers = [(value, copy.copy(value)) for value in held]
+    tensors = [(one, one.detach(), one.detach().clone()) for one in _plain_tensors(module)]
+    # Of TorchScript no attribute of Python's holds the buffers.
+    script = [p for p in module.modules() if isinstance(p, torch.jit.ScriptModule)]
+    buffers = [(part, *pair) for part in script for pair in part.named_buffers(recurse=False)]
+    with contextlib.suppress(NotImplementedError):
+        module.eval()  # an exported program has the mode that it was made in
+    try:
+        yield
+    finally:
+        for part, mode, attributes in parts:
+            part.training = mode
+            for name in vars(part).keys() - attributes.keys():
+                del vars(part)[name]
+            vars(part).update(attributes)
+        for container, kept in containers:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(kept)
+        for part, name, buffer in buffers:
+            setattr(part, name, buffer)
+        with torch.no_grad():
+            for tensor, memory, numbers in tensors:
+                if not torch.equal(memory, numbers):
+                    memory.copy_(numbers)
+                if tensor.shape != memory.shape or tensor.data_ptr() != memory.data_ptr():
+                    tensor.data = memory
+
+
+def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:
+    """The tensors that a module and its parts hold in any attribute, which have numbers."""
+    import torch
+    from torch.nn.parameter import is_lazy
+    from torch.utils._pytree import tree_leaves
+
+    held = [vars(part) for part in module.modules()]
+    leaves = (*module.parameters(), *module.buffers(), *tree_leaves(held))
+    found = {
+        id(one): one
+        for one in leaves
+        if isinstance(one, torch.Tensor)
+        and not (is_lazy(one) or one.is_meta)
+        and one.layout == torch.strided
+    }
+    return list(found.values())
+
+
+def floats(module: nn.Module) -> list[torch.Tensor]:
+    """The parameters and buffers of a module that hold real numbers."""
+    arrays = (*module.parameters(), *module.buffers())
+    return [array for array in arrays if array.is_floating_point()]
 
 
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import require_file
@@ -239,26 +241,18 @@ def _array(tensor: TensorProto) -> Array:
     return array
 
 
-def _constant(node: NodeProto) -> Array:
-    import numpy as np
-    from onnx import helper
-
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            return _array(attribute.t)
-        if attribute.name.startswith("value_"):
-            return np.asarray(helper.get_attribute_value(attribute))
-    raise CimError(f"{node.output[0]} (Constant): expected a dense constant")
-
-
 def _parts(graph: GraphProto) -> tuple[tuple[OnnxNode, ...], dict[str, Array]]:
     """The nodes of a graph, and its constants."""
     nodes, constants = [], {tensor.name: _array(tensor) for tensor in graph.initializer}
     for number, node in enumerate(graph.node):
-        if node.op_type == "Constant" and not node.domain:
-            constants[node.output[0]] = _constant(node)
-        else:
-            nodes.append(_node(node, number))
+        own = _node(node, number)
+        if own.kind != "Constant" or own.domain:
+            nodes.append(own)
+            continue
+        key, value = next(iter(own.attributes.items()), ("", None))
+        if not key.startswith("value"):
+            raise CimError(f"{own.outputs[0]} (Constant): expected a dense constant")
+        constants[own.outputs[0]] = _array(value) if key == "value" else np.asarray(value)
     return tuple(nodes), constants
 
 
@@ -290,13 +284,13 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
         raise CimError(f"has {len(inputs)} inputs ({names}); expected one, rows [n, in]")
     kind = inputs[0].type.tensor_type
     if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        name = _type_name(kind.elem_type)
+        name = type_name(kind.elem_type)
         raise CimError(f"{inputs[0].name} is of type {name}; expected float or double")
     extents = kind.shape.dim
     if len(extents) != 2 or extents[1].dim_value < 1:
-        shape = ", ".join(extent.dim_param or str(extent.dim_value or "?") for extent in extents)
+        shape = _shape_text(kind)
         raise CimError(
-            f"{inputs[0].name} has shape [{shape}]; expected [n, in], where in is a number"
+            f"{inputs[0].name} has shape {shape}; expected [n, in], where in is a number"
         )
     return inputs[0].name, extents[0].dim_value or None, extents[1].dim_value
 
@@ -334,7 +328,7 @@ def describe_onnx(path: Path) -> dict[str, Any]:
     }
 
 
-def _type_name(number: int) -> str:
+def type_name(number: int) -> str:
     """The name of a type of elements, or its number where it has none."""
     from onnx import TensorProto
 
@@ -344,5 +338,9 @@ def _type_name(number: int) -> str:
 
 def _value_text(value: Any) -> str:
     kind = value.type.tensor_type
-    extents = [extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim]
-    return f"{value.name}: {_type_name(kind.elem_type)} [{', '.join(extents)}]"
+    return f"{value.name}: {type_name(kind.elem_type)} {_shape_text(kind)}"
+
+
+def _shape_text(kind: Any) -> str:
+    extents = (extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim)
+    return f"[{', '.join(extents)}]"

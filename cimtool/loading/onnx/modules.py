@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from dataclasses import fields, replace
 from functools import cache
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,20 +21,20 @@ from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.model import Model, build_model, model_of_towers, read_towers
-from cimtool.loading.onnx.export import export_module, first_line
-from cimtool.loading.onnx.graph import OUTPUTS
-from cimtool.loading.onnx.module_calls import (
-    choices,
+from cimtool.loading.onnx.export import (
     evaluating,
+    export_module,
+    first_line,
     floats,
-    given_rows,
     kind_of,
     outputs_of,
 )
+from cimtool.loading.onnx.graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_rows
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.export import ExportedProgram
 
@@ -97,22 +101,20 @@ def model_from_modules(
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             found = (
-                f"both modules are of layout {layout.name}, which takes rows of unit norm, and "
-                "those of the data are of others: the modules are read as they are, for such rows, "
+                f"the modules have the layers of layout {layout.name} and compute something else "
+                "with them: they are read as they are, "
             )
-            if not same:
+            if same:
                 found = (
-                    f"the modules have the layers of layout {layout.name} and compute something "
-                    "else with them: they are read as they are, "
+                    f"both modules are of layout {layout.name}, which takes rows of unit norm, and "
+                    "those of the data are of others: the modules are read as they are, for such "
+                    "rows, "
                 )
             note = f"{name}: {found}and a polynomial is of ed and vd, undivided"
             model = replace(model, warnings=(note,))
-    own = (None, None) if rows is None else rows
-    notes = [
-        note
-        for modality, tower, data in zip(MODALITIES, model.towers, own, strict=True)
-        for note in _compare(model, tower, modules[modality], data, places[modality])
-    ]
+    notes = list[str]()
+    for modality, tower, data in zip(MODALITIES, model.towers, rows or (None, None), strict=True):
+        notes += _compare(model, tower, modules[modality], data, places[modality])
     return replace(model, warnings=(*model.warnings, *notes))
 
 
@@ -182,9 +184,8 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _are_raw(rows: tuple[Array, Array] | None) -> bool:
-    """True where rows of the data, if there are any, are not of unit norm as they come."""
-    shares = () if rows is None else (_share(data) for data in rows)
-    norms = (np.linalg.norm(share.astype(np.float64), axis=1) for share in shares)
+    """True if rows of the data, if there are any, are not of unit norm as they come."""
+    norms = (np.linalg.norm(_share(data).astype(np.float64), axis=1) for data in rows or ())
     return any(bool((np.abs(norm - 1) > UNIT_TOLERANCE).any()) for norm in norms)
 
 
@@ -297,12 +298,30 @@ def _reason(module: nn.Module, chosen: str) -> str:
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module; mu and s in float64. CimError where another call gives others."""
+    """Run a module; mu and s in float64. CimError if another call gives others."""
     import torch
+
+    def run() -> dict[str, FloatArray]:
+        try:
+            value = module(given_rows(module, rows))
+        except Exception as error:
+            raise CimError(
+                f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
+                "expected rows as wide as it takes"
+            ) from None
+        outputs = outputs_of(value)
+        if outputs is None or len(outputs) != 1 + has_variance:
+            expected = "(mu, logvar)" if has_variance else "mu alone, a tensor"
+            raise CimError(f"{where} returns a {kind_of(value)}; expected {expected}")
+        pairs = zip(OUTPUTS, outputs, strict=False)
+        arrays = {key: tensor_array(part, where, key).astype(np.float64) for key, part in pairs}
+        if "logvar" in arrays:
+            arrays["s"] = np.exp(arrays.pop("logvar"))
+        return arrays
 
     # Read meanwhile: a module may return what it keeps.
     with evaluating(module), torch.no_grad():
-        found, again = (_run(module, rows, has_variance, where) for _ in range(2))
+        found, again = run(), run()
     for key, array in found.items():
         if _error(again[key], array) > PROBE_TOLERANCE:
             raise CimError(
@@ -313,22 +332,88 @@ def _forward(
     return found
 
 
-def _run(module: nn.Module, rows: Array, has_variance: bool, where: str) -> dict[str, FloatArray]:
+def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
+    """A copy of rows [n, in] that a module takes, wherever its weights are.
+
+    Of the types of its weights it is the first's, or float32 where it runs on that one alone.
+    """
+    import torch
+
+    given, own = torch.tensor(rows), floats(module)
+    if not own:
+        return given
+    given = given.to(own[0].device)
+    if len({array.dtype for array in own}) > 1:
+        try:
+            module(given.to(own[0].dtype, copy=True))
+        except Exception:
+            return given
+    return given.to(own[0].dtype)
+
+
+def choices(module: nn.Module, rows: Array) -> list[str]:
+    """The lines of Python that read numbers of a tensor which depends on rows [n, in].
+
+    As `if x.max() > 1:` does, also by way of numpy: an exporter follows one way of it. What reads
+    extents is not meant.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    of_tensor = torch.Tensor
+    readers = of_tensor.numpy, of_tensor.tolist, of_tensor.__array__, of_tensor.__dlpack__
+    known, found = dict[int, torch.Tensor](), dict[str, None]()
+
+    def is_known(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and _place(value) in known
+
+    class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            if any(map(is_known, tree_leaves((args, kwargs)))):
+                leaves = tree_leaves(made)
+                known.update({_place(one): one for one in leaves if isinstance(one, torch.Tensor)})
+                if any(isinstance(one, bool | int | float) for one in leaves):
+                    found[_line_of_caller()] = None
+            return made
+
+    class Read(TorchFunctionMode):
+        """Sees what hands a tensor's memory on, which is no operator."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in readers and is_known(args[0]):
+                found[_line_of_caller()] = None
+            return func(*args, **(kwargs or {}))
+
+    with evaluating(module), torch.no_grad():
+        given = given_rows(module, rows)
+        known[_place(given)] = given
+        with Followed(), Read():  # type: ignore[no-untyped-call]
+            module(given)
+    return list(found)
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """The place of a tensor's memory, which views of it share; of itself where it has none."""
     try:
-        value = module(given_rows(module, rows))
-    except Exception as error:
-        raise CimError(
-            f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
-            "expected rows as wide as it takes"
-        ) from None
-    found = outputs_of(value)
-    if found is None or len(found) != 1 + has_variance:
-        expected = "(mu, logvar)" if has_variance else "mu alone, a tensor"
-        raise CimError(f"{where} returns a {kind_of(value)}; expected {expected}")
-    arrays = {
-        key: tensor_array(part, where, key).astype(np.float64)
-        for key, part in zip(OUTPUTS, found, strict=False)
-    }
-    if "logvar" in arrays:
-        arrays["s"] = np.exp(arrays.pop("logvar"))
-    return arrays
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (NotImplementedError, RuntimeError):  # a sparse tensor
+        return id(tensor)
+
+
+def _line_of_caller() -> str:
+    """The file and line of the innermost frame of a module's call that is the user's, if any."""
+    import torch
+
+    libraries = tuple(str(Path(inspect.getfile(library)).parent) for library in (torch, np))
+    inner = reversed(traceback.extract_stack())
+    inside = takewhile(lambda f: (f.filename, f.name) != (__file__, choices.__name__), inner)
+    frames = [frame for frame in inside if frame.filename != __file__]
+    own = next((f for f in frames if not f.filename.startswith(libraries)), frames[0])
+    return f"{Path(own.filename).name}, line {own.lineno}"

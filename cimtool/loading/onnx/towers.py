@@ -13,23 +13,25 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, rewrite
-from cimtool.loading.onnx.builder import LOWEST_OFFSET, FileBuilder, MaskRead
-from cimtool.loading.onnx.constants import ELEMENTWISE, FOLDS, ConstantFolder, constant_inputs
+from cimtool.loading.onnx.builder import LOWEST_OFFSET, FileBuilder, MaskRead, Rows
+from cimtool.loading.onnx.constants import (
+    ELEMENTWISE,
+    FOLDS,
+    REAL_TYPES,
+    ConstantFolder,
+    constant_inputs,
+)
 from cimtool.loading.onnx.graph import Branch, OnnxGraph, OnnxNode
+from cimtool.loading.onnx.rules.quantized import require_one_quantizer
 from cimtool.loading.onnx.translation import (
-    CHECKS,
     DOMAINS,
     RULES,
-    RULES_OF,
+    KeptConstant,
     Translated,
     Translation,
     Unread,
 )
 from cimtool.loading.onnx.unsupported import unsupported
-from cimtool.loading.onnx.views import Rows, in_rows
-
-REAL_TYPES = (1, 11)
-"""FLOAT and DOUBLE (TensorProto.DataType)."""
 
 OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
@@ -54,8 +56,7 @@ def translate(graph: OnnxGraph) -> Graph:
             "expected the same for both"
         )
     tower = builder.tower(*outputs)
-    for check in CHECKS:
-        check(tower, graph.file)
+    require_one_quantizer(tower, graph.file)
     return rewrite(tower, lambda op: _named_anew, Builder.of(tower))
 
 
@@ -98,9 +99,10 @@ def _made(t: Translation) -> Translated | tuple[Translated, ...]:
         return made
     if not node.domain and node.kind in OF_SEVERAL_VALUES:
         t = replace(t, values=_with_constants(t))
-    rules = DOMAINS.get(node.domain, {})
-    first: type = type(t.values.get(node.inputs[0])) if node.inputs else type(None)
-    rule = (None if node.domain else RULES_OF.get((node.kind, first))) or rules.get(node.kind)
+    first, rules = t.values.get(t.input(0)), DOMAINS.get(node.domain, {})
+    if isinstance(first, KeptConstant | Unread) and not node.domain:
+        rules = {**rules, **first.rules}
+    rule = rules.get(node.kind)
     if rule is None:
         t.fail(unsupported(node.kind, node.domain, RULES))
     try:
@@ -180,4 +182,4 @@ def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: File
         raise CimError(f"{where} has axes {value.text}; expected [n, d]")
     if value.name in builder.masks and builder.masks[value.name].min() < LOWEST_OFFSET:
         raise CimError(f"{where} has a mask of attention; expected a softmax of masked numbers")
-    return in_rows(builder, value).name
+    return builder.in_rows(value).name

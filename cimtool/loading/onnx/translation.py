@@ -13,17 +13,15 @@ from typing import ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import VARIANCE
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph
 from cimtool.loading.layout import LARGEST_ITEM, arranged
-from cimtool.loading.onnx.builder import LARGEST_NUMBER, FileBuilder
+from cimtool.loading.onnx.builder import LARGEST_NUMBER, FileBuilder, Rows
 from cimtool.loading.onnx.constants import COUNTED, ConstantFolder, Counted
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
-from cimtool.loading.onnx.views import Rows, in_order, in_rows, item_size, like
 
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
 """Numbers that an item may have in all values together, and multiply-adds that make them."""
@@ -49,11 +47,15 @@ class Unread:
 
     text: ClassVar[str] = "a constant"
     expected: ClassVar[str] = "rows of numbers"
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    """Rules of operators whose first input is such a value."""
 
 
 class KeptConstant:
     """A constant that a rule keeps in a form of its own, with the layer that it makes."""
 
+    rules: ClassVar[Mapping[str, Rule]] = {}
+    """Rules of operators whose first input is such a constant."""
     real: FloatArray
     """The real numbers that it stands for."""
 
@@ -98,18 +100,15 @@ class Translation:
     def value(self, index: int) -> Translated:
         """The value of an input."""
         name = self.input(index)
-        if name not in self.values:
-            self.fail(f"its input {name or index + 1} {self._missing(name)}")
-        return self.values[name]
-
-    def _missing(self, name: str) -> str:
-        """Words for an input that no rule made: it may be one of several outputs of a node."""
+        if name in self.values:
+            return self.values[name]
         node = self.graph.makers.get(name)
         if node is None or node.kind == "If" or name not in node.outputs[1:]:
-            return "is not there"
-        return (
-            f"is output {node.outputs.index(name) + 1} of {node.label} ({node.kind}), which is not "
-            "computed; expected its first output alone, or this one by operators of its own"
+            self.fail(f"its input {name or index + 1} is not there")
+        self.fail(
+            f"its input {name} is output {node.outputs.index(name) + 1} of {node.label} "
+            f"({node.kind}), which is not computed; expected its first output alone, or this one "
+            "by operators of its own"
         )
 
     def is_rows(self, index: int) -> bool:
@@ -133,8 +132,10 @@ class Translation:
 
     def whole(self, view: Rows) -> Rows:
         """The view where it has all numbers of its value, else one of them moved into rows."""
-        if not view.covers(item_size(self.builder, view.name)):
-            view = self.in_rows(view)
+        return self._seen(view) if self.builder.covered(view) else self.in_rows(view)
+
+    def _seen(self, view: Rows) -> Rows:
+        """The view, by which its value is taken from here on."""
         self.views[view.name] = view
         return view
 
@@ -146,25 +147,13 @@ class Translation:
         """A view with its last `columns` axes as rows of the program."""
         if view.items >= view.rank - columns:
             self.fail(f"is over the items of {view.text}; expected an axis of each item's numbers")
-        self.require_bounded(view)
-        made = in_rows(self.builder, view, columns)
-        self.views[made.name] = made
-        return made
+        self.require_numbers(view.size)
+        return self._seen(self.builder.in_rows(view, columns))
 
     def in_order(self, view: Rows) -> Rows:
         """The same with the rows of an item in the order of the view."""
-        self.require_bounded(view)
-        made = in_order(self.builder, view)
-        self.views[made.name] = made
-        return made
-
-    def flat_rows(self, index: int = 0) -> Rows:
-        """An input with its last axis as rows of the program."""
-        return self.in_rows(self.view(index))
-
-    def require_bounded(self, view: Rows) -> None:
-        """Raise CimError for a view of more numbers than may move."""
         self.require_numbers(view.size)
+        return self._seen(self.builder.in_order(view))
 
     def require_numbers(self, count: int) -> None:
         """Raise CimError for more numbers of an item than may move."""
@@ -287,7 +276,7 @@ class Translation:
         value becomes one row an item.
         """
         view = self.whole(view)
-        self.require_bounded(view)
+        self.require_numbers(view.size)
         width, found = self.width(view.name), list[FloatArray]()
         for array in arrays:
             held = np.empty(view.size)
@@ -355,14 +344,14 @@ class Translation:
                 self.fail(f"{doing} rows of {a.size} and of {b.size} numbers")
             self.fail(f"{doing} {a.text} and {b.text}; expected the same axes")
         a, b = (view.widened([max(pair) for pair in pairs]) for view in (a, b))
-        self.require_bounded(a)
+        self.require_numbers(a.size)
         types = self.builder.types
-        covering = [v for v in (a, b) if v.covers(item_size(self.builder, v.name))]
+        covering = [v for v in (a, b) if self.builder.covered(v)]
         if len(covering) == 2 and a.alike(b) and types[a.name].shape == types[b.name].shape:
             self.views.update({a.name: a, b.name: b})
             return a.name, b.name
         place = covering[0] if covering else self.in_rows(a)
-        first, second = (v.name if v is place else like(self.builder, v, place) for v in (a, b))
+        first, second = (v.name if v is place else self.builder.like(v, place) for v in (a, b))
         self.views.update({name: replace(place, name=name) for name in (first, second)})
         return first, second
 
@@ -383,13 +372,6 @@ class Translation:
         if min(sizes, default=0) < 1 or math.prod(sizes) != items * view.size:
             return None
         return view.reshaped(sizes, items)
-
-    def columns_taken(self, rows: Rows, places: IntArray) -> Rows:
-        """Some columns of a view that is rows of the program."""
-        width = self.width(rows.name)
-        taken_places = np.arange(item_size(self.builder, rows.name)).reshape(-1, width)[:, places]
-        name = arranged(self.builder, rows.name, taken_places)
-        return replace(rows.narrowed(len(places)), name=name)
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
         """A number among the attributes; CimError where it is not finite or below `least`."""
@@ -413,12 +395,6 @@ class Translation:
     def axes(self) -> list[int]:
         """Axes as the second input or (before operator set 13 or 18) an attribute."""
         return self.integers(1) if self.input(1) else [*self.node.attributes.get("axes", ())]
-
-    def require(self, name: str, accepted: tuple[int, ...], expected: str) -> None:
-        """Raise CimError unless an attribute is one of `accepted`, the first where it is absent."""
-        value = self.node.attributes.get(name, accepted[0])
-        if value not in accepted:
-            self.fail(f"{name} is {value}; expected {expected}")
 
     def require_last_axis(self) -> None:
         """Raise CimError unless the attribute `axis` is the first input's last one, or absent."""
@@ -449,11 +425,8 @@ class Translation:
         made, types = self.builder.add(name, op, *inputs), self.builder.types
         shape = types[made].shape
         known = (self.views[i] for i in inputs if i in self.views and types[i].shape == shape)
-        view = next(known, None)
-        plain = Rows.in_order(made, (1, self.width(made)))
-        rows = plain if view is None else replace(view, name=made)
-        self.views[made] = rows
-        return rows
+        view = next(known, Rows.in_order(made, (1, self.width(made))))
+        return self._seen(replace(view, name=made))
 
     def _plain(self, name: str = "") -> str:
         """A name without a dot: those that passes derive from them hold one."""
@@ -483,22 +456,12 @@ RULES: dict[str, Rule] = {}
 DOMAINS: dict[str, dict[str, Rule]] = {"": RULES}
 """The rules by the domain of their operators."""
 
-RULES_OF: dict[tuple[str, type], Rule] = {}
-"""Rules of ONNX's own operators for a first input of one class."""
 
-CHECKS: list[Callable[[Graph, str], None]] = []
-"""Checks of a whole tower, which raise CimError naming the file."""
-
-
-def rule(*kinds: str, of: type | None = None) -> Callable[[Rule], Rule]:
-    """Register the rule of operators; with `of`, of a first input of that class alone."""
+def rule(*kinds: str) -> Callable[[Rule], Rule]:
+    """Register the rule of operators."""
 
     def register(function: Rule) -> Rule:
-        for kind in kinds:
-            if of is None:
-                RULES[kind] = function
-            else:
-                RULES_OF[kind, of] = function
+        RULES.update(dict.fromkeys(kinds, function))
         return function
 
     return register

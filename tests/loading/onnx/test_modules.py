@@ -17,7 +17,7 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 import cimtool.api as api
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.onnx.module_calls import evaluating
+from cimtool.loading.onnx.export import evaluating
 from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource

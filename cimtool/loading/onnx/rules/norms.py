@@ -17,9 +17,8 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Node
 from cimtool.ir.source import Gate, L2Normalize, LayerNorm, Power, Reciprocal, RmsNorm, Sqrt
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.builder import FileBuilder
+from cimtool.loading.onnx.builder import FileBuilder, Rows
 from cimtool.loading.onnx.translation import Translation
-from cimtool.loading.onnx.views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
@@ -102,8 +101,10 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
             continue
         order = value.last(axis)
         last = value.reordered(order)
-        multiple = _multiple(t.builder, last)
-        for rows, op in ((last, None), *([multiple] if multiple else [])):
+        forms: list[tuple[Rows, Op | None]] = [(last, None)]
+        if (multiple := t.builder.multiple(last.name)) is not None:
+            forms.append((replace(last, name=multiple[0]), multiple[1]))
+        for rows, op in forms:
             own = t.in_rows(rows)
             same = own.name == norms.of or (
                 centre is not None and _centre(t.builder, own.name) == centre
@@ -132,10 +133,10 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
             return None
         after.append(node.op)
         node = builder.by_name.get(node.inputs[0])
-    squares = None if node is None else _summed(builder, node.name)
-    if squares is None:
+    total = None if node is None else builder.made_by(node.name, Axis, Sum)
+    if total is None:
         return None
-    found, places = _before_moves(builder, squares)
+    found, places = _before_moves(builder, total[-1].inputs[0])
     if found is None or not isinstance(found.op, Gate) or found.inputs[0] != found.inputs[1]:
         return None
     of = found.inputs[0] if places is None else arranged(builder, found.inputs[0], places)
@@ -153,43 +154,25 @@ def _before_moves(builder: FileBuilder, name: str) -> tuple[Node | None, IntArra
     return builder.by_name.get(node.inputs[0]), node.op.places
 
 
-def _summed(builder: FileBuilder, name: str) -> str | None:
-    """The value whose rows are summed to a value [k n, 1]."""
-    node = builder.by_name.get(name)
-    inner = builder.by_name.get(node.inputs[0]) if node and isinstance(node.op, Axis) else None
-    return inner.inputs[0] if inner is not None and isinstance(inner.op, Sum) else None
-
-
 def _centre(builder: FileBuilder, name: str) -> str | None:
     """The rows of which a value is those less their means; None of other values."""
     node, places = _before_moves(builder, name)
     if node is None or not isinstance(node.op, Add) or len(node.inputs) != 2:
         return None
-    factors = [factor.item() if factor.size == 1 else 0.0 for factor in node.op.factors]
-    spread = builder.by_name.get(node.inputs[1])
-    if factors != [1.0, -1.0] or node.op.offset.any() or spread is None:
+    means = builder.made_by(node.inputs[1], Arrange, Add, Axis, Sum)
+    if means is None:
         return None
-    if not isinstance(spread.op, Arrange):
-        return None
-    mean = builder.by_name.get(spread.inputs[0])
-    if mean is None or not isinstance(mean.op, Add) or len(mean.inputs) != 1:
-        return None
+    spread, mean = means[0].op, means[1].op
+    assert isinstance(spread, Arrange)
+    assert isinstance(mean, Add)
     rows = node.inputs[0] if places is None else arranged(builder, node.inputs[0], places)
-    width, spread_rows = builder.extent(rows), spread.op.places.reshape(-1)
+    width, spread_rows = builder.extent(rows), spread.places.reshape(-1)
     of_rows = spread_rows.reshape(-1, width) if places is None else spread_rows[places]
-    is_mean = mean.op.factors[0].size == 1 and mean.op.factors[0].item() == 1 / width
+    factors = [f.item() if f.size == 1 else 0.0 for f in (*node.op.factors, *mean.factors)]
     own_rows = (of_rows == np.arange(len(of_rows))[:, None]).all()
-    if not is_mean or mean.op.offset.any() or not own_rows:
+    if factors != [1.0, -1.0, 1 / width] or node.op.offset.any() or mean.offset.any():
         return None
-    return rows if _summed(builder, mean.inputs[0]) == rows else None
-
-
-def _multiple(builder: FileBuilder, value: Rows) -> tuple[Rows, Op] | None:
-    """The value that another one is a product by constants of, and that product."""
-    node = builder.by_name.get(value.name)
-    if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1 or node.op.offset.any():
-        return None
-    return replace(value, name=node.inputs[0]), node.op
+    return rows if own_rows and means[-1].inputs[0] == rows else None
 
 
 def _unit(t: Translation, norms: Norms, rows: Rows, centre: str | None) -> Rows:

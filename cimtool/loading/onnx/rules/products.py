@@ -16,6 +16,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import BatchMatMul, Mvm, scalar
 from cimtool.loading.layout import LARGEST_ITEM
+from cimtool.loading.onnx.builder import Rows
 from cimtool.loading.onnx.translation import (
     OPEN_ITEMS,
     KeptConstant,
@@ -23,7 +24,6 @@ from cimtool.loading.onnx.translation import (
     Translation,
     rule,
 )
-from cimtool.loading.onnx.views import Rows
 
 LARGEST_WEIGHTS = 1 << 26
 """Weights that a layer of several blocks may have, those between blocks included."""

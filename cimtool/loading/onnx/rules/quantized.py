@@ -9,6 +9,7 @@ https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/qua
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import quantize
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
+from cimtool.loading.onnx.builder import Rows
+from cimtool.loading.onnx.graph import type_name
 from cimtool.loading.onnx.translation import (
-    CHECKS,
     DOMAINS,
     RULES,
     KeptConstant,
@@ -29,7 +31,6 @@ from cimtool.loading.onnx.translation import (
     Unread,
     rule,
 )
-from cimtool.loading.onnx.views import Rows
 
 INTEGERS = {
     f"{sign}int{bits}": (bits, sign == "")
@@ -51,6 +52,14 @@ EVEN = (b"ROUND", b"HALF_EVEN")
 """The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
 
 
+def _limited(t: Translation) -> Translated:
+    """Codes within limits, of fewer bits (QCDQ)."""
+    codes = t.value(0)
+    assert isinstance(codes, Codes)
+    lo, hi = _within(t, codes.lo, codes.hi)
+    return replace(codes, lo=lo, hi=hi)
+
+
 @dataclass(frozen=True, eq=False)
 class Codes(Unread):
     """Integers in `lo` to `hi` of a value, by a quantizer of this step and zero point."""
@@ -60,11 +69,24 @@ class Codes(Unread):
         "rows of numbers: DequantizeLinear right behind the quantizer, as a graph is exported, "
         "before a runtime optimises it"
     )
+    rules: ClassVar = {"Clip": _limited}
     of: Rows
     lo: int
     hi: int
     step: float
     zero: int
+
+
+def _turned(t: Translation) -> Translated:
+    """The transpose of dequantized weights."""
+    weights = t.value(0)
+    assert isinstance(weights, IntegerWeights)
+    axes = range(weights.codes.ndim)
+    order = list(t.node.attributes.get("perm", axes[::-1]))
+    if sorted(order) != list(axes):
+        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
+    axis = None if weights.axis is None else order.index(weights.axis)
+    return replace(weights, codes=weights.codes.transpose(order), axis=axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +96,7 @@ class IntegerWeights(KeptConstant):
     `bits` are those of their quantizer; `axis` is None for one `scale` [1].
     """
 
+    rules: ClassVar = {"Transpose": _turned}
     codes: IntArray
     scale: FloatArray
     axis: int | None
@@ -149,15 +172,6 @@ def _bits_of_constant(t: Translation, codes: Array) -> int:
         return bits
     lo, hi = _within(replace(t, node=clip), lo, hi)
     return (hi - lo).bit_length()
-
-
-@rule("Clip", of=Codes)
-def limited_codes(t: Translation) -> Translated:
-    """Codes within limits, of fewer bits (QCDQ)."""
-    codes = t.value(0)
-    assert isinstance(codes, Codes)
-    lo, hi = _within(t, codes.lo, codes.hi)
-    return replace(codes, lo=lo, hi=hi)
 
 
 def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
@@ -239,19 +253,6 @@ def _signs(value: Array) -> IntArray:
     return np.where(value >= 0, 1, -1)
 
 
-@rule("Transpose", of=IntegerWeights)
-def turned(t: Translation) -> Translated:
-    """The transpose of dequantized weights."""
-    weights = t.value(0)
-    assert isinstance(weights, IntegerWeights)
-    axes = range(weights.codes.ndim)
-    order = list(t.node.attributes.get("perm", axes[::-1]))
-    if sorted(order) != list(axes):
-        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
-    axis = None if weights.axis is None else order.index(weights.axis)
-    return replace(weights, codes=weights.codes.transpose(order), axis=axis)
-
-
 def require_one_quantizer(tower: Graph, file: str) -> None:
     """Raise CimError where a quantizer reads the input of a projector and something else does too.
 
@@ -264,9 +265,6 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
             f"{file}: the input is read through different quantizers, or through one and without "
             f"({names}); expected one quantizer for all that reads it"
         )
-
-
-CHECKS.append(require_one_quantizer)
 
 
 def refused(complaint: str) -> Rule:
@@ -314,14 +312,11 @@ def _require_one_scale(t: Translation) -> None:
 
 def _code_type(t: Translation) -> str:
     """The type of a quantizer's codes: its zero point's, or as it says, or uint8."""
-    from onnx import TensorProto
-
     kind, said = "uint8", _integer(t, "output_dtype", 0)
     if t.input(2):
         kind = _constant(t, 2).dtype.name
     elif said:
-        names = {number: name.lower() for name, number in TensorProto.DataType.items()}
-        kind = names.get(said, f"number {said}")
+        kind = type_name(said)
     if kind not in INTEGERS:
         t.fail(f"its codes are of type {kind}; expected integers of 2, 4, 8 or 16 bits")
     return kind

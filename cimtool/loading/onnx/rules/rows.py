@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -24,10 +23,9 @@ from cimtool.ir.source import (
     counted_places,
 )
 from cimtool.loading.layout import arranged
-from cimtool.loading.onnx.builder import LARGEST_NUMBER
+from cimtool.loading.onnx.builder import LARGEST_NUMBER, Rows
 from cimtool.loading.onnx.constants import FREE_SOFTMAX
 from cimtool.loading.onnx.translation import Translated, Translation, rule
-from cimtool.loading.onnx.views import Rows
 
 UNPADDED = (b"NOTSET", b"VALID")
 """Values of `auto_pad` with which a pool adds no places."""
@@ -51,7 +49,7 @@ def layer_normalization(t: Translation) -> Translated:
 @rule("RMSNormalization")
 def rms_normalization(t: Translation) -> Translated:
     """Rows to mean square 1, then a gain a channel."""
-    x = t.flat_rows().name
+    x = t.in_rows(t.view()).name
     t.require_last_axis()
     gamma = t.channels(t.weights(1), t.width(x))
     return t.add(RmsNorm(gamma, t.number("epsilon", 1e-5, least=0.0)), x)
@@ -110,9 +108,10 @@ def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray)
 @rule("LpNormalization")
 def lp_normalization(t: Translation) -> Translated:
     """Rows divided by their Euclidean norm."""
-    t.require("p", (2,), "2")
+    if (p := t.node.attributes.get("p", 2)) != 2:
+        t.fail(f"p is {p}; expected 2")
     t.require_last_axis()
-    return t.add(L2Normalize(), t.flat_rows().name)
+    return t.add(L2Normalize(), t.in_rows(t.view()).name)
 
 
 @rule("Softmax")
@@ -177,51 +176,16 @@ def top(t: Translation) -> Translated:
             "(torch: topk(..., sorted=True))"
         )
     kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
-    made = t.columns_taken(t.add(Sorted(), rows.name), kept)
-    return made.back(order)
+    made = t.add(Sorted(), rows.name)
+    places = np.arange(rows.size).reshape(-1, width)[:, kept]
+    taken = replace(made.narrowed(count), name=arranged(t.builder, made.name, places))
+    return taken.back(order)
 
 
-def _reduced_rows(t: Translation, axes: Sequence[int] | None = None) -> Rows:
-    """Rows of the program along the axes that the node reduces, which come last, as one."""
-    view, given = t.view(), t.axes() if axes is None else axes
-    places = sorted({t.place(axis) for axis in given})
-    if not places or view.items in places:
-        which = f"axes {list(given)}" if given else "all axes"
-        t.fail(f"reduces {which} of {view.text}; expected some of each item's numbers")
-    kept = [axis for axis in range(view.rank) if axis not in places]
-    last = view.reordered([*kept, *places])
-    shape = (*last.extents[: len(kept)], -1)
-    return t.in_rows(replace(last, places=last.places.reshape(shape)))
-
-
-def _reduced_view(t: Translation, rows: Rows, name: str, axes: Sequence[int] | None = None) -> Rows:
-    """A value with one number for each of the rows, in the axes of what the node reduces."""
-    places = sorted({t.place(axis) for axis in (t.axes() if axes is None else axes)})
-    view = replace(rows.narrowed(1), name=name).squeezed(rows.rank - 1)
-    for place in places if t.node.attributes.get("keepdims", 1) else ():
-        view = view.expanded(place)
-    t.views[name] = view
-    return view
-
-
-def _total(t: Translation, name: str) -> str:
-    """The sum [n, 1] of each row of a value of the program."""
-    return t.builder.add(f"{name}_total", Axis(1), t.builder.add(f"{name}_sum", Sum(), name))
-
-
-@rule("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
-def reduce_sum(t: Translation) -> Translated:
-    """Sums along axes, as of tokens: of numbers, their magnitudes or squares; means and norms."""
-    rows, kind = _reduced_rows(t), t.node.kind
-    x = rows.name
-    if kind == "ReduceL1":
-        x = t.part("magnitudes", Abs(), x)
-    if kind in ("ReduceL2", "ReduceSumSquare"):
-        x = t.part("squares", Gate(), x, x)
-    sums = _reduced_view(t, rows, _total(t, x))
-    if kind == "ReduceMean":
-        return t.add(plus(1 / t.width(rows.name)), sums.name)
-    return t.add(Sqrt(), sums.name) if kind == "ReduceL2" else sums
+@rule("ReduceL1", "ReduceL2", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
+def reduction(t: Translation) -> Translated:
+    """One number along axes, as of tokens: a sum, a mean, a norm, the smallest."""
+    return _reduced(t, t.node.kind, t.axes())
 
 
 @rule("ReduceMax")
@@ -238,57 +202,61 @@ def reduce_max(t: Translation) -> Translated:
         name = arranged(t.builder, rows.name, counted_places(counted))
         own = replace(rows, name=name).back(order)
         t = replace(t, values={**t.values, t.input(0): own})
-    rows = _reduced_rows(t)
-    return _reduced_view(t, rows, largest(t.builder, t.called("largest"), rows.name))
+    return _reduced(t, t.node.kind, axes)
 
 
-@rule("ReduceMin")
-def reduce_min(t: Translation) -> Translated:
-    """The smallest number along axes: the negated largest of all negated."""
-    rows = _reduced_rows(t)
-    negated = t.part("negated", plus(-1), rows.name)
-    found = largest(t.builder, t.called("largest"), negated)
-    return _reduced_view(t, rows, t.part("smallest", plus(-1), found))
-
-
-def pooled(t: Translation, largest_of_all: bool) -> Translated:
+@rule("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
+def pooled(t: Translation) -> Translated:
     """The mean, or the largest, over all axes behind the channels."""
-    view, behind = t.view(), range(2, t.view().rank)
-    size, kernel = [view.extents[i] for i in behind], t.node.attributes.get("kernel_shape")
-    if kernel is not None and (list(kernel) != size or any(t.node.attributes.get("pads", ()))):
+    view, attributes = t.view(), t.node.attributes
+    behind = range(2, view.rank)
+    size, kernel = [view.extents[i] for i in behind], attributes.get("kernel_shape")
+    if kernel is not None and (list(kernel) != size or any(attributes.get("pads", ()))):
         t.fail(
             f"is of windows {list(kernel)} of {view.text}, or pads these; expected one window over "
             "all places"
         )
-    _require_unpadded(t, size)
-    if not size or view.items != 0 or len(t.node.outputs) > 1:
-        t.fail(f"is over {view.text}; expected items, channels and places")
-    if largest_of_all:
-        rows = _reduced_rows(t, behind)
-        name = largest(t.builder, t.called("largest"), rows.name)
-        return _reduced_view(t, rows, name, behind)
-    rows = _reduced_rows(t, behind)
-    sums = _reduced_view(t, rows, _total(t, rows.name), behind)
-    return t.add(plus(1 / t.width(rows.name)), sums.name)
-
-
-def _require_unpadded(t: Translation, size: Sequence[int]) -> None:
-    """Raise CimError for a pool whose `auto_pad` makes more windows than one over all places."""
-    padding = t.node.attributes.get("auto_pad", UNPADDED[0])
-    steps = t.node.attributes.get("strides", [1] * len(size))
+    padding = attributes.get("auto_pad", UNPADDED[0])
+    steps = list(attributes.get("strides", [1] * len(size)))
     several = len(steps) != len(size) or any(step < n for step, n in zip(steps, size, strict=True))
     if padding not in UNPADDED and several:
         t.fail(
-            f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {list(steps)}, which "
+            f"auto_pad is {padding.decode('utf-8', 'replace')} with steps of {steps}, which "
             "makes several windows; expected one window over all places (ReduceMean, ReduceMax)"
         )
+    if not size or view.items != 0 or len(t.node.outputs) > 1:
+        t.fail(f"is over {view.text}; expected items, channels and places")
+    return _reduced(t, "ReduceMax" if "Max" in t.node.kind else "ReduceMean", behind)
 
 
-rule("AveragePool", "GlobalAveragePool")(partial(pooled, largest_of_all=False))
-rule("GlobalMaxPool", "MaxPool")(partial(pooled, largest_of_all=True))
-
-
-@rule("Sqrt")
-def square_root(t: Translation) -> Translated:
-    """The root of numbers of at least 0."""
-    return t.add(Sqrt(), t.rows())
+def _reduced(t: Translation, kind: str, axes: Sequence[int]) -> Rows:
+    """One number of those along axes, in the axes of the node's value."""
+    view = t.view()
+    places = sorted({t.place(axis) for axis in axes})
+    if not places or view.items in places:
+        which = f"axes {list(axes)}" if axes else "all axes"
+        t.fail(f"reduces {which} of {view.text}; expected some of each item's numbers")
+    kept = [axis for axis in range(view.rank) if axis not in places]
+    last = view.reordered([*kept, *places])
+    shape = (*last.extents[: len(kept)], -1)
+    rows = t.in_rows(replace(last, places=last.places.reshape(shape)))
+    x = rows.name
+    match kind:
+        case "ReduceL1":
+            x = t.part("magnitudes", Abs(), x)
+        case "ReduceL2" | "ReduceSumSquare":
+            x = t.part("squares", Gate(), x, x)
+        case "ReduceMin":
+            x = t.part("negated", plus(-1), x)
+    if kind in ("ReduceMax", "ReduceMin"):
+        made = largest(t.builder, t.called("largest"), x)
+        made = t.part("smallest", plus(-1), made) if kind == "ReduceMin" else made
+    else:
+        made = t.builder.add(f"{x}_total", Axis(1), t.builder.add(f"{x}_sum", Sum(), x))
+    found = replace(rows.narrowed(1), name=made).squeezed(rows.rank - 1)
+    for place in places if t.node.attributes.get("keepdims", 1) else ():
+        found = found.expanded(place)
+    t.views[made] = found
+    if kind == "ReduceMean":
+        return t.add(plus(1 / t.width(rows.name)), made)
+    return t.add(Sqrt(), made) if kind == "ReduceL2" else found

@@ -14,9 +14,9 @@ import numpy as np
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, scalar
 from cimtool.loading.layout import arranged
+from cimtool.loading.onnx.builder import Rows
 from cimtool.loading.onnx.constants import Counted, range_of
 from cimtool.loading.onnx.translation import OPEN_ITEMS, Translated, Translation, rule
-from cimtool.loading.onnx.views import Rows
 
 
 @rule("Flatten")
@@ -181,7 +181,8 @@ def _widened(t: Translation, view: Rows, sizes: Sequence[int]) -> Rows:
         t.fail(f"spreads the items of {view.text} to {_said(t, sizes)}")
     grown = [max(new, old) if old == 1 else 1 for new, old in zip(wanted, own, strict=True)]
     grown[view.items] = 1
-    t.require_bounded(wide := view.widened(grown))
+    wide = view.widened(grown)
+    t.require_numbers(wide.size)
     return wide
 
 

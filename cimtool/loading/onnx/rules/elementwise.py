@@ -1,23 +1,208 @@
-"""Rules of sums, products, limits and choices of values and constants."""
+"""Rules of operators that take numbers one by one: activations, sums, products, limits, choices.
+
+An activation that the program has no operation for is a line of ACTIVATIONS, in operations that it
+has: `lower` fits a chain of functions of one value as a whole.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
+from typing import TypeAlias
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Clip, Mvm, plus, scalar
-from cimtool.ir.source import NO_WEIGHT, BatchNorm, Gate, Reciprocal
-from cimtool.loading.onnx.builder import LARGEST_NUMBER
-from cimtool.loading.onnx.rules.activations import chosen_softplus
+from cimtool.ir.arithmetic import Add, Clip, Mvm, plus, scalar
+from cimtool.ir.op import Op
+from cimtool.ir.source import (
+    NO_WEIGHT,
+    Abs,
+    BatchNorm,
+    Elu,
+    Erf,
+    Exp,
+    Gate,
+    LeakyRelu,
+    Log,
+    Power,
+    Reciprocal,
+    Sigmoid,
+    Softplus,
+    Sqrt,
+    Tanh,
+)
+from cimtool.loading.layout import RELU
+from cimtool.loading.onnx.builder import LARGEST_NUMBER, Rows
+from cimtool.loading.onnx.constants import REAL_TYPES
 from cimtool.loading.onnx.rules.norms import over_norms
-from cimtool.loading.onnx.translation import Translated, Translation, rule
-from cimtool.loading.onnx.views import Rows
+from cimtool.loading.onnx.translation import Translated, Translation, Unread, rule
 
-REAL_TYPES = (1, 11)
-"""FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
+SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
+"""The defaults of the operator."""
+
+LEAST_ALPHA = 2.0**-20
+
+SAME_SOFTPLUS = 15.0
+"""From here on softplus is its input within 2^-21: an exporter's choice between them is none."""
+
+UNIT = Clip(scalar(0.0), scalar(1.0))
+
+Step: TypeAlias = tuple[str, Op, str]
+"""A part of what a node becomes: its name, its operation, and the names of what it reads."""
+
+GATED: Step = ("y", Gate(), "x gate")
+
+ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
+    "Abs": lambda t: [("y", Abs(), "x")],
+    "Celu": lambda t: [
+        ("scaled", plus(1 / (alpha := t.number("alpha", 1.0, least=LEAST_ALPHA))), "x"),
+        ("elu", Elu(1.0), "scaled"),
+        ("y", plus(alpha), "elu"),
+    ],
+    "Elu": lambda t: [("y", Elu(t.number("alpha", 1.0, least=LEAST_ALPHA)), "x")],
+    "Erf": lambda t: [("y", Erf(), "x")],
+    "Exp": lambda t: [("y", Exp(), "x")],
+    "Gelu": lambda t: [  # x (1 + erf(x / sqrt(2))) / 2
+        ("inner", plus(float(np.sqrt(0.5))), "x"),
+        ("erf", Erf(), "inner"),
+        ("gate", plus(0.5, offset=0.5), "erf"),
+        GATED,
+    ],
+    "Gelu by tanh": lambda t: [  # x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+        ("square", Gate(), "x x"),
+        ("cube", Gate(), "square x"),
+        ("inner", plus(float(np.sqrt(2 / np.pi)), 0.044715 * float(np.sqrt(2 / np.pi))), "x cube"),
+        ("tanh", Tanh(), "inner"),
+        ("gate", plus(0.5, offset=0.5), "tanh"),
+        GATED,
+    ],
+    "HardSigmoid": lambda t: [
+        ("line", plus(t.number("alpha", 0.2), offset=t.number("beta", 0.5)), "x"),
+        ("y", UNIT, "line"),
+    ],
+    "HardSwish": lambda t: [("line", plus(1 / 6, offset=0.5), "x"), ("gate", UNIT, "line"), GATED],
+    "LeakyRelu": lambda t: [
+        ("y", LeakyRelu(alpha) if (alpha := t.number("alpha", 0.01, least=0.0)) else RELU, "x")
+    ],
+    "Log": lambda t: [("y", Log(), "x")],
+    "Mish": lambda t: [("softplus", Softplus(), "x"), ("gate", Tanh(), "softplus"), GATED],
+    "Neg": lambda t: [("y", plus(-1), "x")],
+    "Reciprocal": lambda t: [("y", Reciprocal(), "x")],
+    "Relu": lambda t: [("y", RELU, "x")],
+    "Selu": lambda t: [
+        ("elu", Elu(t.number("alpha", SELU_ALPHA, least=LEAST_ALPHA)), "x"),
+        ("y", plus(t.number("gamma", SELU_GAMMA)), "elu"),
+    ],
+    "Sigmoid": lambda t: [("y", Sigmoid(), "x")],
+    "Softplus": lambda t: [("y", Softplus(), "x")],
+    "Softsign": lambda t: [  # x / (1 + |x|)
+        ("abs", Abs(), "x"),
+        ("size", plus(1, offset=1.0), "abs"),
+        ("inverse", Reciprocal(), "size"),
+        ("y", Gate(), "x inverse"),
+    ],
+    "Sqrt": lambda t: [("y", Sqrt(), "x")],
+    "Swish": lambda t: [
+        ("inner", plus(t.number("alpha", 1.0)), "x"),
+        ("gate", Sigmoid(), "inner"),
+        GATED,
+    ],
+    "Tanh": lambda t: [("y", Tanh(), "x")],
+    "power 2": lambda t: [("y", Gate(), "x x")],
+    "power 3": lambda t: [("square", Gate(), "x x"), ("y", Gate(), "square x")],
+}
+"""The steps from an input `x` to the value `y` of each activation."""
+
+
+def activation(t: Translation, name: str) -> Translated:
+    """The steps of an activation, each an operation of the program."""
+    made = {"x": t.rows()}
+    *before, (_, last, read) = ACTIVATIONS[name](t)
+    for part, op, inputs in before:
+        made[part] = t.part(part, op, *(made[one] for one in inputs.split()))
+    return t.add(last, *(made[one] for one in read.split()))
+
+
+for kind in ACTIVATIONS:
+    if kind.isalpha():
+        rule(kind)(partial(activation, name=kind))
+
+
+@rule("Gelu")
+def gelu(t: Translation) -> Translated:
+    """By erf, or by tanh."""
+    by_tanh = t.node.attributes.get("approximate", b"none") == b"tanh"
+    return activation(t, "Gelu by tanh" if by_tanh else "Gelu")
+
+
+@rule("PRelu")
+def parametric_relu(t: Translation) -> Translated:
+    """`x` above 0, below it times a slope a channel, or one for all."""
+    x, (slopes,) = t.spread(t.view(), t.weights(1))
+    above = t.part("above", Clip(scalar(0.0), scalar(np.inf)), x)
+    below = t.part("below", Clip(scalar(-np.inf), scalar(0.0)), x)
+    return t.add(Add((scalar(1.0), slopes), scalar(0.0)), above, below)
+
+
+@rule("Pow")
+def power(t: Translation) -> Translated:
+    """A square or a cube, by products; another constant exponent, as of a root."""
+    exponent = t.weights(1)
+    if not exponent.size or np.ptp(exponent):
+        t.fail(f"has {exponent.size} exponents; expected one")
+    one = float(exponent.flat[0])
+    return activation(t, f"power {one:g}") if one in (2, 3) else t.add(Power(one), t.rows())
+
+
+@dataclass(frozen=True, eq=False)
+class Compared(Unread):
+    """A value of the program above a limit, or not: what a choice is made by."""
+
+    text = "a comparison"
+    of: Rows
+    limit: float
+
+
+@rule("Greater")
+def greater(t: Translation) -> Translated:
+    """A value compared with a constant, for the choice that torch writes behind a softplus."""
+    x, limit = t.whole(t.view()), t.weights(1)
+    if limit.size != 1:
+        t.fail("is supported for one number alone")
+    return Compared(x, float(limit.item()))
+
+
+def chosen_softplus(t: Translation) -> Translated:
+    """The softplus of a choice between it and, above a limit from where both agree, its input."""
+    condition = t.value(0)
+    if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS and t.is_rows(1):
+        of, line, bent = condition.of, t.view(1), t.view(2)
+        same_places = line.alike(of) and bent.alike(of)
+        inner, factor = _scaled(t, bent.name)
+        softplus = t.builder.made_by(inner, Softplus)
+        same_input = softplus is not None and softplus[0].inputs == (of.name,)
+        if same_places and same_input and _same_line(t, line.name, of.name, factor):
+            return bent
+    t.fail(
+        f"chooses by {t.input(0)}, which depends on the input; expected a choice that is the same "
+        "for all items, as a causal mask is, or that of torch between a softplus and its input"
+    )
+
+
+def _scaled(t: Translation, name: str) -> tuple[str, FloatArray]:
+    """The value and the factor that a value is a product of, or itself and 1."""
+    made = t.builder.multiple(name)
+    return (name, scalar(1.0)) if made is None else (made[0], made[1].factors[0])
+
+
+def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
+    """True where a value is another one times a factor, within float32's rounding."""
+    if line == of:
+        return bool(np.allclose(factor, 1.0, rtol=1e-6, atol=0.0))
+    base, multiple = _scaled(t, of)
+    return line == base and bool(np.allclose(factor * multiple, 1.0, rtol=1e-6, atol=0.0))
 
 
 @rule("BatchNormalization")
