@@ -24,20 +24,15 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import (
     Add,
-    Arrange,
     Axis,
-    BatchMatMul,
     Clip,
-    MatMul,
-    Mul,
     Mvm,
     Store,
-    Sum,
 )
 from cimtool.ir.backends import STRAIGHT_THROUGH
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.op import Op
+from cimtool.ir.op import Arithmetic, Op
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.passes.base import Job
@@ -182,7 +177,7 @@ def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
     return torch.randn(like.shape, generator=draws)
 
 
-@STRAIGHT_THROUGH.rule(Arrange, BatchMatMul, MatMul, Mul, Sum)
+@STRAIGHT_THROUGH.rule(Arithmetic)
 def _as_defined(op: Op, site: Site, *inputs: Any) -> Any:
     """The operation itself, whose definition takes tensors as it takes arrays."""
     return op.run(*inputs)
