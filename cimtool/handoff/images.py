@@ -1,4 +1,4 @@
-"""What is programmed: the cells of every array, with sums to check them, and the constants."""
+"""Cells of every array to be programmed, with sums to check them, and the constants."""
 
 from __future__ import annotations
 
