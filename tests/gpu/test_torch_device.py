@@ -23,6 +23,14 @@ def test_products_are_exact_whatever_their_size(device: str, a: int, b: int) -> 
     np.testing.assert_array_equal(found, x @ y)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("a", [4095, 4097, 94906265, 94906267])
+def test_products_are_exact_on_both_sides_of_what_floats_hold(device: str, a: int) -> None:
+    """Odd squares beside 2^24 and 2^53."""
+    x = torch.tensor([[a]], device=device)
+    assert integer_product(a, a, 1)(x, x).item() == a * a
+
+
 @pytest.mark.parametrize(
     "name", ["gpu", "cuda:x", "meta", "mps", "cpu:0", "cpu:3", "cuda:", "cuda:-1"]
 )
