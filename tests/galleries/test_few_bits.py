@@ -79,6 +79,15 @@ def test_items_take_as_many_bits_as_are_asked(case: Case, encoding: str, bits: i
         np.testing.assert_array_equal((0 if encoding != "differential" else 1) <= weight.T, x >= 0)
 
 
+def test_components_are_those_of_the_rows_of_both_sides_in_real_units(case: Case) -> None:
+    made = case.shortlist()
+    text = (case.examples.text - made.of_query) * float(made.query.unit)
+    video = (case.examples.video - made.of_item) * float(made.item.unit)
+    _, _, expected = np.linalg.svd(np.concatenate([text, video]), full_matrices=False)
+    overlap = np.abs(expected @ made.principal.directions)
+    np.testing.assert_allclose(overlap, np.eye(len(overlap)), atol=1e-6)
+
+
 @pytest.mark.parametrize("bits", [1, 2, 4])
 def test_an_item_is_right_about_itself(case: Case, bits: int) -> None:
     """(|x|^2 / x.r) x.r is |x|^2: the distance of an item to itself is that of whole features."""
