@@ -193,10 +193,10 @@ def _fit_sums(file: Path) -> NoiseFit:
     scale = _scale(min(SIGMA_TERMS, len(levels)))
     parameters, notes = _programming(target, g_max, sigma, sigma / np.sqrt(2 * columns), scale)
     if (off := shift > spread).any():
-        index = int(np.argmax(off * np.abs(mean / rows - target)))
+        worst = int(np.argmax(off * np.abs(mean / rows - target)))
         notes.append(
             f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
-            f"scatter, that of {target[index]:g} uS at {mean[index] / rows[index]:.4g} uS a cell: "
+            f"scatter, that of {target[worst]:g} uS at {mean[worst] / rows[worst]:.4g} uS a cell: "
             "programming.sigma takes an error of scale or offset that all cells have in common for "
             "one of each cell"
         )

@@ -19,7 +19,6 @@ from cimtool.base.files import sha256
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.base.named import nearest
 from cimtool.gpu.torch_device import device_of
-from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -207,9 +206,9 @@ class TrainingJob:
         return Layout.named(self.model.layout, "layout")
 
     @property
-    def head(self) -> type[Head]:
-        """The head that the model is deployed with."""
-        return Head.named(self.loss.deployed().get("head", self.model.head), "head")
+    def deployed(self) -> dict[str, Any]:
+        """Plain values of a checkpoint beside weights and polynomial: the head, perhaps a and b."""
+        return {"head": self.model.head, **self.model.deployed(), **self.loss.deployed()}
 
 
 def make_job(

@@ -59,8 +59,9 @@ class Pairs:
         if rows.compared is not None:
             compared = rows.compared.among(*places)
             judged = rows.compared.judgements().among(*places) if labels is None else None
-        sides = map(torch.from_numpy, (rows.text[texts], rows.video[videos], right))
-        return cls(*sides, labels, rows.alone, compared, judged, rows.called)
+        text, video = torch.from_numpy(rows.text[texts]), torch.from_numpy(rows.video[videos])
+        found = torch.from_numpy(right)
+        return cls(text, video, found, labels, rows.alone, compared, judged, rows.called)
 
     def __len__(self) -> int:
         return len(self.text)

@@ -172,11 +172,11 @@ def make_teacher(
             labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say, items.called)
         else:
             labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say, items.called)
-    samples, matched = None if kind == "exact" else sigmoid.K, items.matched(rows)
+    samples, right = None if kind == "exact" else sigmoid.K, items.matched(rows)
     scales = items.scale_ed, items.scale_vd
     known = {name: getattr(items, name) for name in ("model", "trained", "called")}
     made = labels, kind, sigmoid.a, sigmoid.b, samples, seed
-    return Teacher(*made, *scales, *rows, matched, dimension=text.d, **known)
+    return Teacher(*made, *scales, *rows, right, dimension=text.d, **known)
 
 
 def sigmoid_of(

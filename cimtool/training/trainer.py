@@ -350,9 +350,12 @@ class Trainer(Generic[BatchT, EpochT]):
             try:
                 self._finish_epoch(self.epoch(), began)
             except Diverged as error:
-                raise self._stopped(error) from None
-        # Once more, for the settings may ask for other epochs than those of the run that was cut
-        # off.
+                best = best_epoch(self.history).number
+                kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
+                text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
+                self._write_history(text)
+                raise Diverged(text) from None
+        # Once more: the settings may ask for other epochs than those of the run that was cut off.
         self._write_history(None)
         written = (BEST, LAST, *self.trainable.files, HISTORY, PAGE)
         names = [name for name in written if (self.folder / name).exists()]
@@ -367,7 +370,12 @@ class Trainer(Generic[BatchT, EpochT]):
             terms = self.trainable.terms(batch)
             loss = terms.total
             if not math.isfinite(loss.item()):
-                raise self._diverged(f"the loss is {loss.item()}")
+                what = f"the loss is {loss.item()}"
+                if self.stepped:
+                    raise Diverged(f"training diverged: {what}; try a smaller learning rate")
+                raise Diverged(
+                    f"{what} before the first step; expected other data, start or options"
+                )
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
             for tensor in self.trainable.resting():
@@ -384,23 +392,18 @@ class Trainer(Generic[BatchT, EpochT]):
         means = [{name: value / count for name, value in one.items()} for one in sums]
         return Means(total / count, *means)
 
-    def _diverged(self, what: str) -> Diverged:
-        if not self.stepped:
-            return Diverged(f"{what} before the first step; expected other data, start or options")
-        return Diverged(f"training diverged: {what}; try a smaller learning rate")
-
     def _finish_epoch(self, means: Means, began: float | None = None) -> None:
         """Validate, and write; what goes on from here comes last, so that a kill loses no more."""
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
-        took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        said = PartDone(f"{epoch.line(self.optimisation.epochs)}{took}")
+        said = epoch.line(self.optimisation.epochs)
         if began is None:
-            self.say(said)
+            self.say(PartDone(said))
         else:
             self.trained += 1
-            rest = self.optimisation.epochs - epoch.number
-            self.countdown.tell(said, self.trained, self.trained + rest)
+            every = self.trained + self.optimisation.epochs - epoch.number
+            said += f"; {time.perf_counter() - began:.1f} s"
+            self.countdown.tell(PartDone(said), self.trained, every)
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
             content = {BEST: checkpoint_bytes(checkpoint)}
@@ -410,21 +413,18 @@ class Trainer(Generic[BatchT, EpochT]):
         self._write_history(None)
         if not self.trainable.modules:
             return
+        state: dict[str, Any] = {k: one.state_dict() for k, one in self.trainable.modules.items()}
+        state |= {"optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["device_generator"] = torch.cuda.get_rng_state(self.device)
         last = {
             "settings": dict(self.trainable.settings),
-            "state": self._state(),
+            "state": state,
             # One text: its values are more than a checkpoint of others may have.
             "history": json.dumps([epoch.to_json() for epoch in self.history]),
         }
         content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
         replace_files(self.folder, content, "the checkpoint")
-
-    def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {k: one.state_dict() for k, one in self.trainable.modules.items()}
-        state |= {"optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            state["device_generator"] = torch.cuda.get_rng_state(self.device)
-        return state
 
     def _restore(self, saved: SavedRun[EpochT]) -> None:
         with foreign(saved.file):
@@ -438,17 +438,7 @@ class Trainer(Generic[BatchT, EpochT]):
         self.stepped = len(self.history) > 1
 
     def _write_history(self, stopped: str | None) -> None:
-        texts = {
-            HISTORY: history_text(
-                self.trainable.settings, self.history, stopped, self.trainable.facts
-            ),
-            PAGE: self.trainable.page(self.history, stopped),
-        }
+        model = self.trainable
+        text = history_text(model.settings, self.history, stopped, model.facts)
+        texts = {HISTORY: text, PAGE: model.page(self.history, stopped)}
         replace_texts(self.folder, texts, "the history")
-
-    def _stopped(self, error: Diverged) -> Diverged:
-        best = best_epoch(self.history).number
-        kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
-        text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
-        self._write_history(text)
-        return Diverged(text)
