@@ -128,21 +128,20 @@ def encoded_items(source: ModelSource, model: Model, data: EmbeddingsLike, say: 
         for modality, name in zip(MODALITIES, rows.called, strict=True)
     )
     known = model.provenance
-    shares = None if known is None else known.trained_shares(rows.text, rows.video)
     return Items(
         text,
         video,
         right,
         *model.divisors,
-        rows.file,
-        rows.labels,
-        rows.alone,
-        source.digest_of(model),
-        shares,
-        model.a,
-        model.b,
-        (rows.text, rows.video),
-        rows.called,
+        a=model.a,
+        b=model.b,
+        model=source.digest_of(model),
+        trained=None if known is None else known.trained_shares(rows.text, rows.video),
+        rows=(rows.text, rows.video),
+        file=rows.file,
+        labels=rows.labels,
+        alone=rows.alone,
+        called=rows.called,
     )
 
 

@@ -62,7 +62,8 @@ class ProjectorModel(Options, Named):
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the layout needs beside the weights, such as an activation."""
-        return {}
+        activation = getattr(self, "activation", None)
+        return {} if activation is None else {"activation": activation}
 
     @abstractmethod
     def build(self, text: int, video: int) -> TwoTower:

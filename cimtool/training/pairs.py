@@ -126,9 +126,7 @@ def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
     batch, or a group, is left out: BatchNorm's statistics and the losses depend on the size.
     """
     order = torch.randperm(len(pairs))
-    if per_class:
-        order = _grouped(order, pairs, per_class)
-    return full_batches(order, size)
+    return full_batches(_grouped(order, pairs, per_class) if per_class else order, size)
 
 
 def full_batches(order: RowsT, size: int) -> Iterator[RowsT]:

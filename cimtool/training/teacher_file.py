@@ -305,24 +305,25 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
         clipped=len(columns["ed"]) - len(kept),
         probabilities=_are_probabilities(columns),
         model=str(values["model"]) if "model" in values else None,
-        trained=_shares(values["trained"]) if "trained" in values else None,
-        called=_called(values["called"]) if "called" in values else TEXT_VIDEO,
+        trained=TrainedShares(*_two(values["trained"], "trained")) if "trained" in values else None,
+        called=_two(values["called"], "called") if "called" in values else TEXT_VIDEO,
         **numbers,
     )
 
 
-def _shares(value: Array) -> TrainedShares:
+def _two(value: Array, name: str) -> tuple[Any, Any]:
+    """The shares `trained` or the names `called`, one of each modality."""
     array = np.asarray(value)
-    if array.shape != (2,) or array.dtype.kind != "f" or not ((array >= 0) & (array <= 1)).all():
-        raise CimError(f"trained is {array.tolist()!r}; expected two shares, 0 to 1")
-    return TrainedShares(*array.tolist())
-
-
-def _called(value: Array) -> Modalities:
-    array = np.asarray(value)
-    if array.shape != (2,) or array.dtype.kind != "U" or not all(array):
-        raise CimError(f"called is {array.tolist()!r}; expected two names, such as text and image")
-    return str(array[0]), str(array[1])
+    if name == "trained":
+        expected = "two shares, 0 to 1"
+        good = array.dtype.kind == "f" and ((array >= 0) & (array <= 1)).all()
+    else:
+        expected = "two names, such as text and image"
+        good = array.dtype.kind == "U" and all(array.flat)
+    if array.shape != (2,) or not good:
+        raise CimError(f"{name} is {array.tolist()!r}; expected {expected}")
+    first, second = array.tolist()
+    return first, second
 
 
 def _column(value: Array, name: str) -> FloatArray:

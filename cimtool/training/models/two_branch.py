@@ -80,10 +80,6 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
             _start_at_rows(projector)
         return TwoTower(*projectors)
 
-    def deployed(self) -> Mapping[str, Any]:
-        """The activation, which weights do not show."""
-        return {"activation": self.activation}
-
     @classmethod
     def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
         """Hidden layers as wide as the data carry."""
