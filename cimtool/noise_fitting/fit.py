@@ -120,7 +120,7 @@ class NoiseFit:
 
     @property
     def model(self) -> Noise:
-        """The noise model; CimError where the parameters make none."""
+        """The noise model; CimError if the parameters make none."""
         return validated(Noise, self.values, f"{self.file}: the fitted model")
 
     def text(self) -> str:

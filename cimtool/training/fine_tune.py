@@ -103,7 +103,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
 
     They are tensors of `start` by `keys`, modality and node, and learn from `data` by the
     logits of the compiler's float program; `settings` are plain values for the history. A batch is
-    rows of texts; `right` is the video that each text is trained beside. Raises CimError where
+    rows of texts; `right` is the video that each text is trained beside. Raises CimError if
     there are fewer rows than a batch.
     """
 

@@ -123,7 +123,7 @@ def _quotient(name: str, scale: float) -> str:
 
 
 def scatter_text(fit: Fit) -> str:
-    """The scatter of the labels themselves, and that of samples where they are exact."""
+    """The scatter of the labels themselves, and that of samples if they are exact."""
     known, error = fit.comparison, fit.teacher.labels.standard_error
     if fit.teacher.kind == "mc":
         return f"{known.scatter or 0:.3g} (root mean square standard error, logit)"
@@ -287,7 +287,7 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
 
 
 def raw_sentence(found: FormComparison) -> str | None:
-    """The sentence where raw embeddings retrieve as well as the best polynomial, or better."""
+    """A sentence, if raw embeddings retrieve as well as the best polynomial, or better."""
     raw = next((one for one in found.candidates if one.name == RAW), None)
     if raw is None:
         return None

@@ -70,23 +70,23 @@ class Start:
 
     @cached_property
     def provenance(self) -> Provenance | None:
-        """The rows that it and its ancestors were trained on; None where it keeps none."""
+        """The rows that it and its ancestors were trained on; None if it keeps none."""
         return provenance_of(self.content, self.file)
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the run that wrote the checkpoint; none where it was no run."""
+        """The settings of the run that wrote the checkpoint; none if it was no run."""
         found = self.content.get("config")
         return found if isinstance(found, Mapping) else {}
 
     def trained_on(self, digest: str) -> bool:
-        """True where that run trained on the data with this digest, or on a part of them."""
+        """True if that run trained on the data with this digest, or on a part of them."""
         return self.config.get("data") == digest
 
     def split(self, digest: str) -> Split | None:
         """The part of the data with this digest that run held out; None if it had other data.
 
-        Raises CimError where it trained on all of them.
+        Raises CimError if it trained on all of them.
         """
         if not self.trained_on(digest):
             return None
@@ -100,7 +100,7 @@ class Start:
         )
 
     def model(self) -> str:
-        """The name of the model that trains this layout; CimError where none does."""
+        """The name of the model that trains this layout; CimError if none does."""
         layout = recognise(self.text, self.video)
         names = [
             name for name, model in ProjectorModel.family.items() if model.layout == layout.name
@@ -131,7 +131,7 @@ class Start:
 
 
 def read_start(path: Path) -> Start:
-    """Read a checkpoint with the weights of both modalities; CimError where it is none."""
+    """Read a checkpoint with the weights of both modalities; CimError if it is none."""
     checkpoint = read_checkpoint(path)
     return Start(*find_weights(checkpoint), checkpoint.content)
 
@@ -153,7 +153,7 @@ def _load(module: nn.Module, weights: Weights, model: str) -> None:
 
 
 MODEL = "trunk"
-"""The model where neither `model` nor `start` says one."""
+"""The model if neither `model` nor `start` says one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ KINDS = ("model", "loss")
 class Options(BaseModel):
     """Base of models and losses: each field is an option, set as `<kind>.<field>`.
 
-    A value may be given as text. Raises CimError naming the key where there is no such field or it
+    A value may be given as text. Raises CimError naming the key if there is no such field or it
     cannot have the value.
     """
 
@@ -140,7 +140,7 @@ def kind_of_option(key: str) -> tuple[str, str]:
 
 
 MOST_EPOCHS, LARGEST_COUNT = 10_000, 1 << 40
-"""Epochs of a training, and the largest count where nothing else is said."""
+"""Epochs of a training, and the largest count if nothing else is said."""
 
 OPTIMIZERS = ("adamw", "sgd")
 """AdamW, and stochastic gradient descent without momentum."""

@@ -78,7 +78,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band, and it
     was not fitted to this very model; `lacks_sigmoid` that the score stands for one whose a and b
     neither loss nor polynomial says. `raw` are the figures of the held-out rows by their cosine,
-    None where widths differ; `called` are the names of both modalities; `warnings` say where a
+    None if widths differ; `called` are the names of both modalities; `warnings` say where a
     figure means less than it seems, `remarks` are on the course, the data, that polynomial, and the
     model's own on its last epoch.
     """
@@ -164,7 +164,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     @cached_property
     def files(self) -> Mapping[str, bytes]:
-        """The rows that were set aside, where some were."""
+        """The rows that were set aside, if some were."""
         if self.job.test is None:
             return {}
         buffer = io.BytesIO()
@@ -200,7 +200,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     @cached_property
     def raw(self) -> dict[str, float] | None:
-        """The figures of the held-out rows by their cosine; None where widths differ."""
+        """The figures of the held-out rows by their cosine; None if widths differ."""
         return raw_recalls(self.job.held, self.job.loss.needs_labels)
 
     @property
@@ -211,7 +211,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def start_recalls(self) -> dict[str, float] | None:
         """The start's figures on as many pairs that train as are held out, before any training.
 
-        None where there is no start, all that it was trained on is known, or pairs and triplets are
+        None if there is no start, all that it was trained on is known, or pairs and triplets are
         the data, of which such a sample joins few.
         """
         job = self.job
@@ -252,7 +252,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def _held(self, held: Pairs, encoded: tuple[Encoded, Encoded]) -> dict[str, float]:
         """The loss of held-out pairs in batches, and the cosine gap of their `encoded` rows.
 
-        There is no loss where batches are made of classes, and no gap between items of one
+        There is no loss if batches are made of classes, and no gap between items of one
         modality. Noise that the loss draws is the same in each epoch, and not that of training.
         """
         job, found = self.job, {}

@@ -138,7 +138,7 @@ MOST_PAIRS = 100_000_000
 
 
 def check_pairs(pairs: int, matched: float, seed: int) -> None:
-    """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
+    """Raise CimError if there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
     check_count("pairs", pairs, 1, MOST_PAIRS)
     if not 0 <= matched <= 1:
         raise ArgumentError("{matched} is {}; expected a share, 0 to 1", matched)
@@ -184,7 +184,7 @@ def sigmoid_of(
 ) -> tuple[TeacherSigmoid, str]:
     """The sigmoid of the `given` fields, else of `a` and `b`, which `file` keeps; and their origin.
 
-    Raises ArgumentError where neither says one.
+    Raises ArgumentError if neither says one.
     """
     known = {name: x for name, x in (("a", a), ("b", b)) if x is not None} | dict(given)
     if missing := [name for name in ("a", "b") if name not in known]:
@@ -246,7 +246,7 @@ def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
 def write_teacher(teacher: Teacher, file: Path) -> None:
     """Write a teacher that `make_teacher` made; the same one gives the same bytes.
 
-    Raises CimError where the place cannot be written.
+    Raises CimError if the place cannot be written.
     """
     labels = teacher.labels
     arrays: dict[str, Any] = {"ed": labels.ed, "vd": labels.vd, "y": labels.logit}
@@ -268,7 +268,7 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
 def read_teacher(path: Path) -> Teacher:
     """Read a teacher's `.npz`: this tool's, or any with `ed`, `vd` and `y`.
 
-    Without `log_p` and `log_1mp`, `y` is the logit, or where all of it is in [0, 1] the
+    Without `log_p` and `log_1mp`, `y` is the logit, or if all of it is in [0, 1] the
     probability (`probabilities` says so): pairs whose probability was clipped at 1e-6 are then left
     out and counted. Raises CimError for an array that is missing, not numbers, not finite, or of
     another length.
@@ -359,7 +359,7 @@ def _one_number(values: Mapping[str, Array], name: str) -> Any:
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
-    """True where a file has no log-probabilities and all of `y` lies in [0, 1]."""
+    """True if a file has no log-probabilities and all of `y` lies in [0, 1]."""
     if "log_p" in columns:
         return False
     y = columns["y"]
@@ -367,7 +367,7 @@ def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
 
 
 def _require_logs(columns: Mapping[str, FloatArray]) -> None:
-    """Raise CimError where log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
+    """Raise CimError if log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
 
     What differs by less than float32 rounds counts as equal.
     """

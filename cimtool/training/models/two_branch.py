@@ -72,7 +72,7 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
     activation: Activation = "relu"
 
     def build(self, text: int, video: int) -> TwoTower:
-        """Return two branches for each modality; CimError where the rows differ in width."""
+        """Return two branches for each modality; CimError if the rows differ in width."""
         self.require_one_width(text, video)
         shape = text, self.hidden, self.dropout, self.logvar_start, self.activation
         projectors = TwoBranchProjector(*shape), TwoBranchProjector(*shape)
