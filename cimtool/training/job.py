@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
@@ -120,7 +119,19 @@ class Start:
     def load(self, towers: TwoTower, model: str) -> None:
         """Put the weights into towers; CimError naming the key that is missing or does not fit."""
         for module, own in ((towers.text_proj, self.text), (towers.video_proj, self.video)):
-            _load(module, own, model)
+            wanted = module.state_dict()
+            for key in own.arrays:
+                if key not in wanted:
+                    raise CimError(
+                        f'{own.file}: {own.keys[key]} is no weight of model "{model}"'
+                        f"{nearest(key, wanted)}"
+                    )
+            for key, tensor in wanted.items():
+                layer, _, parameter = key.rpartition(".")
+                if parameter == "num_batches_tracked" and key not in own.arrays:
+                    continue  # counts batches for nothing that is computed here
+                array = own.get(layer, parameter, tuple(tensor.shape))
+                tensor.copy_(torch.from_numpy(array))
         one_block = towers.text_proj is towers.video_proj
         for key, array in self.text.arrays.items():
             if one_block and not np.array_equal(array, self.video.arrays[key]):
@@ -134,22 +145,6 @@ def read_start(path: Path) -> Start:
     """Read a checkpoint with the weights of both modalities; CimError if it is none."""
     checkpoint = read_checkpoint(path)
     return Start(*find_weights(checkpoint), checkpoint.content)
-
-
-def _load(module: nn.Module, weights: Weights, model: str) -> None:
-    wanted = module.state_dict()
-    for key in weights.arrays:
-        if key not in wanted:
-            raise CimError(
-                f'{weights.file}: {weights.keys[key]} is no weight of model "{model}"'
-                f"{nearest(key, wanted)}"
-            )
-    for key, tensor in wanted.items():
-        layer, _, parameter = key.rpartition(".")
-        if parameter == "num_batches_tracked" and key not in weights.arrays:
-            continue  # counts batches for nothing that is computed here
-        array = weights.get(layer, parameter, tuple(tensor.shape))
-        tensor.copy_(torch.from_numpy(array))
 
 
 MODEL = "trunk"
@@ -379,21 +374,20 @@ def kinds_of(
 def _model(
     kind: type[ProjectorModel], start: Start | None, pairs: Pairs, options: Mapping[str, Any]
 ) -> ProjectorModel:
-    """The model with the options of the user, of `start`, or those that follow the data."""
-    if start is not None:
-        return kind(**{**_options_of(kind, start), **options})
-    numbers = pairs.text.numel() + pairs.video.numel()
-    return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
+    """The model with the options of the user, of `start`, or those that follow the data.
 
-
-def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:
-    """The options of the run that made a checkpoint, if any; those that show in its weights, and
-    those that stand beside them by name."""
-    names = list(kind.model_fields)
+    Those of `start` are of the run that made it, if any, show in its weights, or stand beside them
+    by name.
+    """
+    if start is None:
+        numbers = pairs.text.numel() + pairs.video.numel()
+        return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
     run = start.config if start.config.get("model") == kind.name else {}
+    names = kind.model_fields
     before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}
+    shown = kind.options_of(start.text.arrays, start.video.arrays)
     said = {name: start.content[name] for name in names if name in start.content}
-    return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
+    return kind(**{**before, **shown, **said, **options})
 
 
 def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:

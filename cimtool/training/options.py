@@ -106,20 +106,18 @@ def _flag(value: Any) -> bool:
 
 
 _ABOVE_0 = within(lambda value: value > 0, "more than 0")
+_NOT_BELOW_0 = within(lambda value: value >= 0, "0 or more")
 
 Flag = Annotated[bool, _reader(_flag, "true or false")]
 Text = Annotated[str, BeforeValidator(str)]
 Number = Annotated[float, _reader(_number, "a finite number")]
 Positive = Annotated[Number, _ABOVE_0]
-NotNegative = Annotated[Number, within(lambda value: value >= 0, "0 or more")]
+NotNegative = Annotated[Number, _NOT_BELOW_0]
 BelowOne = Annotated[Number, within(lambda value: 0 <= value < 1, "0 or more, and below 1")]
 Share = Annotated[Number, within(lambda value: 0 < value < 1, "a share between 0 and 1")]
-Count = Annotated[int, _reader(_integer, "an integer of 64 bits"), _ABOVE_0]
-CountOrNone = Annotated[
-    int,
-    _reader(_integer, "an integer of 64 bits"),
-    within(lambda value: value >= 0, "0 or more"),
-]
+Integer = Annotated[int, _reader(_integer, "an integer of 64 bits")]
+Count = Annotated[Integer, _ABOVE_0]
+CountOrNone = Annotated[Integer, _NOT_BELOW_0]
 
 
 def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -316,7 +316,7 @@ def _two(value: Array, name: str) -> tuple[Any, Any]:
     array = np.asarray(value)
     if name == "trained":
         expected = "two shares, 0 to 1"
-        good = array.dtype.kind == "f" and ((array >= 0) & (array <= 1)).all()
+        good = array.dtype.kind == "f" and bool(((array >= 0) & (array <= 1)).all())
     else:
         expected = "two names, such as text and image"
         good = array.dtype.kind == "U" and all(array.flat)
