@@ -99,14 +99,12 @@ class NoiseFit:
     @property
     def values(self) -> dict[str, Any]:
         """The noise model as the values of its file."""
-        found: dict[str, Any] = {
-            "source": f"fitted to {self.file}: {self.measurements:,} measurements of "
-            f"{len(self.targets)} targets",
-            "g_max": self.g_max,
-            "programming": {"sigma": self._coefficients("programming", "sigma")},
-        }
+        known = f"{self.measurements:,} measurements of {len(self.targets)} targets"
+        found: dict[str, Any] = {"source": f"fitted to {self.file}: {known}", "g_max": self.g_max}
         if self.t0 is not None:
             found["t0"] = self.t0
+        found["programming"] = {"sigma": self._coefficients("programming", "sigma")}
+        if self.t0 is not None:
             found["drift"] = {
                 name: {"polynomial": self._coefficients("drift", name)}
                 for name in ("mean", "sigma")
@@ -120,28 +118,27 @@ class NoiseFit:
 
     @property
     def model(self) -> Noise:
-        """The noise model; CimError where the parameters make none."""
+        """The noise model; CimError if the parameters make none."""
         return validated(Noise, self.values, f"{self.file}: the fitted model")
 
     def text(self) -> str:
         """The text of the model's file, with the intervals as comments."""
         lines = [f"# {visible(one_line(note))}" for note in self.notes]
-        lines += [f"source = {toml_string(self.values['source'])}", f"g_max = {self.g_max!r}"]
-        if self.t0 is not None:
-            lines.append(f"t0 = {self.t0!r}")
-        for name, table in self.values.items():
-            if isinstance(table, dict):
+        for name, value in self.values.items():
+            if isinstance(value, dict):
                 own = (one for one in self.parameters if one.mechanism == name)
                 lines.append("")
                 lines += [f"# {p.key} = {p.value:.4g}, {p.low:.4g} to {p.high:.4g}" for p in own]
-                lines += [f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
+                lines += [f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in value.items())]
+            else:
+                lines.append(f"{name} = {_toml(value)}")
         return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + " }"
-    return repr(value)
+    return toml_string(value) if isinstance(value, str) else repr(value)
 
 
 def fit_noise(file: Path) -> NoiseFit:
@@ -193,10 +190,10 @@ def _fit_sums(file: Path) -> NoiseFit:
     scale = _scale(min(SIGMA_TERMS, len(levels)))
     parameters, notes = _programming(target, g_max, sigma, sigma / np.sqrt(2 * columns), scale)
     if (off := shift > spread).any():
-        index = int(np.argmax(off * np.abs(mean / rows - target)))
+        worst = int(np.argmax(off * np.abs(mean / rows - target)))
         notes.append(
             f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
-            f"scatter, that of {target[index]:g} uS at {mean[index] / rows[index]:.4g} uS a cell: "
+            f"scatter, that of {target[worst]:g} uS at {mean[worst] / rows[worst]:.4g} uS a cell: "
             "programming.sigma takes an error of scale or offset that all cells have in common for "
             "one of each cell"
         )

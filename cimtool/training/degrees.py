@@ -80,8 +80,8 @@ class ComparedForm:
 
     `rmse` and `worst` are distances from the labels in logits, None for a score that is no logit;
     `less_best` is the RMSE less that of the best polynomial, on the same pairs. `recall` is R@1 by
-    way, `recall_less_best` what it is less the best polynomial's; both empty where no data were
-    given. `in_memory` is what a query takes where the items are in a target's arrays, None where no
+    way, `recall_less_best` what it is less the best polynomial's; both empty if no data were
+    given. `in_memory` is what a query takes if the items are in a target's arrays, None if no
     target was given. Raw embeddings have recalls alone: their cosine is of other widths.
     """
 
@@ -101,7 +101,7 @@ class FormComparison:
     """Forms by what they take: the RMSE of `best` is the lowest, `enough` is not surely worse.
 
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
-    whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
+    whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None if a is
     not known; `spread` the standard deviation of the labels. `data` and `items` are the name of the
     file that R@1 is of, and its (texts, videos), which are `called` so.
     """
@@ -145,8 +145,8 @@ def forms_of(degrees: Sequence[int], ed_alone: bool) -> list[Form]:
 def sampling_scatter(teacher: Teacher) -> tuple[float | None, int]:
     """The scatter of a sampled logit, root mean square over pairs, and the samples a side.
 
-    That of the teacher's own labels where they have one; else a sqrt(vd / K), to first order in the
-    distance and with K = 10: None where a is not known.
+    That of the teacher's own labels if they have one; else a sqrt(vd / K), to first order in the
+    distance and with K = 10: None if a is not known.
     """
     error, samples = teacher.labels.standard_error, teacher.K or DEFAULT_SAMPLES
     if error is not None and error.any():
@@ -167,10 +167,10 @@ def compare_forms(
 ) -> FormComparison:
     """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
 
-    The tolerance is None for a share TOLERATED of what samples scatter by, or of what labels spread
-    by where that is less: a constant is never enough. It is 0 where the scatter is not known.
-    With `items` every score ranks all of their pairs, and so does the cosine of their embeddings
-    where widths agree. With a `target` too, the products in its arrays are priced.
+    Without a tolerance it is a share TOLERATED of what samples scatter by, or of what labels spread
+    by, whichever is less: a constant is never enough. It is 0 if the scatter is not known. With
+    `items` every score ranks all of their pairs, and so does the cosine of their embeddings if
+    widths agree. With a `target` too, the products in its arrays are priced.
     """
     labels = held.labels
     forms: dict[str, Form | None] = {"-ed": None, **{form.name: form for form in fitted}}

@@ -103,7 +103,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
 
     They are tensors of `start` by `keys`, modality and node, and learn from `data` by the
     logits of the compiler's float program; `settings` are plain values for the history. A batch is
-    rows of texts; `right` is the video that each text is trained beside. Raises CimError where
+    rows of texts; `right` is the video that each text is trained beside. Raises CimError if
     there are fewer rows than a batch.
     """
 
@@ -127,6 +127,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
                 self.optimisation.batch,
                 len(self.learn),
             )
+        self.before = provenance_of(self.start.content, self.start.file)
         program = self.compiler.program
         self.teacher = Simulator(program)
         self.rows = {"text": self.data.text, "video": self.data.video}
@@ -136,24 +137,17 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
     @cached_property
     def provenance(self) -> Provenance:
         """The rows that it learns from, and those that the start was trained on."""
-        file = Path(self.start.file)
-        own = Provenance.of(
-            self.rows["text"][self.learn], self.rows["video"][np.unique(self.right[self.learn])]
-        )
-        return own.after(self._before, sha256(file))
-
-    @property
-    def _before(self) -> Provenance | None:
-        """The rows that the start was trained on, where it says."""
-        return provenance_of(self.start.content, self.start.file)
+        videos = np.unique(self.right[self.learn])
+        own = Provenance.of(self.data.text[self.learn], self.data.video[videos])
+        return own.after(self.before, sha256(Path(self.start.file)))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """The number of held-out pairs that the start was trained on, if any."""
-        if (known := self._before) is None:
+        if self.before is None:
             return ()
-        rows = self.rows["text"][self.held], self.rows["video"][self.right[self.held]]
-        seen = int(known.known_pairs(*rows).sum())
+        rows = self.data.text[self.held], self.data.video[self.right[self.held]]
+        seen = int(self.before.known_pairs(*rows).sum())
         if not seen:
             return ()
         return (

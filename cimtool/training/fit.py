@@ -69,7 +69,7 @@ HELD = 0.1
 class FitErrors:
     """Errors of a fit on labels that it did not see, in logits: fit less label.
 
-    `noise` is the root mean square standard error of these labels, None where it is not known.
+    `noise` is the root mean square standard error of these labels, None if it is not known.
     """
 
     group: str
@@ -187,7 +187,7 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
 def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:
     """Write the polynomial, and its report into `report` (default: beside it).
 
-    Raises CimError where a place cannot be written.
+    Raises CimError if a place cannot be written.
     """
     shown = fit.document()
     figures = json.dumps(shown.values(), indent=2) + "\n"
@@ -305,7 +305,7 @@ def _fitted(
 ) -> tuple[dict[Form, Polynomial], list[str]]:
     """The polynomial of each form, and a note on each that cannot be fitted.
 
-    Raises CimError where that is the one `wanted`, or all of them.
+    Raises CimError if that is the one `wanted`, or all of them.
     """
     found: dict[Form, Polynomial] = {}
     refused: dict[Form, CimError] = {}

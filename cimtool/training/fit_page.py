@@ -68,7 +68,24 @@ def document(fit: Fit) -> Document:
     known, chosen = fit.comparison, fit.form.name
     raw = [Sentence(one, "verdict") for one in [raw_sentence(known)] if one]
     advised = Sentence(advice(known, fit.form, fit.asked), "verdict")
-    caption = f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group."
+    named = list(pair_groups(len(fit.held), fit.matched).items())
+    points = np.stack([fit.held.logit, fit.values], axis=1)
+    # Right and wrong pairs apart, if they are known.
+    groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named[1:] or named]
+    picture = Picture(
+        "labels",
+        scatter(groups, "label (logit)", "fit (logit)", fit_headline(fit)),
+        f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group.",
+    )
+    polynomial = fit.polynomial
+    coefficients = make_table(
+        "Of the features in the file",
+        (Column("term"), Column("coefficient", "{:.9g}".format)),
+        [
+            ("constant", polynomial.bias),
+            *zip(terms(polynomial.degree), polynomial.coeff, strict=True),
+        ],
+    )
     return Document(
         f"Polynomial of {chosen} for {Path(fit.teacher.file).name}",
         (
@@ -76,18 +93,14 @@ def document(fit: Fit) -> Document:
             Sentence(fit_headline(fit), "verdict"),
             Section(
                 "On pairs that it did not see",
-                (
-                    *notes(fit.notes),
-                    error_table(fit).named("errors"),
-                    Picture("labels", _picture(fit), caption),
-                ),
+                (*notes(fit.notes), error_table(fit).named("errors"), picture),
             ),
             Section(
                 "Which degree?",
                 (advised, degree_table(known, fit.form).named("degrees")),
             ),
             Section("How it was fitted", (FactList(tuple(facts(fit))),)),
-            Section("Coefficients", (_coefficients(fit).named("coefficients", "detail"),)),
+            Section("Coefficients", (coefficients.named("coefficients", "detail"),)),
         ),
         lambda: fit_values(fit),
     )
@@ -123,7 +136,7 @@ def _quotient(name: str, scale: float) -> str:
 
 
 def scatter_text(fit: Fit) -> str:
-    """The scatter of the labels themselves, and that of samples where they are exact."""
+    """The scatter of the labels themselves, and that of samples if they are exact."""
     known, error = fit.comparison, fit.teacher.labels.standard_error
     if fit.teacher.kind == "mc":
         return f"{known.scatter or 0:.3g} (root mean square standard error, logit)"
@@ -153,22 +166,6 @@ def error_table(fit: Fit) -> Table:
     )
     rows = [(one.group, one.pairs, one.rmse, one.bias, one.worst, one.noise) for one in fit.errors]
     return make_table("Errors on held-out pairs", columns, rows, absent=NOT_KNOWN)
-
-
-def _picture(fit: Fit) -> str:
-    named = list(pair_groups(len(fit.held), fit.matched).items())
-    points = np.stack([fit.held.logit, fit.values], axis=1)
-    # Right and wrong pairs apart where they are known.
-    groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named[1:] or named]
-    return scatter(groups, "label (logit)", "fit (logit)", fit_headline(fit))
-
-
-def _coefficients(fit: Fit) -> Table:
-    polynomial = fit.polynomial
-    named = zip(terms(polynomial.degree), polynomial.coeff, strict=True)
-    rows = [("constant", polynomial.bias), *named]
-    columns = (Column("term"), Column("coefficient", "{:.9g}".format))
-    return make_table("Of the features in the file", columns, rows)
 
 
 def comparison_values(found: FormComparison) -> dict[str, Any]:
@@ -287,7 +284,7 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
 
 
 def raw_sentence(found: FormComparison) -> str | None:
-    """The sentence where raw embeddings retrieve as well as the best polynomial, or better."""
+    """A sentence, if raw embeddings retrieve as well as the best polynomial, or better."""
     raw = next((one for one in found.candidates if one.name == RAW), None)
     if raw is None:
         return None

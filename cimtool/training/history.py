@@ -103,8 +103,8 @@ def history_text(
 class RetrievalEpoch(Epoch):
     """An epoch's terms and watched figures, and recalls of the held-out pairs after it.
 
-    `recalls` are shares by `r<K>_<way>` and, where classes are what is trained for, mAP by
-    `map_<way>`; `held` the `loss` and the `cosine gap` of the held-out pairs where they have any.
+    `recalls` are shares by `r<K>_<way>` and, if classes are what is trained for, mAP by
+    `map_<way>`; `held` the `loss` and the `cosine gap` of the held-out pairs if they have any.
     """
 
     terms: Mapping[str, float]
@@ -114,12 +114,12 @@ class RetrievalEpoch(Epoch):
 
     @property
     def means(self) -> dict[str, float]:
-        """The means of both ways: mAP where classes are what is trained for, then the recalls."""
+        """The means of both ways: mAP if classes are what is trained for, then the recalls."""
         return means_of(self.recalls)
 
     @property
     def merit(self) -> tuple[float, float, float]:
-        """Mean mAP where there is one, then R@10, then R@1."""
+        """Mean mAP if there is one, then R@10, then R@1."""
         means = self.means
         return means.get("mAP", 0.0), means["R@10"], means["R@1"]
 
@@ -153,7 +153,7 @@ class CompiledEpoch(Epoch):
 
 
 def means_of(recalls: Mapping[str, float]) -> dict[str, float]:
-    """Return the means of both ways by title: mAP where there is one, then the recalls."""
+    """Return the means of both ways by title: mAP if there is one, then the recalls."""
     return {
         title: sum(recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
         for name, title in MEASURES.items()
@@ -192,13 +192,13 @@ def truth_in(pairs: Pairs, by_class: bool) -> Truth:
 
 
 CHANCES = 10
-"""A start whose R@1 is below so many times that of guessing has learnt nothing to suspect."""
+"""A start with an R@1 below this many times that of guessing has learnt nothing to suspect."""
 
 
 def raw_recalls(held: Pairs, by_class: bool) -> dict[str, float] | None:
     """Return the figures of held-out rows by their cosine, as `recalls_of`.
 
-    None where rows of texts and videos differ in width.
+    None if rows of texts and videos differ in width.
     """
     if held.text.shape[1] != held.video.shape[1]:
         return None
@@ -223,7 +223,7 @@ def raw_sentence(raw: Mapping[str, float] | None, called: Modalities = TEXT_VIDE
 def below_raw(
     history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None, model: type[ProjectorModel]
 ) -> str | None:
-    """The warning where the best epoch is worse than the raw rows; None where it is not.
+    """The warning if the best epoch is worse than the raw rows; None if it is not.
 
     Of models whose losses train it as well it names the one that starts from the rows.
     """
@@ -242,7 +242,7 @@ def below_raw(
 
 
 def start_is_best(history: Sequence[RetrievalEpoch], start: str | None) -> str | None:
-    """The warning where no epoch is better than the start, which is what is kept."""
+    """The warning if no epoch is better than the start, which is what is kept."""
     if len(history) < 2 or best_epoch(history).number:
         return None
     kept = "random weights" if start is None else start
@@ -253,7 +253,7 @@ def start_is_best(history: Sequence[RetrievalEpoch], start: str | None) -> str |
 
 
 def sample(pairs: Pairs, count: int, seed: int) -> Pairs:
-    """Draw so many videos of pairs with their texts, as many as there are where they are fewer."""
+    """Draw at most `count` videos of pairs, with their texts."""
     # Not the draws of `split`, or a start that held out by the same seed has seen none of them.
     chosen = np.random.default_rng((seed, 1)).permutation(len(pairs.video))[:count]
     return pairs.among(np.isin(pairs.right.numpy(), chosen))
@@ -265,7 +265,7 @@ def suspicion(
     """The warning for a start of unknown training rows, by its figures before any training.
 
     `trains` are those of as many pairs that train. A model that saw only these does worse on the
-    held-out ones: where it does not, it saw all or none of them, and which of both is not known.
+    held-out ones. If it does not, it saw both or neither, and nothing tells which.
     """
     (name, own), (_, other) = leading(held), leading(trains)
     spread = 2 * math.sqrt(2 * max(own * (1 - own), 0.0) / max(videos, 1))
@@ -280,7 +280,7 @@ def suspicion(
 
 
 def last_is_best(history: Sequence[RetrievalEpoch]) -> str | None:
-    """The remark where the best epoch is the last, so that more may be better."""
+    """The remark if the best epoch is the last, so that more may be better."""
     last = history[-1].number
     if not last or best_epoch(history).number != last:
         return None

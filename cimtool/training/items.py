@@ -39,8 +39,8 @@ class Items:
 
     `scale_ed` and `scale_vd` are what the model's layout divides the statistics by; `file` is
     where the items come from, for messages. With `alone` texts and videos are the same items;
-    `labels` are the classes of each, [n] or [n, C], None where unknown. `model` is the SHA-256 of
-    the projectors, and `trained` are the shares of the rows that trained them; None where unknown,
+    `labels` are the classes of each, [n] or [n, C], None if unknown. `model` is the SHA-256 of
+    the projectors, and `trained` are the shares of the rows that trained them; None if unknown,
     as are `a` and `b`, which the model keeps of its sigmoid, and `rows`, the embeddings of both.
     `called` are the names of both modalities.
     """
@@ -63,7 +63,7 @@ class Items:
     def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
 
-        For items of one modality these are two of a class. Raises CimError where that is to be
+        For items of one modality these are two of a class. Raises CimError if that is to be
         drawn and no class is known to have two.
         """
         share = 0.0 if self.alone else matched
@@ -111,7 +111,7 @@ class Items:
 def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     """Run projectors, as real numbers, on embeddings of any form.
 
-    Raises CimError where file, layer map or embeddings are wrong, the embeddings do not say which
+    Raises CimError if file, layer map or embeddings are wrong, the embeddings do not say which
     video is right, or a variance is not finite.
     """
     return encoded_items(source, source.for_rows(data).load_projectors(), data, say)
@@ -128,21 +128,20 @@ def encoded_items(source: ModelSource, model: Model, data: EmbeddingsLike, say: 
         for modality, name in zip(MODALITIES, rows.called, strict=True)
     )
     known = model.provenance
-    shares = None if known is None else known.trained_shares(rows.text, rows.video)
     return Items(
         text,
         video,
         right,
         *model.divisors,
-        rows.file,
-        rows.labels,
-        rows.alone,
-        source.digest_of(model),
-        shares,
-        model.a,
-        model.b,
-        (rows.text, rows.video),
-        rows.called,
+        a=model.a,
+        b=model.b,
+        model=source.digest_of(model),
+        trained=None if known is None else known.trained_shares(rows.text, rows.video),
+        rows=(rows.text, rows.video),
+        file=rows.file,
+        labels=rows.labels,
+        alone=rows.alone,
+        called=rows.called,
     )
 
 
@@ -162,9 +161,9 @@ def _encoded(simulator: Simulator, modality: str, rows: Array, name: str) -> Gau
 
 
 def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
-    """Take arrays by name, or those of an `.npz`: ARRAYS, and `text_to_video` where there is one.
+    """Take arrays by name, or those of an `.npz`: ARRAYS, and `text_to_video` if there is one.
 
-    Raises CimError where an array is missing, is not [rows, d] of finite numbers, or the shapes do
+    Raises CimError if an array is missing, is not [rows, d] of finite numbers, or the shapes do
     not meet.
     """
     if isinstance(gaussians, Mapping):

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.base.named import nearest
 from cimtool.gpu.torch_device import device_of
-from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -72,23 +69,23 @@ class Start:
 
     @cached_property
     def provenance(self) -> Provenance | None:
-        """The rows that it and its ancestors were trained on; None where it keeps none."""
+        """The rows that it and its ancestors were trained on; None if it keeps none."""
         return provenance_of(self.content, self.file)
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the run that wrote the checkpoint; none where it was no run."""
+        """The settings of the run that wrote the checkpoint; none if it was no run."""
         found = self.content.get("config")
         return found if isinstance(found, Mapping) else {}
 
     def trained_on(self, digest: str) -> bool:
-        """True where that run trained on the data with this digest, or on a part of them."""
+        """True if that run trained on the data with this digest, or on a part of them."""
         return self.config.get("data") == digest
 
     def split(self, digest: str) -> Split | None:
         """The part of the data with this digest that run held out; None if it had other data.
 
-        Raises CimError where it trained on all of them.
+        Raises CimError if it trained on all of them.
         """
         if not self.trained_on(digest):
             return None
@@ -102,7 +99,7 @@ class Start:
         )
 
     def model(self) -> str:
-        """The name of the model that trains this layout; CimError where none does."""
+        """The name of the model that trains this layout; CimError if none does."""
         layout = recognise(self.text, self.video)
         names = [
             name for name, model in ProjectorModel.family.items() if model.layout == layout.name
@@ -122,7 +119,19 @@ class Start:
     def load(self, towers: TwoTower, model: str) -> None:
         """Put the weights into towers; CimError naming the key that is missing or does not fit."""
         for module, own in ((towers.text_proj, self.text), (towers.video_proj, self.video)):
-            _load(module, own, model)
+            wanted = module.state_dict()
+            for key in own.arrays:
+                if key not in wanted:
+                    raise CimError(
+                        f'{own.file}: {own.keys[key]} is no weight of model "{model}"'
+                        f"{nearest(key, wanted)}"
+                    )
+            for key, tensor in wanted.items():
+                layer, _, parameter = key.rpartition(".")
+                if parameter == "num_batches_tracked" and key not in own.arrays:
+                    continue  # counts batches for nothing that is computed here
+                array = own.get(layer, parameter, tuple(tensor.shape))
+                tensor.copy_(torch.from_numpy(array))
         one_block = towers.text_proj is towers.video_proj
         for key, array in self.text.arrays.items():
             if one_block and not np.array_equal(array, self.video.arrays[key]):
@@ -133,29 +142,13 @@ class Start:
 
 
 def read_start(path: Path) -> Start:
-    """Read a checkpoint with the weights of both modalities; CimError where it is none."""
+    """Read a checkpoint with the weights of both modalities; CimError if it is none."""
     checkpoint = read_checkpoint(path)
     return Start(*find_weights(checkpoint), checkpoint.content)
 
 
-def _load(module: nn.Module, weights: Weights, model: str) -> None:
-    wanted = module.state_dict()
-    for key in weights.arrays:
-        if key not in wanted:
-            raise CimError(
-                f'{weights.file}: {weights.keys[key]} is no weight of model "{model}"'
-                f"{nearest(key, wanted)}"
-            )
-    for key, tensor in wanted.items():
-        layer, _, parameter = key.rpartition(".")
-        if parameter == "num_batches_tracked" and key not in weights.arrays:
-            continue  # counts batches for nothing that is computed here
-        array = weights.get(layer, parameter, tuple(tensor.shape))
-        tensor.copy_(torch.from_numpy(array))
-
-
 MODEL = "trunk"
-"""The model where neither `model` nor `start` says one."""
+"""The model if neither `model` nor `start` says one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +186,7 @@ class TrainingJob:
         """The pairs to measure the result on: those set aside, or else those that validate."""
         if self.test is None:
             return self.held
-        rows = _rows(self.test, self.layout.unit_rows)
+        rows = _unit_rows(self.test, type(self.model))
         return Pairs.of(rows, np.arange(len(rows.text)))
 
     @property
@@ -207,9 +200,9 @@ class TrainingJob:
         return Layout.named(self.model.layout, "layout")
 
     @property
-    def head(self) -> type[Head]:
-        """The head that the model is deployed with."""
-        return Head.named(self.loss.deployed().get("head", self.model.head), "head")
+    def deployed(self) -> dict[str, Any]:
+        """Plain values of a checkpoint beside weights and polynomial: the head, perhaps a and b."""
+        return {"head": self.model.head, **self.model.deployed(), **self.loss.deployed()}
 
 
 def make_job(
@@ -222,7 +215,7 @@ def make_job(
     options = by_kind(wanted.options or {})
     given = {"poly": wanted.poly, "start": wanted.start}
     paths = {name: Path(file) for name, file in given.items() if file}
-    poly, share = paths.get("poly"), wanted.held_out
+    poly = paths.get("poly")
     start = read_start(paths["start"]) if "start" in paths else None
     model_kind, loss_kind = kinds_of(wanted, start)
     if poly is not None and not loss_kind.needs_polynomial:
@@ -236,15 +229,13 @@ def make_job(
             "expected another of either"
         )
     optimisation = loss.optimisation.given(vars(wanted))
-    unit = Layout.named(model_kind.layout, "layout").unit_rows
     modalities = modalities_for(wanted, start)
-    given_rows = embeddings_in(data, modalities)
-    rows = _rows(given_rows, unit)
-    held_rows = None if validation is None else _rows(embeddings_in(validation, modalities), unit)
-    for one in (rows, held_rows):
-        if one is not None:
-            _require_items(one, model_kind)
-            _require_one_class(one)
+    given_rows, held_rows = embeddings_in(data, modalities), None
+    rows = _unit_rows(given_rows, model_kind)
+    if validation is not None:
+        held_rows = _unit_rows(embeddings_in(validation, modalities), model_kind)
+    for one in filter(None, (rows, held_rows)):
+        _require_fit(one, model_kind)
     if rows.compared is not None and loss.compares not in ("", rows.compared.kind):
         raise CimError(
             f'{rows.file}: holds {rows.compared.kind}, and loss "{loss.name}" takes '
@@ -256,12 +247,13 @@ def make_job(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
             "needs"
         )
-    digest = data_digest(rows)
-    test = None
-    remarks = []
+    remarks: list[str] = []
+    digest, held_digest = data_digest(rows), None
+    asked = {"held_out": wanted.held_out, "test": wanted.test}
+    shares = {name: share for name, share in asked.items() if share is not None}
+    part, test, rest = None, None, rows
     if held_rows is None:
-        part = _split(share, wanted.test, seed, start, digest)
-        rest = rows
+        part = _split(shares, seed, start, digest)
         if part.test:
             drawn, others = set_aside(rows, part.test, part.seed)
             test, rest = given_rows.among(drawn), rows.among(others)
@@ -269,15 +261,22 @@ def make_job(
                 remarks.append(
                     f"{equal} pairs that share a row with one that was set aside were left out."
                 )
-        pairs, validating = split(rest, part.share / (1 - part.test), part.seed)
+        pairs, held = split(rest, part.share / (1 - part.test), part.seed)
     else:
-        part = None
-        _require_other(held_rows, share, wanted.test, start)
-        pairs, validating = with_validation(rows, held_rows)
-    held = validating
+        for name in shares:
+            raise ArgumentError(
+                "{} and {validation} are both given; expected one of them", Argument(name)
+            )
+        held_digest = data_digest(held_rows)
+        if start is not None and start.trained_on(held_digest):
+            raise CimError(
+                f"{held_rows.file}: {start.file} was trained on it; expected unseen pairs"
+            )
+        pairs, held = with_validation(rows, held_rows)
+    validating = len(held)
     if start is not None and start.provenance is not None:
         where = rows.file if held_rows is None else held_rows.file
-        held = unseen(validating, start.provenance, where, start.file)
+        held = unseen(held, start.provenance, where, start.file)
     with naming(rows.file):
         check_batches(pairs, optimisation.batch, loss.group, by_comparison)
     model = _model(model_kind, start, pairs, options["model"])
@@ -301,7 +300,7 @@ def make_job(
         "test": None if part is None else part.test or None,
         **({} if modalities is None else {MODALITIES_KEY: ",".join(modalities)}),
         "data": digest,
-        "validation": None if held_rows is None else data_digest(held_rows),
+        "validation": held_digest,
         **{name: sha256(paths[name]) if name in paths else None for name in given},
     }
     files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
@@ -309,9 +308,9 @@ def make_job(
     if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
         also = f"that are also in {held_rows.file}"
         remarks.append(f"{left_out} pairs {also} were left out of training.")
-    if start is not None and (seen := len(validating) - len(held)):
+    if start is not None and (seen := validating - len(held)):
         remarks.append(
-            f"{start.file} was trained on {seen} of the {len(validating)} pairs that were to "
+            f"{start.file} was trained on {seen} of the {validating} pairs that were to "
             "validate; they were left out of validation."
         )
     return TrainingJob(
@@ -320,7 +319,16 @@ def make_job(
     )  # fmt: skip
 
 
-def _require_items(rows: Embeddings, model: type[ProjectorModel]) -> None:
+def _unit_rows(rows: Embeddings, model: type[ProjectorModel]) -> Embeddings:
+    """The rows as the model's layout takes them."""
+    return with_unit_rows(rows) if Layout.named(model.layout, "layout").unit_rows else rows
+
+
+def _require_fit(rows: Embeddings, model: type[ProjectorModel]) -> None:
+    """Raise CimError for rows that the model cannot take or that say nothing to learn.
+
+    Two texts of one video need the same labels: its class is theirs.
+    """
     if model.one_modality and not rows.alone:
         both = " and ".join(rows.called)
         raise CimError(
@@ -332,10 +340,6 @@ def _require_items(rows: Embeddings, model: type[ProjectorModel]) -> None:
             f"{rows.file}: labels is missing, without which all that each of its rows can find is "
             "itself; expected rows [n, in] with labels [n], or with pairs or triplets"
         )
-
-
-def _require_one_class(rows: Embeddings) -> None:
-    """Raise CimError where two texts of one video have different labels: its class is theirs."""
     if rows.labels is None or rows.text_to_video is None:
         return
     first = np.full(len(rows.video), -1)
@@ -344,19 +348,15 @@ def _require_one_class(rows: Embeddings) -> None:
     if other.any():
         text = int(np.argmax(other))
         video = int(rows.right[text])
+        own, earlier = (
+            " ".join(map(str, np.flatnonzero(one))) or "none" if one.ndim else str(one)
+            for one in (rows.labels[text], rows.labels[first[video]])
+        )
         (texts, _), (_, name) = item_names(rows.called), rows.called
-        held, own = (_said(rows.labels[one]) for one in (first[video], text))
         raise CimError(
             f"{rows.file}: {texts} {first[video]} and {text} belong to {name} {video}, and their "
-            f"labels are {held} and {own}; expected one class, or the same ones"
+            f"labels are {earlier} and {own}; expected one class, or the same ones"
         )
-
-
-def _said(labels: Array) -> str:
-    """The class of a text, or the numbers of those that it has."""
-    if not labels.ndim:
-        return str(labels)
-    return " ".join(map(str, np.flatnonzero(labels))) or "none"
 
 
 def kinds_of(
@@ -374,25 +374,20 @@ def kinds_of(
 def _model(
     kind: type[ProjectorModel], start: Start | None, pairs: Pairs, options: Mapping[str, Any]
 ) -> ProjectorModel:
-    """The model with the options of the user, of `start`, or those that follow the data."""
-    if start is not None:
-        return kind(**{**_options_of(kind, start), **options})
-    numbers = pairs.text.numel() + pairs.video.numel()
-    return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
+    """The model with the options of the user, of `start`, or those that follow the data.
 
-
-def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:
-    """The options of the run that made a checkpoint, if any; those that show in its weights, and
-    those that stand beside them by name."""
-    names = list(kind.model_fields)
+    Those of `start` are of the run that made it, if any, show in its weights, or stand beside them
+    by name.
+    """
+    if start is None:
+        numbers = pairs.text.numel() + pairs.video.numel()
+        return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
     run = start.config if start.config.get("model") == kind.name else {}
+    names = kind.model_fields
     before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}
+    shown = kind.options_of(start.text.arrays, start.video.arrays)
     said = {name: start.content[name] for name in names if name in start.content}
-    return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
-
-
-def _rows(rows: Embeddings, unit: bool) -> Embeddings:
-    return with_unit_rows(rows) if unit else rows
+    return kind(**{**before, **shown, **said, **options})
 
 
 def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:
@@ -403,46 +398,31 @@ def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities |
     return None if start is None else modalities_of(Checkpoint(start.file, start.content))
 
 
-def _require_other(
-    held: Embeddings, share: float | None, test: float | None, start: Start | None
-) -> None:
-    """Raise CimError where rows to validate on are given beside a share, or trained `start`."""
-    for name, value in (("held_out", share), ("test", test)):
-        if value is not None:
-            raise ArgumentError(
-                "{} and {validation} are both given; expected one of them", Argument(name)
-            )
-    if start is not None and start.trained_on(data_digest(held)):
-        raise CimError(f"{held.file}: {start.file} was trained on it; expected unseen pairs")
-
-
-def _split(
-    share: float | None, test: float | None, seed: int, start: Start | None, digest: str
-) -> Split:
-    """The shares that validate and that are set aside, where no other rows validate.
+def _split(asked: Mapping[str, float], seed: int, start: Start | None, digest: str) -> Split:
+    """The shares `held_out` and `test` of data that validate and that are set aside.
 
     What the run that made `start` held out of the same data is held out again: of any other part
     that run has seen most pairs.
     """
     before = None if start is None else start.split(digest)
     if start is not None and before is not None:
-        for name, asked, known in (("held_out", share, before.share), ("test", test, before.test)):
-            if asked not in (None, known):
+        for name, known in (("held_out", before.share), ("test", before.test)):
+            if asked.get(name, known) != known:
                 raise ArgumentError(
                     "{} is {:g}, and {} held out {:g} of the same data and was trained on the "
                     "rest; expected the same, or none",
                     Argument(name),
-                    asked,
+                    asked[name],
                     start.file,
                     known,
                 )
         return before
-    part = Split(HELD_OUT if share is None else share, seed, 0.0 if test is None else test)
-    for name, value in (("held_out", share), ("test", test)):
-        if value is not None and not 0 < value < 1:
+    for name, share in asked.items():
+        if not 0 < share < 1:
             raise ArgumentError(
-                "{} is {:g}; expected a share between 0 and 1", Argument(name), value
+                "{} is {:g}; expected a share between 0 and 1", Argument(name), share
             )
+    part = Split(asked.get("held_out", HELD_OUT), seed, asked.get("test", 0.0))
     if part.share + part.test >= 1:
         raise ArgumentError(
             "{held_out} {:g} and {test} {:g} leave no pair to train on", part.share, part.test

@@ -23,10 +23,10 @@ HELD_OUTSIDE = "outside held out"
 class Batch:
     """The pairs of a step: rows of both modalities, float32 [n, in], row i beside row i.
 
-    `items` [n] are the videos' numbers where some texts share a video, else None; `labels` are the
-    pairs' classes where they are known: [n], 0 to classes - 1, or [n, classes], true for each class
+    `items` [n] are the videos' numbers if some texts share a video, else None; `labels` are the
+    pairs' classes if they are known: [n], 0 to classes - 1, or [n, classes], true for each class
     that a pair has. `compared` [B, 2] or [B, 3] are the rows of pairs or triplets of these items
-    where they are given, and `match` [B] is true for pairs that belong together.
+    if they are given, and `match` [B] is true for pairs that belong together.
     """
 
     text: Tensor
@@ -105,7 +105,7 @@ class Objective(nn.Module):
     def resting(self, towers: nn.Module) -> Iterable[Tensor]:
         """The tensors, of the towers and its own, that do not move in the step of the last batch.
 
-        None of them where all are trained at once.
+        None of them if all are trained at once.
         """
         return ()
 
@@ -129,7 +129,7 @@ class Loss(Options, Named):
     needs_variance: ClassVar[bool] = False
     needs_polynomial: ClassVar[bool] = False
     optimisation: ClassVar[Optimisation] = Optimisation()
-    """Epochs, batch, learning rate and weight decay where the user gives none."""
+    """Epochs, batch, learning rate and weight decay if the user gives none."""
     head: ClassVar[str | None] = None
     """The head that ranks as the loss does; None for that of the model."""
 
@@ -160,7 +160,7 @@ class Loss(Options, Named):
     def objective(self, task: Task) -> Objective:
         """Return the objective for a task; its own parameters draw from torch's generator.
 
-        Raises CimError where labels are needed, and the task has fewer than two classes.
+        Raises CimError if labels are needed, and the task has fewer than two classes.
         """
         if self.needs_labels and task.classes < 2 and not task.compared:
             raise CimError(

@@ -54,15 +54,16 @@ class ProjectorModel(Options, Named):
     head: ClassVar[str] = "pcme-poly"
     """The head that the model is deployed with."""
     has_variance: ClassVar[bool] = True
-    """True where the towers give `logvar` beside `mu`."""
+    """True if the towers give `logvar` beside `mu`."""
     one_modality: ClassVar[bool] = False
-    """True where both towers are one encoder of items, so that data are of one modality."""
+    """True if both towers are one encoder of items, so that data are of one modality."""
     starts_from_rows: ClassVar[bool] = False
-    """True where `mu` is the row as it is before training."""
+    """True if `mu` is the row as it is before training."""
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the layout needs beside the weights, such as an activation."""
-        return {}
+        activation = getattr(self, "activation", None)
+        return {} if activation is None else {"activation": activation}
 
     @abstractmethod
     def build(self, text: int, video: int) -> TwoTower:
@@ -77,7 +78,7 @@ class ProjectorModel(Options, Named):
 
     @classmethod
     def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
-        """Options that follow the data where the user gives none.
+        """Options that follow the data if the user gives none.
 
         `numbers` are those of all rows that train, `text` and `video` the widths of rows.
         """
@@ -89,7 +90,7 @@ class ProjectorModel(Options, Named):
         return {}
 
     def require_one_width(self, text: int, video: int) -> None:
-        """Raise CimError where rows of texts and videos differ in width."""
+        """Raise CimError if rows of texts and videos differ in width."""
         if text != video:
             raise CimError(
                 f'the rows of both sides have {text} and {video} numbers; model "{self.name}" '

@@ -21,7 +21,7 @@ KINDS = ("model", "loss")
 class Options(BaseModel):
     """Base of models and losses: each field is an option, set as `<kind>.<field>`.
 
-    A value may be given as text. Raises CimError naming the key where there is no such field or it
+    A value may be given as text. Raises CimError naming the key if there is no such field or it
     cannot have the value.
     """
 
@@ -106,20 +106,18 @@ def _flag(value: Any) -> bool:
 
 
 _ABOVE_0 = within(lambda value: value > 0, "more than 0")
+_NOT_BELOW_0 = within(lambda value: value >= 0, "0 or more")
 
 Flag = Annotated[bool, _reader(_flag, "true or false")]
 Text = Annotated[str, BeforeValidator(str)]
 Number = Annotated[float, _reader(_number, "a finite number")]
 Positive = Annotated[Number, _ABOVE_0]
-NotNegative = Annotated[Number, within(lambda value: value >= 0, "0 or more")]
+NotNegative = Annotated[Number, _NOT_BELOW_0]
 BelowOne = Annotated[Number, within(lambda value: 0 <= value < 1, "0 or more, and below 1")]
 Share = Annotated[Number, within(lambda value: 0 < value < 1, "a share between 0 and 1")]
-Count = Annotated[int, _reader(_integer, "an integer of 64 bits"), _ABOVE_0]
-CountOrNone = Annotated[
-    int,
-    _reader(_integer, "an integer of 64 bits"),
-    within(lambda value: value >= 0, "0 or more"),
-]
+Integer = Annotated[int, _reader(_integer, "an integer of 64 bits")]
+Count = Annotated[Integer, _ABOVE_0]
+CountOrNone = Annotated[Integer, _NOT_BELOW_0]
 
 
 def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -140,7 +138,7 @@ def kind_of_option(key: str) -> tuple[str, str]:
 
 
 MOST_EPOCHS, LARGEST_COUNT = 10_000, 1 << 40
-"""Epochs of a training, and the largest count where nothing else is said."""
+"""Epochs of a training, and the largest count if nothing else is said."""
 
 OPTIMIZERS = ("adamw", "sgd")
 """AdamW, and stochastic gradient descent without momentum."""

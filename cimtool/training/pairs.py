@@ -27,8 +27,8 @@ class Pairs:
     """Texts [n, in] with their videos [m, in], float32: video `right[i]` belongs to text i.
 
     `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
-    for each that a text has; None where unknown. With `alone` texts and videos are the same items,
-    of which `compared` are pairs or triplets; `judged` are then the right pairs of these, where no
+    for each that a text has; None if unknown. With `alone` texts and videos are the same items,
+    of which `compared` are pairs or triplets; `judged` are then the right pairs of these, if no
     labels say them. `called` are the names of both modalities.
     """
 
@@ -43,9 +43,9 @@ class Pairs:
 
     @classmethod
     def of(cls, rows: Embeddings, texts: IntArray, others: Embeddings | None = None) -> Pairs:
-        """Take some of the texts of embeddings with their videos; CimError where truth is unknown.
+        """Take some of the texts of embeddings with their videos; CimError if truth is unknown.
 
-        Classes are numbered over all texts of the embeddings, and of `others` where there are any.
+        Classes are numbered over all texts of the embeddings, and of `others` if there are any.
         """
         labels = None
         if rows.labels is not None:
@@ -59,20 +59,21 @@ class Pairs:
         if rows.compared is not None:
             compared = rows.compared.among(*places)
             judged = rows.compared.judgements().among(*places) if labels is None else None
-        sides = map(torch.from_numpy, (rows.text[texts], rows.video[videos], right))
-        return cls(*sides, labels, rows.alone, compared, judged, rows.called)
+        text, video = torch.from_numpy(rows.text[texts]), torch.from_numpy(rows.video[videos])
+        found = torch.from_numpy(right)
+        return cls(text, video, found, labels, rows.alone, compared, judged, rows.called)
 
     def __len__(self) -> int:
         return len(self.text)
 
     @property
     def shared(self) -> bool:
-        """True where some texts share a video."""
+        """True if some texts share a video."""
         return len(self.video) < len(self.text)
 
     @property
     def classes(self) -> int:
-        """Number of classes; 0 where they are not known."""
+        """Number of classes; 0 if they are not known."""
         if self.labels is None:
             return 0
         return self.labels.shape[1] if self.labels.ndim == 2 else int(self.labels.max()) + 1
@@ -121,13 +122,11 @@ class Pairs:
 def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
     """Yield the texts of each batch of an epoch, `[size]` rows, drawn from torch's generator.
 
-    With `per_class` a batch is made of groups of so many pairs of one class. What does not fill a
+    With `per_class` a batch is made of groups of that many pairs of one class. What does not fill a
     batch, or a group, is left out: BatchNorm's statistics and the losses depend on the size.
     """
     order = torch.randperm(len(pairs))
-    if per_class:
-        order = _grouped(order, pairs, per_class)
-    return full_batches(order, size)
+    return full_batches(_grouped(order, pairs, per_class) if per_class else order, size)
 
 
 def full_batches(order: RowsT, size: int) -> Iterator[RowsT]:
@@ -139,7 +138,7 @@ def full_batches(order: RowsT, size: int) -> Iterator[RowsT]:
 def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
     """The rows of `order` in groups of one class, each class in turn as long as it lasts.
 
-    A batch has as many groups of each class where the number of classes divides that of its groups.
+    If the number of classes divides that of a batch's groups, each class has as many groups in it.
     """
     classes = pairs.groups[order]
     groups, turns = [], []
@@ -187,7 +186,7 @@ def check_batches(pairs: Pairs, size: int, per_class: int, by_comparison: bool =
 
 
 HELD_OUT = 0.1
-"""Share of the videos that is held out where no other file validates."""
+"""Share of the videos that is held out if no other file validates."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ class Split:
 def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pairs]:
     """The pairs of one file to train on, and all of another, which are left out of the first.
 
-    A pair is in both where the rows of both its sides are. Raises CimError where widths differ or
+    A pair is in both if the rows of both its sides are. Raises CimError if widths differ or
     nothing is left to train on.
     """
     for name in ("text", "video"):
@@ -242,7 +241,7 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
 def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, BoolArray]:
     """Draw a share of the videos with all their texts, for a test: a mask of texts, and the rest.
 
-    A text that equals one of these, or whose video does, is in neither. Raises CimError where too
+    A text that equals one of these, or whose video does, is in neither. Raises CimError if too
     few are drawn to rank, or none is left.
     """
     drawn, where = _share_of(rows, share, np.random.default_rng((seed, 2)))
@@ -259,7 +258,7 @@ def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, Boo
 def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
     """The pairs that validate of which a model was not trained on both rows.
 
-    Raises CimError, which begins with `where`, where too few are left to rank.
+    Raises CimError, which begins with `where`, if too few are left to rank.
     """
     seen = known.known_pairs(held.text.numpy(), held.video[held.right].numpy())
     if not seen.any():
@@ -280,7 +279,7 @@ def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
 def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     """Hold out a share of the videos with all their texts, drawn by the seed.
 
-    Raises CimError where the right videos are not known or too few are held out to rank.
+    Raises CimError if the right videos are not known or too few are held out to rank.
     """
     if not 0 < share < 1:
         raise ArgumentError("{held_out} is {:g}; expected a share between 0 and 1", share)

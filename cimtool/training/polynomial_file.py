@@ -85,7 +85,7 @@ def checkpoint_values(polynomial: Polynomial) -> dict[str, Any]:
 
 
 def without_scales(polynomial: Polynomial) -> Polynomial:
-    """The same polynomial with scales of 1: exact where these are powers of two."""
+    """The same polynomial with scales of 1: exact if these are powers of two."""
     ed, vd = polynomial.scale_ed, polynomial.scale_vd
     coeff = tuple(
         c / ed**i / vd**j

@@ -17,6 +17,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.modality_names import Modalities
 from cimtool.base.progress import Say
+from cimtool.ir.heads import Head
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
@@ -77,7 +78,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band, and it
     was not fitted to this very model; `lacks_sigmoid` that the score stands for one whose a and b
     neither loss nor polynomial says. `raw` are the figures of the held-out rows by their cosine,
-    None where widths differ; `called` are the names of both modalities; `warnings` say where a
+    None if widths differ; `called` are the names of both modalities; `warnings` say where a
     figure means less than it seems, `remarks` are on the course, the data, that polynomial, and the
     model's own on its last epoch.
     """
@@ -124,11 +125,15 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
             f"on: {cause}"
         )
     remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
+    head = Head.named(job.deployed["head"], "head")
+    stated = job.deployed
+    if job.polynomial is not None:
+        stated |= checkpoint_values(job.polynomial)
     return ProjectorRun(
         **vars(run),
-        lacks_polynomial=job.head.takes_polynomial and job.polynomial is None,
+        lacks_polynomial=head.takes_polynomial and job.polynomial is None,
         outgrew_polynomial=outgrown,
-        lacks_sigmoid=job.head.is_sampled and not {"a", "b"} <= training.sigmoid.keys(),
+        lacks_sigmoid=head.is_sampled and not {"a", "b"} <= stated.keys(),
         raw=training.raw,
         called=job.called,
         warnings=tuple(filter(None, warnings)),
@@ -159,7 +164,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     @cached_property
     def files(self) -> Mapping[str, bytes]:
-        """The rows that were set aside, where some were."""
+        """The rows that were set aside, if some were."""
         if self.job.test is None:
             return {}
         buffer = io.BytesIO()
@@ -195,7 +200,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
 
     @cached_property
     def raw(self) -> dict[str, float] | None:
-        """The figures of the held-out rows by their cosine; None where widths differ."""
+        """The figures of the held-out rows by their cosine; None if widths differ."""
         return raw_recalls(self.job.held, self.job.loss.needs_labels)
 
     @property
@@ -206,7 +211,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def start_recalls(self) -> dict[str, float] | None:
         """The start's figures on as many pairs that train as are held out, before any training.
 
-        None where there is no start, all that it was trained on is known, or pairs and triplets are
+        None if there is no start, all that it was trained on is known, or pairs and triplets are
         the data, of which such a sample joins few.
         """
         job = self.job
@@ -217,9 +222,9 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             return None
         pairs = sample(job.pairs, len(job.held.video), job.seed)
         scores = self._measured(*self.towers.encode(pairs.text, pairs.video))[0]
-        return (
-            recalls_of(scores, pairs, job.loss.needs_labels) if np.isfinite(scores).all() else None
-        )
+        if not np.isfinite(scores).all():
+            return None
+        return recalls_of(scores, pairs, job.loss.needs_labels)
 
     def _measured(self, text: Encoded, video: Encoded) -> tuple[FloatArray, dict[str, float]]:
         """The deployed scores [n, m] of encoded rows, and what the objective watches of them."""
@@ -247,7 +252,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def _held(self, held: Pairs, encoded: tuple[Encoded, Encoded]) -> dict[str, float]:
         """The loss of held-out pairs in batches, and the cosine gap of their `encoded` rows.
 
-        There is no loss where batches are made of classes, and no gap between items of one
+        There is no loss if batches are made of classes, and no gap between items of one
         modality. Noise that the loss draws is the same in each epoch, and not that of training.
         """
         job, found = self.job, {}
@@ -265,22 +270,13 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             found["cosine gap"] = gap.item()
         return {name: value for name, value in found.items() if np.isfinite(value)}
 
-    @property
-    def sigmoid(self) -> Mapping[str, Any]:
-        """Plain values with the a and b of the sigmoid that the score stands for, where known."""
-        job = self.job
-        own = {} if job.polynomial is None else checkpoint_values(job.polynomial)
-        return {**job.model.deployed(), **job.loss.deployed(), **own}
-
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""
         job = self.job
         found: dict[str, Any] = {
             "text_proj": self.towers.text_proj.state_dict(),
             "video_proj": self.towers.video_proj.state_dict(),
-            "head": job.model.head,
-            **job.model.deployed(),
-            **job.loss.deployed(),
+            **job.deployed,
             **{k: v for k, v in job.settings.items() if k == MODALITIES_KEY},
             "config": config(job.settings),
             PROVENANCE: job.provenance.values(),
@@ -351,10 +347,8 @@ def measured_range(towers: TwoTower, pairs: Pairs) -> FittedRange:
 def _not_finite(job: TrainingJob) -> CimError:
     data, start = job.files["validation"] or job.files["data"], job.files["start"]
     what = "the model" if start is None else start
-    sentence = (
+    error = CimError(
         f"{data}: {what} gives scores that are not finite before any training; expected smaller "
         "numbers in its rows"
     )
-    return (
-        CimError(sentence) if start is None else ArgumentError("{}, or another {start}", sentence)
-    )
+    return error if start is None else ArgumentError("{}, or another {start}", error)

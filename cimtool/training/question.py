@@ -33,7 +33,7 @@ class Question:
 def asked(loss: Loss, scores: Tensor, right: Tensor, size: int) -> Question | None:
     """Ask the question of all texts in batches of at most `size`, by scores [n, m].
 
-    `right` [n] is the video of each text. None for a loss that asks none, and where no pair of a
+    `right` [n] is the video of each text. None for a loss that asks none, and if no pair of a
     batch is wrong.
     """
     if not len(scores):

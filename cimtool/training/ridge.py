@@ -66,7 +66,7 @@ def fit_logit(
     With `ed_alone` every coefficient of a term with vd is zero.
 
     ed and vd are standardised before their monomials are made: raw ones are so nearly collinear
-    that ridge returns junk where ed varies by under 1%. The result is then rewritten, in rational
+    that ridge returns junk when ed varies by under 1%. The result is then rewritten, in rational
     arithmetic, in ed / scale_ed and vd / scale_vd. Raises CimError if the degree is not 1 to 6,
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
@@ -138,7 +138,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def check_labels(labels: Labels, degree: int, alpha: float) -> None:
-    """Raise CimError where `fit_logit` cannot fit these labels."""
+    """Raise CimError if `fit_logit` cannot fit these labels."""
     check_degree(degree)
     check_alpha(alpha)
     count = len(exponents(degree)) + 1  # with the constant
@@ -168,7 +168,7 @@ def check_labels(labels: Labels, degree: int, alpha: float) -> None:
 
 
 def noise_weights(labels: Labels) -> FloatArray | None:
-    """Weigh pairs by 1 / (error^2 + FLOOR^2), with mean 1; None where no standard error is known.
+    """Weigh pairs by 1 / (error^2 + FLOOR^2), with mean 1; None if no standard error is known.
 
     The error is what labels at a pair's ed and vd have on average, log-linear in both. A label's
     own would not do: one that came out high by chance has a larger error too, so that weights by it

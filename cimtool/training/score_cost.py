@@ -79,7 +79,10 @@ def distance_cost() -> ScoreCost:
 def _counted(head: Head) -> ScoreCost:
     """Compile projectors of one layer with this head, and count what has the item in it."""
     rng = np.random.default_rng(0)
-    text, video = (_tower(rng) for _ in range(2))
+    text, video = (
+        _tower(*(Mvm(rng.normal(size=(1, D)), rng.normal(size=D)) for _ in range(2)))
+        for _ in range(2)
+    )
     rows = rng.normal(size=(2, ROWS, 1)).astype(np.float32)
     job = Job(resolve(load_target("ideal"), None, {}), rows[0], rows[1], silent)
     graph = _compiled(assemble(text, video, head), job).score
@@ -99,9 +102,9 @@ def _compiled(program: Program, job: Job) -> Program:
     return run_passes(passes, program, job, silent)[-1].program
 
 
-def _tower(rng: np.random.Generator) -> Graph:
-    builder = TowerBuilder(1)
-    mu, logvar = (Mvm(rng.normal(size=(1, D)), rng.normal(size=D)) for _ in range(2))
+def _tower(mu: Mvm, logvar: Mvm) -> Graph:
+    """A projector that is one layer for mu and one for logvar."""
+    builder = TowerBuilder(mu.weight.shape[0])
     return builder.tower(builder.add("mu", mu, "x"), builder.add("logvar", logvar, "x"))
 
 
@@ -127,13 +130,15 @@ def costs_in_memory(items: Items, target: Target) -> tuple[QueryCost, QueryCost]
     """
     settings = resolve(target, None, {"score_mapping": "in-memory"})
     text, video = _rows(items.text), _rows(items.video)
-    tower, job = _given(items.text.d), Job(settings, text, video, silent)
+    job, d = Job(settings, text, video, silent), items.text.d
+    one, none = np.eye(d), np.zeros((d, d))
+    tower = _tower(*(Mvm(np.concatenate(w), np.zeros(d)) for w in ((one, none), (none, one))))
 
     def cost(head: Head) -> QueryCost:
         program = _compiled(assemble(tower, tower, head), job)
         stored = Simulator(program).encode("video", video)
         held = replace(program, score=program_gallery(program.score, stored, settings))
-        query = ScoredQuery(items.text.d, gallery=len(video))
+        query = ScoredQuery(d, gallery=len(video))
         taken = estimate(held, Configuration(target, settings), query)
         assert taken.score is not None
         return QueryCost(target.name, len(video), taken.score)
@@ -146,11 +151,3 @@ def _rows(items: Gaussians) -> Array:
     some = items[:GALLERY]
     logvar = np.log(np.maximum(some.s, LEAST_VARIANCE))
     return np.concatenate([some.mu, logvar], axis=1).astype(np.float32)
-
-
-def _given(d: int) -> Graph:
-    """A projector that takes mu and logvar from its input."""
-    builder, one, none = TowerBuilder(2 * d), np.eye(d), np.zeros((d, d))
-    mu = builder.add("mu", Mvm(np.concatenate([one, none]), np.zeros(d)), "x")
-    logvar = builder.add("logvar", Mvm(np.concatenate([none, one]), np.zeros(d)), "x")
-    return builder.tower(mu, logvar)

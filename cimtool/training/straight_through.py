@@ -269,7 +269,7 @@ def _rounding(op: CrossbarMvm, steps: tuple[float | None, ...]) -> float:
 
 
 TRIAL_DIES = 2
-"""Dies on which weights are judged where there is noise."""
+"""Dies on which weights are judged if there is noise."""
 
 
 @dataclass(frozen=True)

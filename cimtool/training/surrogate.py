@@ -19,7 +19,7 @@ class SafePolynomial(nn.Module):
 
     With `e` the nearest ed and `r` the nearest distance of vd from the line within the band, the
     value is `f(e, r)` plus constant slopes times what is beyond: along the line the polynomial's
-    own at that end (or, where that is not negative, its mean over the line), and across the line
+    own at that end (or, if that is not negative, its mean over the line), and across the line
     that in the band's middle, at least 0. Raises CimError for a polynomial that predicts p, or
     does not fall along its line. The band is that of the polynomial's domain.
     """
@@ -94,7 +94,7 @@ class SafePolynomial(nn.Module):
 
 
 class PolynomialObjective(Objective):
-    """An objective of a task with a polynomial; ArgumentError where the task has none."""
+    """An objective of a task with a polynomial; ArgumentError if the task has none."""
 
     def __init__(self, options: Loss, task: Task) -> None:
         super().__init__(options, task)

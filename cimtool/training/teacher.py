@@ -35,7 +35,7 @@ PairRows = tuple[IntArray, IntArray]
 class TeacherSigmoid:
     """The teacher's probability `E[sigmoid(b - a D)]`, from `K` samples a side.
 
-    Raises CimError where a is not above 0, a or b is not finite, or K is below 2: one sample has no
+    Raises CimError if a is not above 0, a or b is not finite, or K is below 2: one sample has no
     standard error.
     """
 
@@ -53,7 +53,7 @@ class TeacherSigmoid:
 class Labels:
     """Statistics and labels of pairs, each `[n]` float64.
 
-    `standard_error` is that of the logit, 0 for exact labels; None where it is not known.
+    `standard_error` is that of the logit, 0 for exact labels; None if it is not known.
     """
 
     ed: FloatArray
@@ -67,7 +67,7 @@ class Labels:
 
     @property
     def logit(self) -> FloatArray:
-        """`log p - log(1-p)`, `[n]`: never clipped, so finite where p itself underflows."""
+        """`log p - log(1-p)`, `[n]`: never clipped, so finite even if p underflows."""
         return self.log_p - self.log_1mp
 
     def of(self, pairs: IntArray) -> Labels:
@@ -113,7 +113,7 @@ def exact_labels(
 ) -> Labels:
     """Label `pairs` by the exact probability.
 
-    Raises CimError naming the rows, which are `called` so, where one is not reached.
+    Raises CimError naming the rows, which are `called` so, if one is not reached.
     """
 
     probabilities = pair_probabilities(text, video, a, b)
@@ -185,7 +185,7 @@ GROUPS = ("all pairs", "right pairs", "wrong pairs")
 
 
 def pair_groups(pairs: int, matched: BoolArray | None) -> dict[str, BoolArray]:
-    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones where known."""
+    """Masks [pairs] of the groups that have pairs: all, and right and wrong ones if known."""
     masks = [np.ones(pairs, bool)]
     if matched is not None:
         masks += [matched, ~matched]

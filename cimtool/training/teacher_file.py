@@ -138,7 +138,7 @@ MOST_PAIRS = 100_000_000
 
 
 def check_pairs(pairs: int, matched: float, seed: int) -> None:
-    """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
+    """Raise CimError if there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
     check_count("pairs", pairs, 1, MOST_PAIRS)
     if not 0 <= matched <= 1:
         raise ArgumentError("{matched} is {}; expected a share, 0 to 1", matched)
@@ -172,11 +172,11 @@ def make_teacher(
             labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say, items.called)
         else:
             labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say, items.called)
-    samples, matched = None if kind == "exact" else sigmoid.K, items.matched(rows)
+    samples, right = None if kind == "exact" else sigmoid.K, items.matched(rows)
     scales = items.scale_ed, items.scale_vd
     known = {name: getattr(items, name) for name in ("model", "trained", "called")}
     made = labels, kind, sigmoid.a, sigmoid.b, samples, seed
-    return Teacher(*made, *scales, *rows, matched, dimension=text.d, **known)
+    return Teacher(*made, *scales, *rows, right, dimension=text.d, **known)
 
 
 def sigmoid_of(
@@ -184,7 +184,7 @@ def sigmoid_of(
 ) -> tuple[TeacherSigmoid, str]:
     """The sigmoid of the `given` fields, else of `a` and `b`, which `file` keeps; and their origin.
 
-    Raises ArgumentError where neither says one.
+    Raises ArgumentError if neither says one.
     """
     known = {name: x for name, x in (("a", a), ("b", b)) if x is not None} | dict(given)
     if missing := [name for name in ("a", "b") if name not in known]:
@@ -246,7 +246,7 @@ def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
 def write_teacher(teacher: Teacher, file: Path) -> None:
     """Write a teacher that `make_teacher` made; the same one gives the same bytes.
 
-    Raises CimError where the place cannot be written.
+    Raises CimError if the place cannot be written.
     """
     labels = teacher.labels
     arrays: dict[str, Any] = {"ed": labels.ed, "vd": labels.vd, "y": labels.logit}
@@ -268,7 +268,7 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
 def read_teacher(path: Path) -> Teacher:
     """Read a teacher's `.npz`: this tool's, or any with `ed`, `vd` and `y`.
 
-    Without `log_p` and `log_1mp`, `y` is the logit, or where all of it is in [0, 1] the
+    Without `log_p` and `log_1mp`, `y` is the logit, or if all of it is in [0, 1] the
     probability (`probabilities` says so): pairs whose probability was clipped at 1e-6 are then left
     out and counted. Raises CimError for an array that is missing, not numbers, not finite, or of
     another length.
@@ -305,24 +305,25 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
         clipped=len(columns["ed"]) - len(kept),
         probabilities=_are_probabilities(columns),
         model=str(values["model"]) if "model" in values else None,
-        trained=_shares(values["trained"]) if "trained" in values else None,
-        called=_called(values["called"]) if "called" in values else TEXT_VIDEO,
+        trained=TrainedShares(*_two(values["trained"], "trained")) if "trained" in values else None,
+        called=_two(values["called"], "called") if "called" in values else TEXT_VIDEO,
         **numbers,
     )
 
 
-def _shares(value: Array) -> TrainedShares:
+def _two(value: Array, name: str) -> tuple[Any, Any]:
+    """The shares `trained` or the names `called`, one of each modality."""
     array = np.asarray(value)
-    if array.shape != (2,) or array.dtype.kind != "f" or not ((array >= 0) & (array <= 1)).all():
-        raise CimError(f"trained is {array.tolist()!r}; expected two shares, 0 to 1")
-    return TrainedShares(*array.tolist())
-
-
-def _called(value: Array) -> Modalities:
-    array = np.asarray(value)
-    if array.shape != (2,) or array.dtype.kind != "U" or not all(array):
-        raise CimError(f"called is {array.tolist()!r}; expected two names, such as text and image")
-    return str(array[0]), str(array[1])
+    if name == "trained":
+        expected = "two shares, 0 to 1"
+        good = array.dtype.kind == "f" and bool(((array >= 0) & (array <= 1)).all())
+    else:
+        expected = "two names, such as text and image"
+        good = array.dtype.kind == "U" and all(array.flat)
+    if array.shape != (2,) or not good:
+        raise CimError(f"{name} is {array.tolist()!r}; expected {expected}")
+    first, second = array.tolist()
+    return first, second
 
 
 def _column(value: Array, name: str) -> FloatArray:
@@ -358,7 +359,7 @@ def _one_number(values: Mapping[str, Array], name: str) -> Any:
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
-    """True where a file has no log-probabilities and all of `y` lies in [0, 1]."""
+    """True if a file has no log-probabilities and all of `y` lies in [0, 1]."""
     if "log_p" in columns:
         return False
     y = columns["y"]
@@ -366,7 +367,7 @@ def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
 
 
 def _require_logs(columns: Mapping[str, FloatArray]) -> None:
-    """Raise CimError where log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
+    """Raise CimError if log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
 
     What differs by less than float32 rounds counts as equal.
     """

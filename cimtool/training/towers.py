@@ -11,7 +11,7 @@ from torch.nn import functional
 from cimtool.base.errors import CimError
 
 ENCODED_ROWS = 1024
-"""Rows that are encoded at a time where nothing is trained."""
+"""Rows that are encoded at a time if nothing is trained."""
 
 
 class Encoded(NamedTuple):
@@ -110,8 +110,8 @@ def all_cosines(text: Tensor, video: Tensor) -> Tensor:
 def cosine_gap(cosines: Tensor, items: Tensor | None = None) -> Tensor:
     """Return the mean of the diagonal of `cosines` [n, n] less the mean of the wrong pairs.
 
-    `items` [n] are the videos' numbers where some texts share one: such pairs are no wrong ones.
-    NaN where no pair is wrong.
+    `items` [n] are the videos' numbers if some texts share one: such pairs are no wrong ones.
+    NaN if no pair is wrong.
     """
     videos = torch.arange(len(cosines), device=cosines.device) if items is None else items
     wrong = videos[:, None] != videos[None, :]

@@ -54,7 +54,7 @@ class SavedRun(Generic[EpochT]):
 
 
 def earlier_files(folder: Path) -> list[str]:
-    """Names of the files of an earlier run in a folder; CimError where it is a file."""
+    """Names of the files of an earlier run in a folder; CimError if it is a file."""
     if folder.exists() and not folder.is_dir():
         raise CimError(f"{folder}: is a file; expected a folder, or none")
     check_folder(folder)
@@ -65,7 +65,7 @@ def earlier_files(folder: Path) -> list[str]:
 def alone_to_train(folder: Path) -> Iterator[None]:
     """Keep other trainings out of a folder, which is made if it is missing, until the end.
 
-    Raises CimError where another one is at work there, and for a place that cannot be written.
+    Raises CimError if another one is at work there, and for a place that cannot be written.
     """
     earlier_files(folder)
     require_outside_bundles(folder)
@@ -74,7 +74,7 @@ def alone_to_train(folder: Path) -> Iterator[None]:
 
 
 def check_new(folder: Path, resumable: bool) -> None:
-    """Raise CimError where a folder holds an earlier run."""
+    """Raise CimError if a folder holds an earlier run."""
     if found := earlier_files(folder):
         held = f"{folder}: holds {', '.join(found)} of an earlier run"
         if resumable:
@@ -85,7 +85,7 @@ def check_new(folder: Path, resumable: bool) -> None:
 def read_saved(
     folder: Path, settings: Mapping[str, Any], files: Mapping[str, str | None], epoch: type[EpochT]
 ) -> SavedRun[EpochT] | None:
-    """Read what a run with these settings goes on from in a folder; None where it starts.
+    """Read what a run with these settings continues from in a folder; None if it starts anew.
 
     `files` are those of which `settings` has a digest, `epoch` the rows of its history. Clears
     what a killed run was about to write. Raises CimError for a folder with another run.
@@ -121,7 +121,7 @@ def read_saved(
 def _require_best(file: Path, saved: SavedRun[EpochT], settings: Mapping[str, Any]) -> None:
     """Raise CimError unless `file` is the best epoch so far, or one that is still to come.
 
-    The latter where a kill came between it and `last.pth`: it will be written again, the same.
+    The latter if a kill came between it and `last.pth`. It will be written again, the same.
     """
     best, last = best_epoch(saved.history).number, saved.history[-1].number
     epoch = _epoch_of(file, settings)
@@ -134,7 +134,7 @@ def _require_best(file: Path, saved: SavedRun[EpochT], settings: Mapping[str, An
 
 
 def _epoch_of(file: Path, settings: Mapping[str, Any]) -> int | None:
-    """The epoch that a checkpoint holds; None where it is none of a run with these settings."""
+    """The epoch that a checkpoint holds; None if it is none of a run with these settings."""
     try:
         content = _content(file)
         epoch = content["epoch"] if content["config"] == config(settings) else None
@@ -229,8 +229,8 @@ class Diverged(CheckFailed):
 class Trainable(ABC, Generic[BatchT, EpochT]):
     """A model in training with its data and its objective; `settings` are plain values.
 
-    A run can be gone on with where all that changes, but optimizer and torch's generators, is in
-    `modules`.
+    A run can be continued if all that changes is in `modules`, in the optimizer or in torch's
+    generators.
     """
 
     settings: Mapping[str, Any]
@@ -242,7 +242,7 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """The modules that are kept for a run to go on from, by name; none where none can."""
+        """The modules, by name, that a run continues from; empty if none can."""
         return {}
 
     @property
@@ -257,7 +257,7 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
     def schedule(
         self, optimizer: torch.optim.Optimizer
     ) -> torch.optim.lr_scheduler.LRScheduler | None:
-        """The learning rate by step; None where it stays as it is."""
+        """The learning rate by step; None if it stays as it is."""
         return None
 
     @abstractmethod
@@ -276,7 +276,7 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
     def validated(self, number: int, means: Means) -> EpochT:
         """Measure held-out rows after epoch `number` (0: the start), of which `means` are known.
 
-        Raises CimError where nothing can be measured before any training, Diverged afterwards.
+        Raises CimError if nothing can be measured before any training, Diverged afterwards.
         """
 
     @abstractmethod
@@ -335,8 +335,8 @@ class Trainer(Generic[BatchT, EpochT]):
     def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
 
-        Raises Diverged where the loss stops being finite, with the epochs before it kept, and
-        CimError, before anything runs, where a file that it writes would replace one that it reads.
+        Raises Diverged if the loss stops being finite, with the epochs before it kept, and
+        CimError, before anything runs, if a file that it writes would replace one that it reads.
         """
         for name in (BEST, LAST, HISTORY, PAGE, *(self.trainable.files if saved is None else ())):
             require_kept(self.folder / name)
@@ -350,9 +350,12 @@ class Trainer(Generic[BatchT, EpochT]):
             try:
                 self._finish_epoch(self.epoch(), began)
             except Diverged as error:
-                raise self._stopped(error) from None
-        # Once more, for the settings may ask for other epochs than those of the run that was cut
-        # off.
+                best = best_epoch(self.history).number
+                kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
+                text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
+                self._write_history(text)
+                raise Diverged(text) from None
+        # Once more: the settings may ask for other epochs than those of the run that was cut off.
         self._write_history(None)
         written = (BEST, LAST, *self.trainable.files, HISTORY, PAGE)
         names = [name for name in written if (self.folder / name).exists()]
@@ -367,7 +370,12 @@ class Trainer(Generic[BatchT, EpochT]):
             terms = self.trainable.terms(batch)
             loss = terms.total
             if not math.isfinite(loss.item()):
-                raise self._diverged(f"the loss is {loss.item()}")
+                what = f"the loss is {loss.item()}"
+                if self.stepped:
+                    raise Diverged(f"training diverged: {what}; try a smaller learning rate")
+                raise Diverged(
+                    f"{what} before the first step; expected other data, start or options"
+                )
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
             for tensor in self.trainable.resting():
@@ -384,23 +392,18 @@ class Trainer(Generic[BatchT, EpochT]):
         means = [{name: value / count for name, value in one.items()} for one in sums]
         return Means(total / count, *means)
 
-    def _diverged(self, what: str) -> Diverged:
-        if not self.stepped:
-            return Diverged(f"{what} before the first step; expected other data, start or options")
-        return Diverged(f"training diverged: {what}; try a smaller learning rate")
-
     def _finish_epoch(self, means: Means, began: float | None = None) -> None:
         """Validate, and write; what goes on from here comes last, so that a kill loses no more."""
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
-        took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
-        said = PartDone(f"{epoch.line(self.optimisation.epochs)}{took}")
+        said = epoch.line(self.optimisation.epochs)
         if began is None:
-            self.say(said)
+            self.say(PartDone(said))
         else:
             self.trained += 1
-            rest = self.optimisation.epochs - epoch.number
-            self.countdown.tell(said, self.trained, self.trained + rest)
+            every = self.trained + self.optimisation.epochs - epoch.number
+            said += f"; {time.perf_counter() - began:.1f} s"
+            self.countdown.tell(PartDone(said), self.trained, every)
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
             content = {BEST: checkpoint_bytes(checkpoint)}
@@ -410,21 +413,18 @@ class Trainer(Generic[BatchT, EpochT]):
         self._write_history(None)
         if not self.trainable.modules:
             return
+        state: dict[str, Any] = {k: one.state_dict() for k, one in self.trainable.modules.items()}
+        state |= {"optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["device_generator"] = torch.cuda.get_rng_state(self.device)
         last = {
             "settings": dict(self.trainable.settings),
-            "state": self._state(),
+            "state": state,
             # One text: its values are more than a checkpoint of others may have.
             "history": json.dumps([epoch.to_json() for epoch in self.history]),
         }
         content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
         replace_files(self.folder, content, "the checkpoint")
-
-    def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {k: one.state_dict() for k, one in self.trainable.modules.items()}
-        state |= {"optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            state["device_generator"] = torch.cuda.get_rng_state(self.device)
-        return state
 
     def _restore(self, saved: SavedRun[EpochT]) -> None:
         with foreign(saved.file):
@@ -438,17 +438,7 @@ class Trainer(Generic[BatchT, EpochT]):
         self.stepped = len(self.history) > 1
 
     def _write_history(self, stopped: str | None) -> None:
-        texts = {
-            HISTORY: history_text(
-                self.trainable.settings, self.history, stopped, self.trainable.facts
-            ),
-            PAGE: self.trainable.page(self.history, stopped),
-        }
+        model = self.trainable
+        text = history_text(model.settings, self.history, stopped, model.facts)
+        texts = {HISTORY: text, PAGE: model.page(self.history, stopped)}
         replace_texts(self.folder, texts, "the history")
-
-    def _stopped(self, error: Diverged) -> Diverged:
-        best = best_epoch(self.history).number
-        kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
-        text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
-        self._write_history(text)
-        return Diverged(text)

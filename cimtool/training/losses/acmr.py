@@ -3,8 +3,8 @@
     L_emb = alpha L_imi + beta L_imd + regularisation L_reg        minimised, less L_adv
 
 L_imi draws items of one class together across modalities and parts those of others, L_imd is the
-cross entropy of a label classifier (where an item may have several classes, of a yes or no for
-each, added up), L_reg the Frobenius norms of the weights. A modality classifier minimises L_adv;
+cross entropy of a label classifier (if items have several classes, a sum over yes or no for
+each), L_reg the Frobenius norms of the weights. A modality classifier minimises L_adv;
 through a reversed gradient the projectors maximise it, at once or in turns.
 """
 

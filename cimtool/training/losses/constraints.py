@@ -64,7 +64,7 @@ def squared_error(decoded: Tensor, rows: Tensor) -> Tensor:
 def distances(points: Tensor, others: Tensor | None = None) -> Tensor:
     """Return the distance of all pairs of points [n, d], `[n, n]`; its gradient at 0 is 0.
 
-    Of points with `others` [m, d] where these are given, `[n, m]`.
+    Of points with `others` [m, d] if these are given, `[n, m]`.
     """
     others = points if others is None else others
     return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
@@ -173,7 +173,7 @@ class Siamese(_ConstraintLoss, name="siamese"):
     """Pairs of two classes are held `margin` apart; `squared_hinge` squares what they lack.
 
     `balance`, between 0 and 1, is the weight of pairs of one class. `reconstruction` is that of the
-    decoder's error and `kl` that of the Gaussians' divergence, where a model has them. A batch is
+    decoder's error and `kl` that of the Gaussians' divergence, if a model has them. A batch is
     made of `per_class` items of each class in turn.
     """
 
@@ -213,7 +213,7 @@ def triplet_sum(
 ) -> tuple[Tensor, Tensor]:
     """Return the sum of all hinges above 0, and how many they are, by distances and masks [n, n].
 
-    With `semi_hard` only where d(a, n) > d(a, p). Each row's wrong distances are sorted once: a
+    With `semi_hard` only if d(a, n) > d(a, p). Each row's wrong distances are sorted once: a
     right pair then needs to know how many of them lie below its threshold, and what they sum to,
     so that nothing grows with n^3.
     """
@@ -233,7 +233,7 @@ class Triplet(_ConstraintLoss, name="triplet"):
     """An item of another class is to lie `margin` further off than one of the same.
 
     `mining` says which triplets of a batch count: all, or the semi-hard ones. `reconstruction` is
-    the weight of the decoder's error and `kl` that of the Gaussians' divergence, where a model has
+    the weight of the decoder's error and `kl` that of the Gaussians' divergence, if a model has
     them. A batch is made of `per_class` items of each class in turn.
     """
 

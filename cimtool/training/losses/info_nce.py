@@ -86,7 +86,7 @@ class InfoNceLoss(Loss):
         return functional.cross_entropy(scaled, torch.arange(len(scores)))
 
     def limit(self, rivals: float, gap: float) -> float:
-        """log(rivals) + gap / tau, of log(1 + rivals e^(gap/tau)) where that is far above 1."""
+        """log(rivals) + gap / tau, of log(1 + rivals e^(gap/tau)) if that is far above 1."""
         return math.log(rivals) + gap / self.tau
 
 

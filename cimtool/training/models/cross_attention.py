@@ -82,7 +82,7 @@ class CrossAttentionModel(ProjectorModel, name="cross-attention"):
         return {"paired": self.paired}
 
     def build(self, text: int, video: int) -> TwoTower:
-        """Return the block for both; CimError where widths differ or heads do not divide them."""
+        """Return the block for both; CimError if widths differ or heads do not divide them."""
         self.require_one_width(text, video)
         if text % self.heads:
             raise CimError(f"model.heads is {self.heads}; expected a divisor of {text}, the width")
@@ -90,7 +90,7 @@ class CrossAttentionModel(ProjectorModel, name="cross-attention"):
         return CrossAttentionTowers(block, self.paired, self.updated)
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
-        """The cosine gap as deployed, and with partners as contexts, where that was trained."""
+        """The cosine gap as deployed, and with partners as contexts, if that was trained."""
         text, video = held.text, held.video[held.right]
         with torch.no_grad():
             deployed = _gap((towers.text_tower(text), towers.video_tower(video)), held)

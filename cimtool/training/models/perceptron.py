@@ -120,10 +120,6 @@ class Autoencoder(ProjectorModel, name="autoencoder"):
         """Return the layers from rows to the code."""
         return perceptron(widths, self.activation, "none")
 
-    def deployed(self) -> Mapping[str, Any]:
-        """The activation, which weights do not show."""
-        return {"activation": self.activation}
-
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The widths of the encoder's layers."""

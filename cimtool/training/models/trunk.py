@@ -68,10 +68,6 @@ class TrunkModel(ProjectorModel, name="trunk"):
         shape = self.hidden, self.width, self.logvar_start, self.activation
         return TwoTower(TrunkProjector(text, *shape), TrunkProjector(video, *shape))
 
-    def deployed(self) -> Mapping[str, Any]:
-        """The activation, which weights do not show."""
-        return {"activation": self.activation}
-
     @classmethod
     def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
         """Hidden layers as wide as the data carry, and half as many dimensions."""

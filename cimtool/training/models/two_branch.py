@@ -72,17 +72,13 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
     activation: Activation = "relu"
 
     def build(self, text: int, video: int) -> TwoTower:
-        """Return two branches for each modality; CimError where the rows differ in width."""
+        """Return two branches for each modality; CimError if the rows differ in width."""
         self.require_one_width(text, video)
         shape = text, self.hidden, self.dropout, self.logvar_start, self.activation
         projectors = TwoBranchProjector(*shape), TwoBranchProjector(*shape)
         for projector in projectors:
             _start_at_rows(projector)
         return TwoTower(*projectors)
-
-    def deployed(self) -> Mapping[str, Any]:
-        """The activation, which weights do not show."""
-        return {"activation": self.activation}
 
     @classmethod
     def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
