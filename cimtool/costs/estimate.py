@@ -30,7 +30,6 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.embeddings import File
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.report.result import Result
 
@@ -266,11 +265,11 @@ def estimate_bundle(
 class CostOptions(Record):
     """The options of `cost`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
     samples: int = option("Monte Carlo samples a side.", "K", at_least=1, default=DEFAULT_SAMPLES)
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
-    digital: File | None = optional(
+    digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock, prices.", FILE
     )
 

@@ -16,11 +16,12 @@ from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.layers import NUMBER_BITS, DrivenLayer, HandoffPart, HandoffSource, Lanes
 from cimtool.handoff.random_inputs import RANDOM_PART
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
+from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_file
 
 FORMAT_VERSION = 1
-DESCRIPTION, README, MAKEFILE = "handoff.json", "README.md", "Makefile"
+README, MAKEFILE = "README.md", "Makefile"
 
 PARTS: tuple[HandoffPart, ...] = (
     *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART),
@@ -38,9 +39,9 @@ class Handoff(Exporter, name="handoff"):
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
         """Those that an earlier export's own description names; none where there is none."""
-        names = names_listed(folder / DESCRIPTION)
+        names = names_listed(folder / HANDOFF)
         first = {part for name in names for part in Path(name).parts[:1]}
-        return {DESCRIPTION, *first} if first else set()
+        return {HANDOFF, *first} if first else set()
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
@@ -67,7 +68,7 @@ class Handoff(Exporter, name="handoff"):
         )
         (folder / README).write_text(explained + "\n", "utf-8")
         described = json.dumps(_described(bundle, request, folder), indent=1)
-        (folder / DESCRIPTION).write_text(described + "\n", "utf-8")
+        (folder / HANDOFF).write_text(described + "\n", "utf-8")
 
 
 def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:

@@ -1,4 +1,4 @@
-"""What is programmed: the cells of every array, with sums to check them, and the constants."""
+"""The parts that are programmed: cells of every array, with sums that check them; constants."""
 
 from __future__ import annotations
 

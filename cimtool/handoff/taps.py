@@ -207,7 +207,7 @@ TAPS_PART = HandoffPart(
 
 
 def dies_described(options: NoiseOptions) -> dict[str, Any]:
-    """What dies are, and the options by which they are drawn."""
+    """The sentence on dies, and the options by which they are drawn."""
     return {
         "what": STATISTICS,
         **vars(options),

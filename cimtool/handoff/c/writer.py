@@ -266,9 +266,3 @@ class FunctionWriter:
 def literal(number: int) -> str:
     """A number in C."""
     return str(number) if abs(number) < 1 << 31 else f"INT64_C({number})"
-
-
-def products_fit(a: Type, b: Type, total: Type) -> bool:
-    """True where products of two values, and their sum, fit 32 bits."""
-    reach = max(int(a.magnitude) * int(b.magnitude), int(total.magnitude))
-    return reach < 1 << 31
