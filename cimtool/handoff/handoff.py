@@ -9,12 +9,11 @@ from typing import Any
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.bench import BENCH_PART
+from cimtool.handoff.bench import BENCH_PART, RANDOM_PART
 from cimtool.handoff.c.part import C_PART
 from cimtool.handoff.directed import DIRECTED_PART
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.layers import NUMBER_BITS, DrivenLayer, HandoffPart, HandoffSource, Lanes
-from cimtool.handoff.random_inputs import RANDOM_PART
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm

@@ -118,7 +118,8 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     described = {}
     for one in arrays:
         np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
-        place_in(folder, f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        lines = hex_lines(one.values.reshape(-1, 1), one.bits)
+        place_in(folder, f"{one.name}.mem").write_bytes(lines)
         facts = {name: value for name, value in vars(one).items() if name != "values"}
         described[one.name] = facts | {"shape": one.values.shape}
     return described
