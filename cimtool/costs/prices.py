@@ -181,7 +181,7 @@ class UnitPrice:
     sources: tuple[str, ...]
 
     def of(self, size: float) -> Quantity:
-        """The energy of so many units."""
+        """The energy of `size` units."""
         return Quantity(size * self.value, (), size * self.low, size * self.high)
 
 
@@ -204,7 +204,7 @@ class Prices:
         return given or self.target.process.voltage or reference().nominal(self.node)
 
     def unit(self, name: str, bits: float = 1.0) -> UnitPrice | None:
-        """The price of one unit of a kind, of a ladder one of `bits`; None where nobody has one."""
+        """The price of one unit of a kind, of a ladder one of `bits`; None if no source has one."""
         if (name, bits) not in self._units:
             self._units[name, bits] = self._unit(name, bits)
         return self._units[name, bits]
@@ -298,12 +298,12 @@ class Prices:
         return self.target.digital.bandwidth or reference().assumed.bandwidth
 
     def cycles_ns(self, operations: float) -> Quantity:
-        """The time of so many operations of the digital unit."""
+        """The time that the digital unit takes for a number of operations."""
         slow, middle, fast = (1000 * operations / self.lanes / clock for clock in self.clock)
         return Quantity(middle, (), fast, slow)
 
     def pulse_ns(self, pulses: float | None) -> Quantity | None:
-        """The time of writing one row of cells; None where no source has one."""
+        """The time of writing one row of cells; None if no source has one."""
         memory = self.target.process.memory
         if memory == "sram":
             return self.cycles_ns(self.lanes)
@@ -314,7 +314,7 @@ class Prices:
         return self._verified(Quantity(one.value, (), low, high), pulses)
 
     def write_pj(self, pulses: float | None) -> Quantity | None:
-        """The energy of writing one cell; None where no source has one."""
+        """The energy of writing one cell; None if no source has one."""
         memory = self.target.process.memory
         name = f"{memory}_writes"
         unit = self.unit(name) if name in reference().kinds else None

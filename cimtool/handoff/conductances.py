@@ -20,7 +20,7 @@ from cimtool.hardware.placement import floorplan, placements
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
 
 LARGEST = 1 << 33
-"""Bytes that an export may take; layers are chosen where all of them would take more."""
+"""Bytes that an export may take; layers must be chosen if all of them would take more."""
 
 LINE = 64
 """Bytes that a cell's line takes at most."""
@@ -40,7 +40,7 @@ class Conductances(Exporter, name="conductances"):
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the chosen layers.
 
-        Raises CimError where no layer has such a name, cells add digitally, or the files would take
+        Raises CimError if no layer has such a name, cells add digitally, or the files would take
         more than LARGEST bytes.
         """
         layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
@@ -77,7 +77,7 @@ class Conductances(Exporter, name="conductances"):
 
 
 def _tolerance(bundle: Bundle, layer: LayerOfChip, full: float) -> float:
-    """The largest error of a cell: that of write-verify where it is known, or half a level."""
+    """The largest error of a cell: that of write-verify if it is known, else half a level."""
     noise = bundle.target.noise
     for one in () if noise is None else noise.of(Programming):
         if one.tolerance is not None and noise is not None:

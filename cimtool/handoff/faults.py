@@ -128,7 +128,7 @@ FAULTS = tuple(
 def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
     """The source of a file with its faults in it, each behind its number in `faults`, from 1.
 
-    Raises ValueError where an expression does not occur once.
+    Raises ValueError if an expression does not occur once.
     """
     numbered = [(n, one) for n, one in enumerate(faults, 1) if one.file == file]
     for right in dict.fromkeys(one.right for _, one in numbered):

@@ -37,14 +37,14 @@ class Handoff(Exporter, name="handoff"):
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """Those that an earlier export's own description names; none where there is none."""
+        """The files that an earlier export's own description names; none without one."""
         names = names_listed(folder / HANDOFF)
         first = {part for name in names for part in Path(name).parts[:1]}
         return {HANDOFF, *first} if first else set()
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """Those of images and taps of the layers, without files that have a line per column."""
+        """The bytes of images and taps of the layers, without files of a line per column."""
         source = HandoffSource(bundle, request)
         return sum(_array_bytes(one, source.lanes) for one in source.layers)
 
