@@ -341,12 +341,12 @@ def compare(
     """
 
 def cost(
-    bundle: File,
+    bundle: Path | str,
     *,
     gallery: int | None = None,
     samples: int = 10,
     operating_point: str | None = None,
-    digital: File | None = None,
+    digital: Path | str | None = None,
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 

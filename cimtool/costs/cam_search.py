@@ -49,17 +49,17 @@ class CamUse:
 
     @property
     def pulses(self) -> float | None:
-        """Pulses of a write of one cell; None where not given."""
+        """Pulses of a write of one cell; None if not given."""
         return self._figure("write_pulses")
 
     @property
     def endurance(self) -> float | None:
-        """Pulses that a cell bears; None where not given."""
+        """Pulses that a cell bears; None if not given."""
         return self._figure("endurance")
 
     @property
     def programmings(self) -> float | None:
-        """Writes that a cell bears; None where not given."""
+        """Writes that a cell bears; None if not given."""
         return None if self.endurance is None else self.endurance / (self.pulses or 1)
 
     def _figure(self, quantity: str) -> float | None:

@@ -1,6 +1,6 @@
 """The costs that totals are sums of: products of layers, digital operations, writing of cells.
 
-Whatever the target has no figure of has its reference price.
+Reference prices stand in for figures that the target does not have.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
 
 
 def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
-    """The cost of writing `cells` in so many rounds of a whole chip, at least one.
+    """The cost of writing `cells` in `rounds` of a whole chip, at least one.
 
     They are written row by row, the arrays side by side.
     """
@@ -96,7 +96,7 @@ def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
 def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
     """The cost of writing all weights of a graph, round by round, the arrays side by side.
 
-    They are read from DRAM. Nothing where weights stay.
+    They are read from DRAM. It costs nothing if weights stay in the arrays.
     """
     rounds = plan.rounds.get(graph, 0)
     if not rounds:

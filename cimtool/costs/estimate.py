@@ -30,7 +30,6 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
-from cimtool.loading.embeddings import File
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.report.result import Result
 
@@ -58,7 +57,7 @@ class ScoredQuery:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
-    """The cost of a compiled program on a target, at one operating point, and of a query by it."""
+    """The cost of a compiled program on a target, at one operating point, and of a query."""
 
     program: Program
     settings: Settings
@@ -107,7 +106,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         return self.walk(self.program.video)
 
     def with_gallery(self, items: int) -> Estimate:
-        """The same against so many items; what does not depend on them is taken over."""
+        """The same estimate against `items`; it keeps what does not depend on their number."""
         found = replace(self, gallery=items)
         vars(found).update({name: getattr(self, name) for name in OF_ANY_GALLERY})
         return found
@@ -129,7 +128,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def _shortlisting(self) -> Cost | None:
-        """The drawing up of a shortlist; None where all items are scored."""
+        """The drawing up of a shortlist; None if all items are scored."""
         graph = self.program.shortlist
         return None if graph is None or self.gallery is None else self.walk(graph, self.gallery)
 
@@ -149,7 +148,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         bits = sum(elements(known, {"n": 1}) * known.bits for known in stored)
         return -(-self.gallery * bits // 8)
 
-    @property
+    @cached_property
     def montecarlo(self) -> SamplingCost | None:
         """Sampling for the same query, in the place of the score: what is before it stays."""
         if self.gallery is None:
@@ -266,11 +265,11 @@ def estimate_bundle(
 class CostOptions(Record):
     """The options of `cost`."""
 
-    bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
     samples: int = option("Monte Carlo samples a side.", "K", at_least=1, default=DEFAULT_SAMPLES)
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
-    digital: File | None = optional(
+    digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock, prices.", FILE
     )
 

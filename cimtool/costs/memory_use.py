@@ -19,7 +19,7 @@ from cimtool.ir.program import Graph
 class DrivenProduct:
     """One product: the query that drives a stored matrix, and how its column sums are converted.
 
-    `steps` are the converters' steps a slice in digits, None where lossless.
+    `steps` are the converters' steps a slice in digits, None if lossless.
     """
 
     product: str
@@ -34,7 +34,7 @@ class DrivenProduct:
 class StoredMatrix:
     """The values stored of all items for one or more products, `rows` an item.
 
-    `arrays` hold it, a value's cells side by side; `across` items lie in one array, None where it
+    `arrays` hold it, a value's cells side by side; `across` items lie in one array, None if it
     has no limit.
     """
 
@@ -163,7 +163,7 @@ def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> 
 
 
 def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
-    """The most items that a number of arrays holds; None where they hold any number."""
+    """The most items that `arrays` hold; None if they hold any number."""
     if any(matrix.across is None for matrix in matrices):
         return None
     most = arrays * max(matrix.across or 0 for matrix in matrices)
@@ -175,7 +175,7 @@ def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
 
 
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:
-    """Raise CimError where a gallery does not fit a number of chips that are written once."""
+    """Raise CimError if a gallery does not fit a number of chips that are written once."""
     if chips < 1:
         raise ArgumentError("{chips} is {}; expected at least 1", chips)
     if use.arrays_per_chip is None:

@@ -118,8 +118,7 @@ def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
     """Moves of a node's numbers: into the arrays and out of them, or to a register or the buffer.
 
     A value of one row is written to the buffer and read from it once; one of all pairs passes
-    through a register. What is stored of a gallery is counted by `stored_bits`. Numbers in other
-    places are read from there by the next node.
+    through a register. Reads of a gallery's stored values are counted by `Estimate.walk`.
     """
     out = graph.types[node.name]
     count, bits = elements(out, extents), width(out)
@@ -158,10 +157,10 @@ def _crossbar(
 
 
 def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
-    """Operations that make values of codes where references are set, for one row of inputs.
+    """Operations that make values of codes if references are set, for one row of inputs.
 
     Codes at one step are added up first, of all row groups, and of cycles that share the step: a
-    sum of a column takes one multiplication and one addition, none where the step is a power of
+    sum of a column takes one multiplication and one addition, none if the step is a power of
     two. A value of levels is read from registers for each conversion. Offsets are constants of a
     column, in its bias.
     """
@@ -267,7 +266,7 @@ SIGNIFICAND_BITS = 24
 def _quantize(
     op: Quantize, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
-    """Rounding and limits, and the division where a scale is no power of two, as a product."""
+    """Rounding and limits, and the division, as a product, if a scale is no power of two."""
     found = _each("additions", "shifts", "limits")(op, inputs, out, extents)
     if np.all(np.frexp(op.scale)[0] == 0.5):
         return found

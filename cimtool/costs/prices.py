@@ -181,7 +181,7 @@ class UnitPrice:
     sources: tuple[str, ...]
 
     def of(self, size: float) -> Quantity:
-        """The energy of so many units."""
+        """The energy of `size` units."""
         return Quantity(size * self.value, (), size * self.low, size * self.high)
 
 
@@ -204,7 +204,7 @@ class Prices:
         return given or self.target.process.voltage or reference().nominal(self.node)
 
     def unit(self, name: str, bits: float = 1.0) -> UnitPrice | None:
-        """The price of one unit of a kind, of a ladder one of `bits`; None where nobody has one."""
+        """The price of one unit of a kind, of a ladder one of `bits`; None if no source has one."""
         if (name, bits) not in self._units:
             self._units[name, bits] = self._unit(name, bits)
         return self._units[name, bits]
@@ -215,6 +215,10 @@ class Prices:
         return {}
 
     def _unit(self, name: str, bits: float) -> UnitPrice | None:
+        """The price by the target's own sources, or by those of the reference.
+
+        It is their geometric mean, from lowest to highest; one reference has the assumed spread.
+        """
         kind, own = kind_of(name), self.target.digital.prices
         given = [one for one in own if one.kind == name]
         listed = given or [one for one in reference().prices if one.kind == name]
@@ -227,24 +231,13 @@ class Prices:
                 sources.append(ladder.source)
         if not found:
             return None
-        low, value, high = self._interval(found, alone=not given)
-        return UnitPrice(name, low, value, high, self._status(kind, bool(given)), tuple(sources))
-
-    def _status(self, kind: OperationKind, given: bool) -> str:
-        if given:
-            return "own"
-        other = kind.memory and self.target.process.memory not in kind.memory
-        return "assumed" if other or self.target.process.node is None else "derived"
-
-    def _interval(
-        self, found: Sequence[tuple[float, float, float]], alone: bool
-    ) -> tuple[float, float, float]:
-        """Lowest, geometric mean and highest; one source `alone` has the assumed spread."""
         low, high = min(one[0] for one in found), max(one[2] for one in found)
         value = _mean([one[1] for one in found])
-        if len(found) == 1 and low == high and alone:
-            return value / reference().spread, value, value * reference().spread
-        return low, value, high
+        if len(found) == 1 and low == high and not given:
+            low, high = value / reference().spread, value * reference().spread
+        other = kind.memory and self.target.process.memory not in kind.memory
+        reckoned = "assumed" if other or self.target.process.node is None else "derived"
+        return UnitPrice(name, low, value, high, "own" if given else reckoned, tuple(sources))
 
     def _scaled(self, price: Price, kind: OperationKind) -> tuple[float, float, float]:
         """Lowest, given and highest price of one unit of the kind's size, at the target."""
@@ -305,12 +298,12 @@ class Prices:
         return self.target.digital.bandwidth or reference().assumed.bandwidth
 
     def cycles_ns(self, operations: float) -> Quantity:
-        """The time of so many operations of the digital unit."""
+        """The time that the digital unit takes for a number of operations."""
         slow, middle, fast = (1000 * operations / self.lanes / clock for clock in self.clock)
         return Quantity(middle, (), fast, slow)
 
     def pulse_ns(self, pulses: float | None) -> Quantity | None:
-        """The time of writing one row of cells; None where no source has one."""
+        """The time of writing one row of cells; None if no source has one."""
         memory = self.target.process.memory
         if memory == "sram":
             return self.cycles_ns(self.lanes)
@@ -321,7 +314,7 @@ class Prices:
         return self._verified(Quantity(one.value, (), low, high), pulses)
 
     def write_pj(self, pulses: float | None) -> Quantity | None:
-        """The energy of writing one cell; None where no source has one."""
+        """The energy of writing one cell; None if no source has one."""
         memory = self.target.process.memory
         name = f"{memory}_writes"
         unit = self.unit(name) if name in reference().kinds else None

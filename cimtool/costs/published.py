@@ -113,7 +113,7 @@ def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
 def full_array(rates: Rates) -> tuple[Placement, Settings]:
     """A layer of the point's bits that uses every weight of one array.
 
-    Raises CimError where the array is unlimited or there is no operating point.
+    Raises CimError if the array is unlimited or there is no operating point.
     """
     point, own = rates.point, rates.own
     height = own.weight_rows
@@ -248,7 +248,7 @@ def _retrievals(target: Target) -> Iterator[RecomputedRetrieval]:
 
 
 def _cycles(target: Target, one: Retrieval) -> float | None:
-    """Cycles of a retrieval; None where the size of the chip or of its arrays is not given."""
+    """Cycles of a retrieval; None if the size of the chip or of its arrays is not given."""
     keys, arrays = target.keys, target.hierarchy.arrays
     if arrays is None or keys.rows is None or keys.columns is None:
         return None

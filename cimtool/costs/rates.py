@@ -60,7 +60,7 @@ class Rates:
         return None if figure is None else figure.value
 
     def arrays_in(self, scope: str) -> int | None:
-        """Arrays in an array, macro, core or chip; None where the target does not say."""
+        """Arrays in an array, macro, core or chip; None if the target does not say."""
         chip = self.target.hierarchy
         return {
             "array": 1,
@@ -208,7 +208,7 @@ class Rates:
         return layer.reads * max(layer.drive_cycles * read, layer.cycles * convert)
 
     def conversion_time(self, layer: Placement) -> float:
-        """Time in ns that an array's converters take for its columns; 0 where they keep up."""
+        """Time in ns that an array's converters take for its columns; 0 if they keep up."""
         rate, count = self.figure("adc_rate"), self.figure("adc_count")
         if rate is None or count is None or layer.adc_bits is None:
             return 0.0
@@ -220,7 +220,7 @@ class Rates:
 def rates_at(target: Target, name: str | None) -> Rates:
     """The figures of a target at the operating point `name` (None: its first).
 
-    Raises CimError where the target has no point of that name.
+    Raises CimError if the target has no point of that name.
     """
     points = {point.name: point for point in target.operating_points}
     if name is not None and not points:

@@ -52,7 +52,7 @@ UNIT_NAMES = {
 
 
 def document(estimate: Estimate, name: str = "") -> Document:
-    """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
+    """All of an estimate: totals, layers and their places, missing parts, and Monte Carlo."""
     point, area, plan = estimate.rates.point, estimate.area, estimate.floorplan
     at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
     bound = area.value is not None and area.lower_bound
@@ -128,7 +128,7 @@ def missing_sentences(query: Cost) -> Iterator[str]:
 
 
 def totals(estimate: Estimate) -> dict[str, Cost]:
-    """The totals by their headings: an item of each side, and a query where there is a gallery."""
+    """The totals by their headings: an item of each side, and a query if there is a gallery."""
     text, video = estimate.called
     costs = {f"one {text}": estimate.text, f"one {video}": estimate.video}
     if estimate.query is not None:
@@ -185,7 +185,7 @@ def part_table(estimate: Estimate) -> Table:
 
 
 def energy_headline(cost: Cost) -> str:
-    """The energy with its interval; what it rests on in the same words where that is too little."""
+    """The energy with its interval, and its coverage if that is low."""
     return ", ".join(filter(None, (cost.energy_pj.full_text(ENERGIES), cost.caveat())))
 
 

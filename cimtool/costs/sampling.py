@@ -1,4 +1,4 @@
-"""Monte Carlo on the same hardware: what the score of one query takes where it is sampled.
+"""Monte Carlo on the same hardware: the cost of one query whose score is sampled.
 
 Its samples of the gallery are drawn once and stored, or drawn again for each query. They take the
 place of the score: the same items are scored, behind the same shortlist; in the digital unit, or in
@@ -148,7 +148,7 @@ def _digital_products(products: int, bits: int) -> Operations:
 
 
 def _stored_samples(columns: int, dimension: int, settings: Settings) -> Placement | None:
-    """All samples of the items as columns of d weights; None where the arrays hold no such."""
+    """All samples of the items as columns of d weights; None if no array holds such."""
     bits = settings.feature_bits
     most = 2 ** (bits - 1) - 1
     own = settings.with_weights(bits)

@@ -39,7 +39,7 @@ class Quantity:
 
     @property
     def lower_bound(self) -> bool:
-        """True where parts are missing."""
+        """True if parts are missing."""
         return bool(self.missing)
 
     def text(self, units: Units) -> str:
@@ -49,7 +49,7 @@ class Quantity:
         return f"{'> ' if self.lower_bound else ''}{scaled(self.value, units)}"
 
     def range_text(self, units: Units) -> str:
-        """Its ends, `1.2 nJ to 6.1 nJ`, or the lower of a lower bound; empty where they are it."""
+        """Its ends, `1.2 nJ to 6.1 nJ`, or the lower of a lower bound; empty if they are alike."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
         if self.lower_bound:
@@ -70,7 +70,7 @@ class Quantity:
         return {**vars(self), "lower_bound": self.lower_bound}
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Quantity:
-        """So many times as much; `low` and `high` times at the ends."""
+        """`factor` times as much; `low` and `high` times at the ends."""
         if self.value is None or self.low is None or self.high is None:
             return self
         ends = (factor if low is None else low, factor if high is None else high)
@@ -184,7 +184,7 @@ class Cost:
         return "" if share >= WELL_COVERED else coverage_text(share)
 
     def times(self, count: int) -> Cost:
-        """The cost of as many such walks, one after another."""
+        """The cost of `count` such walks, one after another."""
         parts = {
             name: PartShare(one.energy.times(count), one.time.times(count))
             for name, one in self.parts.items()

@@ -20,7 +20,7 @@ from cimtool.hardware.placement import floorplan, placements
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
 
 LARGEST = 1 << 33
-"""Bytes that an export may take; layers are chosen where all of them would take more."""
+"""Bytes that an export may take; layers must be chosen if all of them would take more."""
 
 LINE = 64
 """Bytes that a cell's line takes at most."""
@@ -40,7 +40,7 @@ class Conductances(Exporter, name="conductances"):
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the chosen layers.
 
-        Raises CimError where no layer has such a name, cells add digitally, or the files would take
+        Raises CimError if no layer has such a name, cells add digitally, or the files would take
         more than LARGEST bytes.
         """
         layers = layers_of_chip(bundle.program, bundle.settings, "format_name")
@@ -54,35 +54,30 @@ class Conductances(Exporter, name="conductances"):
                 size / 1e9,
                 LARGEST / 1e9,
             )
-        described = _described(bundle)
-        (folder / DESCRIPTION).write_text(described.text(), "utf-8")
+        noise = bundle.target.noise
+        sharing = [] if noise is None else [one.sharing for one in noise.of(ConverterNoise)]
+        chip = ChipFile(
+            bundle=bundle.name,
+            constants=bundle.manifest["files"][CONSTANTS],
+            # A cell of the largest digit conducts 1 if no uS are known.
+            g_max=1.0 if noise is None else noise.g_max * noise.devices,
+            columns_per_converter=sharing[0] if sharing else 1,
+        )
+        (folder / DESCRIPTION).write_text(chip.text(), "utf-8")
         plan = floorplan(placements(bundle.program, bundle.settings), bundle.target)
         cores = (plan.arrays, bundle.target.hierarchy.arrays_per_core)
         countdown, total = Countdown(request.say), len(chosen)
         for count, (name, layer) in enumerate(chosen.items(), 1):
-            tolerance = _tolerance(bundle, layer, described.g_max)
-            with place_in(folder, f"{name}.csv").open(
-                "w", encoding="ascii", newline="\n"
-            ) as stream:
+            tolerance = _tolerance(bundle, layer, chip.g_max)
+            file = place_in(folder, f"{name}.csv")
+            with file.open("w", encoding="ascii", newline="\n") as stream:
                 stream.write(",".join(CELLS) + "\n")
-                stream.writelines(_lines(layer, described.g_max, tolerance, cores))
+                stream.writelines(_lines(layer, chip.g_max, tolerance, cores))
             countdown.tell(f"{name}: written, layer {count} of {total}", count, total)
 
 
-def _described(bundle: Bundle) -> ChipFile:
-    """The chip as it is written: a cell of the largest digit conducts 1 where no uS are known."""
-    noise = bundle.target.noise
-    sharing = [] if noise is None else [one.sharing for one in noise.of(ConverterNoise)]
-    return ChipFile(
-        bundle=bundle.name,
-        constants=bundle.manifest["files"][CONSTANTS],
-        g_max=1.0 if noise is None else noise.g_max * noise.devices,
-        columns_per_converter=sharing[0] if sharing else 1,
-    )
-
-
 def _tolerance(bundle: Bundle, layer: LayerOfChip, full: float) -> float:
-    """The largest error of a cell: that of write-verify where it is known, or half a level."""
+    """The largest error of a cell: that of write-verify if it is known, else half a level."""
     noise = bundle.target.noise
     for one in () if noise is None else noise.of(Programming):
         if one.tolerance is not None and noise is not None:

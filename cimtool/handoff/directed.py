@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ TOTALS = 512
 """Totals of digits, at most, that are tried for cells that leak."""
 
 
-@dataclass(frozen=True)
-class ConverterInput:
+class ConverterInput(NamedTuple):
     """A sum that a converter gets, and the code that it makes of it.
 
     `slice` and `cycle` name the converter, `offset` is what it takes off. Cells times digits come
@@ -148,11 +148,7 @@ def _nearest(
 
 def converter_text(layer: DrivenLayer) -> str:
     """A line for each input: the fields of `ConverterInput`, in decimal."""
-    lines = (
-        f"{one.slice} {one.cycle} {one.offset} {one.cells} {one.digits} {one.sum} {one.code}\n"
-        for one in converter_inputs(layer)
-    )
-    return "".join(lines)
+    return "".join(f"{' '.join(map(str, one))}\n" for one in converter_inputs(layer))
 
 
 def write_directed(source: HandoffSource, folder: Path) -> None:

@@ -16,6 +16,7 @@ from cimtool.handoff.layers import DrivenLayer
 from cimtool.handoff.requantiser import mistakes
 from cimtool.handoff.taps import Taps, column_places, taps
 from cimtool.hardware.converters import UniformLaw
+from cimtool.hardware.stored import cell_digits
 
 COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
 
@@ -38,121 +39,96 @@ class Fault:
     shows: str = "ANY"
 
 
-FAULTS = (
-    Fault(
-        "one flipped cell",
-        "sums",
-        MACRO,
-        "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]",
-        "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]"
-        " ^ (OWN*CELL_BITS)'(j == 0 && write_row == 1)",
+_BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
+    ("sums", MACRO): (
+        (
+            "one flipped cell",
+            "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]",
+            (
+                "write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]"
+                " ^ (OWN*CELL_BITS)'(j == 0 && write_row == 1)"
+            ),
+            "ANY",
+        ),
     ),
-    Fault(
-        "a word line does not drive", "digits", MACRO, "row_enable[r]", "row_enable[r] && r != 1"
+    ("digits", MACRO): (
+        ("a word line does not drive", "row_enable[r]", "row_enable[r] && r != 1", "ANY"),
+        (
+            "cycles most significant first",
+            "5'(shift)",
+            "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
+            "MANY_CYCLES",
+        ),
+        ("a cycle drives all bits above", "count != '0", "1'b0", "MANY_CYCLES"),
     ),
-    Fault(
-        "cycles most significant first",
-        "digits",
-        MACRO,
-        "5'(shift)",
-        "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
-        "MANY_CYCLES",
+    ("sums", COLUMN): (
+        (
+            "a bit line misses a row",
+            "cells[p*ROWS +: ROWS] & driven",
+            "cells[p*ROWS +: ROWS] & driven & ~ROWS'(1)",
+            "ANY",
+        ),
+        (
+            "bits of a cell weigh alike",
+            "(p % CELL_BITS + d + FRACTION_BITS)",
+            "(d + FRACTION_BITS)",
+            "HIGH_BITS",
+        ),
     ),
-    Fault("a cycle drives all bits above", "digits", MACRO, "count != '0", "1'b0", "MANY_CYCLES"),
-    Fault(
-        "a bit line misses a row",
-        "sums",
-        COLUMN,
-        "cells[p*ROWS +: ROWS] & driven",
-        "cells[p*ROWS +: ROWS] & driven & ~ROWS'(1)",
+    ("codes", COLUMN): (
+        ("the converter rounds down", "ROUNDING != 2", "1'b0", "CODES_DOWN"),
+        ("half-even in place of half-up", "ROUNDING == 0", "1'b0", "CODES_EVEN"),
+        ("the converter is one code short", "WIDE'(most)", "WIDE'(most) - WIDE'(1)", "CODES_TOP"),
+        (
+            "the converter has a bit more",
+            "WIDE'(most)",
+            "WIDE'(most) + WIDE'(most) - WIDE'(least) + WIDE'(1)",
+            "CODES_BEYOND",
+        ),
     ),
-    Fault(
-        "bits of a cell weigh alike",
-        "sums",
-        COLUMN,
-        "(p % CELL_BITS + d + FRACTION_BITS)",
-        "(d + FRACTION_BITS)",
-        "HIGH_BITS",
+    ("shift_add", MACRO): (
+        ("the sign bit counts positive", "counts_negative ? -total : total", "total", "NEGATIVE"),
+        ("complements are not taken back", "flipped[lane_of(w, k)]", "1'b0", "FLIPS"),
+        ("slices lie a bit apart", "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
+        ("the offset of weights stays", "weight_offset * row_sum", "ACC_BITS'(0)", "OFFSET"),
+        (
+            "an accumulator of 18 bits",
+            "acc[w*ACC_BITS +: ACC_BITS] + added",
+            "ACC_BITS'($signed(18'(acc[w*ACC_BITS +: ACC_BITS] + added)))",
+            "WIDE",
+        ),
     ),
-    Fault("the converter rounds down", "codes", COLUMN, "ROUNDING != 2", "1'b0", "CODES_DOWN"),
-    Fault("half-even in place of half-up", "codes", COLUMN, "ROUNDING == 0", "1'b0", "CODES_EVEN"),
-    Fault(
-        "the converter is one code short",
-        "codes",
-        COLUMN,
-        "WIDE'(most)",
-        "WIDE'(most) - WIDE'(1)",
-        "CODES_TOP",
+    ("layer_sum", OUTPUT): (("the bias is left out", "whole + bias", "whole", "BIAS"),),
+    ("requantised", OUTPUT): (
+        ("requantisation rounds down", "scaled + half", "scaled", "DOWN"),
+        ("requantisation does not clip", "rounded > 64'(hi)", "1'b0", "CLIPS"),
+        (
+            "requantisation rounds half to even",
+            "scaled + half",
+            "scaled + half - 64'($signed({1'b0, ~scaled[shift]}))",
+            "TIES",
+        ),
+        (
+            "a multiplier of 25 bits",
+            "$signed({33'd0, multiplier})",
+            "$signed({33'd0, multiplier[30:6], 6'd0})",
+            "LOW_BITS",
+        ),
     ),
-    Fault(
-        "the converter has a bit more",
-        "codes",
-        COLUMN,
-        "WIDE'(most)",
-        "WIDE'(most) + WIDE'(most) - WIDE'(least) + WIDE'(1)",
-        "CODES_BEYOND",
-    ),
-    Fault(
-        "the sign bit counts positive",
-        "shift_add",
-        MACRO,
-        "counts_negative ? -total : total",
-        "total",
-        "NEGATIVE",
-    ),
-    Fault(
-        "complements are not taken back",
-        "shift_add",
-        MACRO,
-        "flipped[lane_of(w, k)]",
-        "1'b0",
-        "FLIPS",
-    ),
-    Fault("slices lie a bit apart", "shift_add", MACRO, "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
-    Fault(
-        "the offset of weights stays",
-        "shift_add",
-        MACRO,
-        "weight_offset * row_sum",
-        "ACC_BITS'(0)",
-        "OFFSET",
-    ),
-    Fault(
-        "an accumulator of 18 bits",
-        "shift_add",
-        MACRO,
-        "acc[w*ACC_BITS +: ACC_BITS] + added",
-        "ACC_BITS'($signed(18'(acc[w*ACC_BITS +: ACC_BITS] + added)))",
-        "WIDE",
-    ),
-    Fault("the bias is left out", "layer_sum", OUTPUT, "whole + bias", "whole", "BIAS"),
-    Fault("requantisation rounds down", "requantised", OUTPUT, "scaled + half", "scaled", "DOWN"),
-    Fault(
-        "requantisation does not clip", "requantised", OUTPUT, "rounded > 64'(hi)", "1'b0", "CLIPS"
-    ),
-    Fault(
-        "requantisation rounds half to even",
-        "requantised",
-        OUTPUT,
-        "scaled + half",
-        "scaled + half - 64'($signed({1'b0, ~scaled[shift]}))",
-        "TIES",
-    ),
-    Fault(
-        "a multiplier of 25 bits",
-        "requantised",
-        OUTPUT,
-        "$signed({33'd0, multiplier})",
-        "$signed({33'd0, multiplier[30:6], 6'd0})",
-        "LOW_BITS",
-    ),
+}
+"""Name, right and wrong expression and `shows` of each fault, by its tap and its file."""
+
+FAULTS = tuple(
+    Fault(name, tap, file, right, wrong, shows)
+    for (tap, file), faults in _BY_TAP.items()
+    for name, right, wrong, shows in faults
 )
 
 
 def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
     """The source of a file with its faults in it, each behind its number in `faults`, from 1.
 
-    Raises ValueError where an expression does not occur once.
+    Raises ValueError if an expression does not occur once.
     """
     numbered = [(n, one) for n, one in enumerate(faults, 1) if one.file == file]
     for right in dict.fromkeys(one.right for _, one in numbered):
@@ -173,16 +149,13 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     """
     op, crossbar = layer.op, layer.op.crossbar
     driven, slices, code = crossbar.digits(layer.x), op.stored.slices, crossbar.weights
-    cells = [
-        np.abs(s.digits) if code.paired else s.digits + np.int64(code.baseline) for s in slices
-    ]
     facts = {
         "ANY": True,
         "MANY_CYCLES": len(crossbar.cycles) > 1,
         "NEGATIVE": any(
             c.sign < 0 and d.any() for c, d in zip(crossbar.cycles, driven, strict=True)
         ),
-        "HIGH_BITS": code.cell_bits > 1 and any(((c != 0) & (c != 1)).any() for c in cells),
+        "HIGH_BITS": bool((cell_digits(op.stored, slice(None)) > 1).any()),
         "FLIPS": any(one.flipped.any() for one in slices),
         "APART": any(one.shift != k for k, one in enumerate(slices)),
         "OFFSET": code.offset > 0,

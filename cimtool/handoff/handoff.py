@@ -9,18 +9,18 @@ from typing import Any
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.exporter import Exporter, Request, names_listed
-from cimtool.handoff.bench import BENCH_PART
+from cimtool.handoff.bench import BENCH_PART, RANDOM_PART
 from cimtool.handoff.c.part import C_PART
 from cimtool.handoff.directed import DIRECTED_PART
 from cimtool.handoff.images import CONSTANTS_PART, IMAGES_PART
 from cimtool.handoff.layers import NUMBER_BITS, DrivenLayer, HandoffPart, HandoffSource, Lanes
-from cimtool.handoff.random_inputs import RANDOM_PART
 from cimtool.handoff.taps import DIES_PART, TAPS_PART, dies_described
+from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_file
 
 FORMAT_VERSION = 1
-DESCRIPTION, README, MAKEFILE = "handoff.json", "README.md", "Makefile"
+README, MAKEFILE = "README.md", "Makefile"
 
 PARTS: tuple[HandoffPart, ...] = (
     *(IMAGES_PART, CONSTANTS_PART, TAPS_PART, DIRECTED_PART),
@@ -37,14 +37,14 @@ class Handoff(Exporter, name="handoff"):
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """Those that an earlier export's own description names; none where there is none."""
-        names = names_listed(folder / DESCRIPTION)
+        """The files that an earlier export's own description names; none without one."""
+        names = names_listed(folder / HANDOFF)
         first = {part for name in names for part in Path(name).parts[:1]}
-        return {DESCRIPTION, *first} if first else set()
+        return {HANDOFF, *first} if first else set()
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """Those of images and taps of the layers, without files that have a line per column."""
+        """The bytes of images and taps of the layers, without files of a line per column."""
         source = HandoffSource(bundle, request)
         return sum(_array_bytes(one, source.lanes) for one in source.layers)
 
@@ -67,7 +67,7 @@ class Handoff(Exporter, name="handoff"):
         )
         (folder / README).write_text(explained + "\n", "utf-8")
         described = json.dumps(_described(bundle, request, folder), indent=1)
-        (folder / DESCRIPTION).write_text(described + "\n", "utf-8")
+        (folder / HANDOFF).write_text(described + "\n", "utf-8")
 
 
 def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:

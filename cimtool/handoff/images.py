@@ -1,4 +1,4 @@
-"""Cells of every array to be programmed, with sums to check them, and the constants."""
+"""The parts that are programmed: cells of every array, with sums that check them; constants."""
 
 from __future__ import annotations
 

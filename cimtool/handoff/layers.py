@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Countdown
 from cimtool.bundle.bundle import Bundle
@@ -99,7 +99,7 @@ class DrivenLayer:
         lines = values.reshape(-1, values.shape[-1])
         for array, lanes in zip(self.arrays(row), self.of_arrays(lines), strict=True):
             (folder / array).mkdir(exist_ok=True)
-            write_bus(folder / array / f"{name}.hex", lanes, bits)
+            (folder / array / f"{name}.hex").write_bytes(hex_lines(lanes, bits))
 
     @cached_property
     def requantisations(self) -> dict[str, Requantisation]:
@@ -295,38 +295,22 @@ class HandoffPart:
 
 
 def hex_lines(values: IntArray, bits: int) -> bytes:
-    """One line of two's complement hex for each number, in C order."""
-    digits = -(-bits // 4)
-    flat = values.reshape(-1).astype(np.int64).view(np.uint64)
-    if bits < 64:
-        flat = flat & np.uint64((1 << bits) - 1)
-    lines = np.full((flat.size, digits + 1), ord("\n"), np.uint8)
-    for place in range(digits):
-        lines[:, digits - 1 - place] = LETTERS[(flat >> np.uint64(4 * place)) & np.uint64(15)]
-    return lines.tobytes()
+    """A line of hexadecimal digits, as `$readmemh` reads them, for each row of values [.., lanes].
 
-
-def bus_digits(values: IntArray, bits: int) -> Array:
-    """Bus-wide lines of values [.., lanes]: letters [.., n], each line with its end.
-
-    A lane has `bits`, a multiple of 4, of two's complement; lane 0 is the rightmost.
+    A lane has `bits` of two's complement, in as many digits as they need; lane 0 is the rightmost.
     """
-    lanes = values.shape[-1]
-    digits = bits // 4
-    lines = np.empty((*values.shape[:-1], lanes * digits + 1), np.uint8)
-    lines[..., -1] = ord("\n")
-    places = lines[..., :-1].reshape(*values.shape[:-1], lanes, digits)
-    lowest_last = values[..., ::-1]
+    *lines, lanes = values.shape
+    digits, lowest_last = -(-bits // 4), values[..., ::-1]
+    if bits % 4:
+        lowest_last = lowest_last.astype(np.int64) & (1 << bits) - 1
+    text = np.empty((*lines, lanes * digits + 1), np.uint8)
+    text[..., -1] = ord("\n")
+    places = text[..., :-1].reshape(*lines, lanes, digits)
     for place in range(digits):
         places[..., digits - 1 - place] = LETTERS[lowest_last >> 4 * place & 15]
-    return lines
+    return text.tobytes()
 
 
 def write_numbers(file: Path, values: IntArray) -> None:
     """Write a line for each number, in NUMBER_BITS of two's complement."""
-    file.write_bytes(hex_lines(values, NUMBER_BITS))
-
-
-def write_bus(file: Path, values: IntArray, bits: int) -> None:
-    """Write a bus-wide line for each row of values [lines, lanes]."""
-    file.write_bytes(bus_digits(values, bits).tobytes())
+    file.write_bytes(hex_lines(values.reshape(-1, 1), NUMBER_BITS))

@@ -70,7 +70,7 @@ class Requantisation:
         return rest
 
     def ties(self, x: IntArray) -> BoolArray:
-        """True where a product is half-way between two results, of which the lower is even."""
+        """True if a product is half-way between two results, of which the lower is even."""
         tied: BoolArray = (self.above_threshold(x) == 0) & (self.unlimited(x) % 2 == 1)
         return tied
 
@@ -103,9 +103,9 @@ def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantis
 def requantiser_inputs(after: Requantisation, least: IntArray, most: IntArray) -> IntArray:
     """Inputs [DIRECTED, N] of a requantisation whose channels get `least` to `most` [N].
 
-    For either sign: the number just above a rounding threshold and the one just below it where the
-    smallest relative change of the multiplier moves the product across. Then a tie of either sign,
-    if there is one, and both ends.
+    For either sign: the number just above a rounding threshold and the one just below one, each
+    the number whose product crosses it at the smallest relative change of the multiplier. Then a
+    tie of either sign, if there is one, and both ends.
     """
     highest, lowest = after.rounded(most), after.rounded(least)
     count = int(min((highest - lowest).max() + 1, THRESHOLDS))

@@ -39,7 +39,14 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
     Raises CimError if none does, and if items have several rows on the way, such as tokens.
     """
     for graph in (program.text, program.video):
-        _require_one_row(graph)
+        for node in graph.nodes:
+            rows, _ = rows_of_item(graph.types[node.name].shape[0])
+            if rows > 1 or node.name in graph.embeddings:
+                raise CimError(
+                    f"{graph.layer(node)}: parts of an item (tokens, groups of channels) are rows "
+                    "of their own, which test vectors and hand-offs do not cover; expected one row "
+                    "an item"
+                )
     layers = {
         f"{graph.name}.{name}": (graph, graph.by_name[name], op)
         for graph in (program.graphs if gallery else (program.text, program.video))
@@ -59,17 +66,6 @@ def matching(layers: Mapping[str, T], pattern: str) -> dict[str, T]:
             nearest(pattern, layers),
         )
     return chosen
-
-
-def _require_one_row(graph: Graph) -> None:
-    """Raise CimError for a projector whose input, or a value, is several rows of an item."""
-    for node in graph.nodes:
-        rows, _ = rows_of_item(graph.types[node.name].shape[0])
-        if rows > 1 or node.name in graph.embeddings:
-            raise CimError(
-                f"{graph.layer(node)}: parts of an item (tokens, groups of channels) are rows of "
-                "their own, which test vectors and hand-offs do not cover; expected one row an item"
-            )
 
 
 def real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str, Array]]:

@@ -20,8 +20,8 @@ from cimtool.handoff.layers import (
     DrivenLayer,
     HandoffPart,
     HandoffSource,
+    hex_lines,
     lane_bits,
-    write_bus,
     write_numbers,
 )
 from cimtool.handoff.stimuli import END_ROWS, end_to_end
@@ -120,12 +120,13 @@ def write_taps(source: HandoffSource, folder: Path) -> None:
                 driven = np.zeros((*values.shape[:-1], layer.image.array_rows), np.int64)
                 driven[..., rows] = values
                 lines = driven.reshape(-1, layer.image.array_rows)
-                write_bus(of_row / f"g{within}.{name}.hex", lines, bits)
+                (of_row / f"g{within}.{name}.hex").write_bytes(hex_lines(lines, bits))
             layer.write_arrays(own, row, f"g{within}.sums", seen.sums[:, g], lanes.sums)
             layer.write_arrays(own, row, f"g{within}.codes", seen.codes[:, g], lanes.sums)
             added = layer.layout.in_arrays(seen.shift_add[:, g])
             for array, numbers in zip(layer.arrays(row), added, strict=True):
-                write_bus(own / array / f"g{within}.shift_add.hex", numbers, NUMBER_BITS)
+                file = own / array / f"g{within}.shift_add.hex"
+                file.write_bytes(hex_lines(numbers, NUMBER_BITS))
         total = layer_sum(layer.op, seen.shift_add)
         write_numbers(own / "layer_sum.hex", total)
         for place, after in layer.requantisations.items():
@@ -207,7 +208,7 @@ TAPS_PART = HandoffPart(
 
 
 def dies_described(options: NoiseOptions) -> dict[str, Any]:
-    """Dies in the description: their statistics, and the options by which they are drawn."""
+    """The sentence on dies, and the options by which they are drawn."""
     return {
         "what": STATISTICS,
         **vars(options),

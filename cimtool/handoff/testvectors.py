@@ -42,7 +42,7 @@ from cimtool.report.page import render_file
 FORMAT_VERSION = 2
 LAYOUT, README = "layout.json", "README.txt"
 LARGEST = 1 << 30
-"""Bytes that an export may take; layers are chosen where all of them would take more."""
+"""Bytes that an export may take; layers must be chosen if all of them would take more."""
 
 
 class TestVectors(Exporter, name="testvectors"):
@@ -53,7 +53,7 @@ class TestVectors(Exporter, name="testvectors"):
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """The files that an earlier export's own layout names; none where there is no layout."""
+        """The files that an earlier export's own layout names; none without one."""
         arrays = names_listed(folder / LAYOUT)
         kinds = product(arrays, ("npy", "mem"))
         return {LAYOUT, README, *map(".".join, kinds)} if arrays else set()
@@ -62,7 +62,7 @@ class TestVectors(Exporter, name="testvectors"):
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write those of the layers and rows in the request.
 
-        Raises CimError where no layer has such a name, or they would take more than LARGEST bytes.
+        Raises CimError if no layer has such a name, or they would take more than LARGEST bytes.
         """
         program, inputs = bundle.program, request.inputs
         chosen = chosen_layers(program, request.layers)
@@ -118,14 +118,15 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     described = {}
     for one in arrays:
         np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
-        place_in(folder, f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        lines = hex_lines(one.values.reshape(-1, 1), one.bits)
+        place_in(folder, f"{one.name}.mem").write_bytes(lines)
         facts = {name: value for name, value in vars(one).items() if name != "values"}
         described[one.name] = facts | {"shape": one.values.shape}
     return described
 
 
 def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
-    """Raise CimError where sums, codes and cells, in both files, take more than LARGEST."""
+    """Raise CimError if sums, codes and cells, in both files, take more than LARGEST."""
     size = 0
     for op in ops:
         crossbar = op.crossbar
@@ -200,21 +201,23 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     yield from _before_tap_5(graph, node, op)
 
 
+REQUANTISER = {
+    "multiplier": "what a sum is multiplied by",
+    "shift": "the binary places that are then rounded off, halves up",
+    "lo": "the lowest value",
+    "hi": "the highest value",
+}
+
+
 def _before_tap_5(graph: Graph, node: Node, op: CrossbarMvm) -> Iterator[Vectors]:
     """The constants between a layer's sums and each of its requantised values."""
     for one in requantisations(graph, node, op.weight.shape[1]):
         name = f"{graph.layer(node)}.requantised.{one.name}"
-        parts = [
-            ("multiplier", one.multiplier, "what a sum is multiplied by"),
-            ("shift", one.shift, "the binary places that are then rounded off, halves up"),
-            ("lo", one.lo, "the lowest value"),
-            ("hi", one.hi, "the highest value"),
-        ]
         if len(one.affine):
             what = "factor, addend, lowest and highest value of each stage before the multiplier"
             yield _constants(f"{name}.affine", one.affine, ("stage", "column", "number"), what)
-        for part, values, what in parts:
-            yield _constants(f"{name}.{part}", values, ("column",), what)
+        for part, what in REQUANTISER.items():
+            yield _constants(f"{name}.{part}", getattr(one, part), ("column",), what)
 
 
 def _constants(name: str, values: IntArray, axes: tuple[str, ...], what: str) -> Vectors:
@@ -222,7 +225,7 @@ def _constants(name: str, values: IntArray, axes: tuple[str, ...], what: str) ->
 
 
 def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
-    """The thresholds and values of every slice's converters, where these have levels."""
+    """The thresholds and values of every slice's converters, if they have levels."""
     given = [one and one.levels for one in op.references]
     laws = [law for law in given if law is not None]
     if not laws:

@@ -58,7 +58,7 @@ def describe_handoff(folder: Path) -> dict[str, Any]:
     """Verify a hand-off folder and summarise what its images hold.
 
     Raises CimError for the first file that is missing or changed, naming the array, row and column
-    where its cells do not match their checksums, and for weights that are not those exported.
+    if its cells do not match their checksums, and for weights that are not those exported.
     """
     listed = validated(HandoffFile, read_table(folder / HANDOFF, "export"), str(folder / HANDOFF))
     images = f"images/{IMAGES}"

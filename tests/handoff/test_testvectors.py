@@ -71,13 +71,13 @@ def layers(bundle: Bundle) -> dict[str, CrossbarMvm]:
 def test_hex_lines_are_read_back(bits: int, signed: bool, numbers: list[int]) -> None:
     lo, hi = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << min(bits, 63)) - 1)
     values = np.array([lo + number % (hi - lo + 1) for number in numbers])
-    lines = hex_lines(values, bits)
+    lines = hex_lines(values[:, None], bits)
     assert {len(line) for line in lines.split()} == {-(-bits // 4)}
     np.testing.assert_array_equal(read_hex(lines, bits, signed), values)
 
 
 def test_hex_is_twos_complement() -> None:
-    assert hex_lines(np.array([-1, 3, -8, 7]), 4) == b"f\n3\n8\n7\n"
+    assert hex_lines(np.array([[-1], [3], [-8], [7]]), 4) == b"f\n3\n8\n7\n"
     assert hex_lines(np.array([[-2], [511]]), 10) == b"3fe\n1ff\n"
 
 

@@ -333,7 +333,7 @@ class _Model:
 
 
 def _count(known: Type) -> str:
-    """The numbers of a value of one item: none where it is one number."""
+    """The count of numbers in a value of one item; empty for a single number."""
     shape = known.shape
     return str(shape[1]) if len(shape) == 2 and isinstance(shape[1], int) and shape[1] > 1 else ""
 

@@ -16,7 +16,6 @@ from cimtool.handoff.c.writer import (
     CValue,
     FunctionWriter,
     literal,
-    products_fit,
 )
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.converted_layer import ConvertedColumns
@@ -86,7 +85,8 @@ def _batch_matmul(
 
 @C_MODEL.rule(MatMul)
 def _matmul(writer: FunctionWriter, op: MatMul, types: Types, a: CValue, b: CValue) -> CValue:
-    narrow = products_fit(types[0], types[1], op.infer(*types))
+    one, other, total = (int(known.magnitude) for known in (*types, op.infer(*types)))
+    narrow = max(one * other, total) <= INT32.max
     first = f"(int32_t){a.element}" if narrow else a.wide
     return writer.total(f"{first} * {b.element}", a.count, narrow)
 

@@ -67,7 +67,7 @@ def kind_of(known: Type) -> str:
 
 @dataclass(frozen=True)
 class CValue:
-    """A value in C: the name of a number, or of an array of `count` where there is one.
+    """A value in C: the name of a number, or of an array of `count`, if given.
 
     `count` is a number, or the variable for those of a block of items. A field of an item has the
     name of the item's pointer in `holder`. With `rows` it is that of item i, of a block of them.
@@ -158,7 +158,7 @@ class ConstantTables:
 class FunctionWriter:
     """Collects the statements of one function, and the definitions that stand before it.
 
-    `place` is set for each operation in turn: where its value goes. With `rows` statements are
+    `place`, to which a value goes, is set for each operation in turn. With `rows` statements are
     those of items at .. end - 1, CIM_ITEMS at most.
     """
 
@@ -192,7 +192,7 @@ class FunctionWriter:
         return value
 
     def each_item(self, *lines: str) -> None:
-        """Append statements, for each item of a block where the function takes one."""
+        """Append statements, for each item of a block if the function takes one."""
         if not self.rows:
             self.lines += lines
             return
@@ -266,9 +266,3 @@ class FunctionWriter:
 def literal(number: int) -> str:
     """A number in C."""
     return str(number) if abs(number) < 1 << 31 else f"INT64_C({number})"
-
-
-def products_fit(a: Type, b: Type, total: Type) -> bool:
-    """True where products of two values, and their sum, fit 32 bits."""
-    reach = max(int(a.magnitude) * int(b.magnitude), int(total.magnitude))
-    return reach < 1 << 31
