@@ -80,25 +80,13 @@ class GalleryIndex(TomlTable):
         return sealed_text(self.model_dump())
 
 
-@dataclass(frozen=True)
-class StoredFeature:
-    """A feature as shards store it: integers of one type, `width` an item, None for one number."""
-
-    dtype: np.dtype[np.signedinteger]
-    width: int | None
-
-    def shape(self, items: int) -> tuple[int, ...]:
-        """The shape of so many items."""
-        return (items,) if self.width is None else (items, self.width)
-
-
-def stored_features(program: Program) -> dict[str, StoredFeature]:
-    """The features of a program's videos, each in the narrowest type that holds its range."""
+def empty_features(program: Program, items: int) -> dict[str, Array]:
+    """The features of so many videos, not filled in: the narrowest types that hold their ranges."""
     found = {}
     for name, known in features_of(program.video, program.score.inputs).items():
         ends = np.array([int(known.lo.min()), int(known.hi.max())])
-        width = None if len(known.shape) == 1 else int(known.shape[1])
-        found[name] = StoredFeature(narrow(ends, STORED_INTEGERS).dtype, width)
+        shape = (items, *(int(width) for width in known.shape[1:]))
+        found[name] = np.empty(shape, narrow(ends, STORED_INTEGERS).dtype)
     return found
 
 
@@ -139,8 +127,8 @@ class Shard:
         """
         self.verify()
         form = {
-            name: StoredArray((TYPE_NAMES[one.dtype],), one.shape(self.items))
-            for name, one in stored_features(program).items()
+            name: StoredArray((TYPE_NAMES[one.dtype],), (self.items, *one.shape[1:]))
+            for name, one in empty_features(program, 0).items()
         }
         with opened_arrays(self.file, AGAIN) as held:
             if missing := sorted(form.keys() - set(held.keys())):
@@ -280,8 +268,8 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     simulator = Simulator(opened.program)
     starts = range(0, len(rows), items_per_shard)
     if not (folder / INDEX).is_file():
-        stored = stored_features(opened.program).values()
-        check_room(folder, len(rows) * sum(s.dtype.itemsize * (s.width or 1) for s in stored))
+        of_an_item = sum(one.nbytes for one in empty_features(opened.program, 1).values())
+        check_room(folder, len(rows) * of_an_item)
     with GALLERY.opened(folder, whose):
         written, digests = _written(folder, len(starts)), list[str]()
         countdown, made_now = Countdown(say), 0
@@ -346,9 +334,8 @@ def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]
 
 def _shard(simulator: Simulator, rows: slice, checked: Callable[[slice], Array]) -> bytes:
     """The bytes of a shard: the features of these rows."""
-    stored = stored_features(simulator.program)
     count = rows.stop - rows.start
-    arrays = {name: np.empty(one.shape(count), one.dtype) for name, one in stored.items()}
+    arrays = empty_features(simulator.program, count)
     for part in blocks(count, BLOCK):
         asked = slice(rows.start + part.start, rows.start + part.stop)
         features = simulator.encode("video", checked(asked))

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-import cimtool.loading.onnx.rules  # noqa: F401  registers the rules
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.ir.op import Op
@@ -22,6 +21,7 @@ from cimtool.loading.onnx.constants import (
     constant_inputs,
 )
 from cimtool.loading.onnx.graph import Branch, OnnxGraph, OnnxNode
+from cimtool.loading.onnx.rules import unsupported
 from cimtool.loading.onnx.rules.quantized import require_one_quantizer
 from cimtool.loading.onnx.translation import (
     DOMAINS,
@@ -31,7 +31,6 @@ from cimtool.loading.onnx.translation import (
     Translation,
     Unread,
 )
-from cimtool.loading.onnx.unsupported import unsupported
 
 OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
