@@ -110,7 +110,7 @@ class Shard:
         return list(blocks(self.items, BLOCK))
 
     def verify(self) -> None:
-        """Raise CimError where the file is not the one that was written."""
+        """Raise CimError if the file is not the one that was written."""
         with reading(self.file):
             changed = sha256(self.file) != self.digest
         if changed:
@@ -123,7 +123,7 @@ class Shard:
     def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
         """Verify and map the file; yields what gives the features of some of its items.
 
-        Raises CimError where the file is not the one that was written.
+        Raises CimError if the file is not the one that was written.
         """
         self.verify()
         form = {
@@ -169,7 +169,7 @@ class GalleryShards(Result):
 
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
-    """Open a gallery; CimError where it is not whole, or was encoded by another bundle."""
+    """Open a gallery; CimError if it is not whole, or was encoded by another bundle."""
     found = read_gallery(folder)
     if found.index.bundle_sha256 != bundle_digest(bundle):
         raise ArgumentError(
@@ -180,7 +180,7 @@ def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
 
 
 def read_gallery(folder: Path) -> GalleryShards:
-    """Open a gallery of any bundle; CimError where it is not whole."""
+    """Open a gallery of any bundle; CimError if it is not whole."""
     file = folder / INDEX
     if folder.exists() and not file.is_file():
         raise CimError(
@@ -300,7 +300,7 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
 
 
 def _written(folder: Path, count: int) -> list[str] | None:
-    """The SHA-256 of each shard by the index; None where a stopped call left none.
+    """The SHA-256 of each shard by the index; None if a stopped call left none.
 
     A broken index has none that any shard fits.
     """

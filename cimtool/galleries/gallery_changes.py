@@ -189,7 +189,7 @@ def _changed_items(
 
 
 def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
-    """The length of the shortlist: what is asked, else as it was; CimError where it cannot be."""
+    """The length of the shortlist: what is asked, else as it was; CimError if it cannot be."""
     if asked is None and held.shortlist is not None and held.shortlist > items:
         raise ArgumentError(
             "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
@@ -203,7 +203,7 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:
-    """The gallery of a bundle that can be changed; CimError where it holds none, or too little."""
+    """The gallery of a bundle that can be changed; CimError if it holds none, or too little."""
     if bundle.gallery is None:
         raise ArgumentError(
             "{}: holds no gallery that could be changed; program one first ({gallery})",

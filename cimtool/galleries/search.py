@@ -68,7 +68,7 @@ class ShardSearch:
         return Simulator(self.program)
 
     def best_of(self, shard: Shard) -> BestItems:
-        """The best items of a shard; CimError where it is not the one that was written."""
+        """The best items of a shard; CimError if it is not the one that was written."""
         found, lock = BestItems.none(len(self.text["mu"])), Lock()
 
         def look_through(block: slice) -> None:

@@ -201,7 +201,7 @@ class FileBuilder(TowerBuilder):
             known.pop(name, None)
 
     def _affordable(self, numbers: int, products: int) -> bool:
-        """True where the numbers of a value are few enough; they count then."""
+        """True if the numbers of a value are few enough; they count then."""
         if numbers > self._numbers or products > self._products:
             return False
         self._numbers -= numbers
@@ -312,7 +312,7 @@ class FileBuilder(TowerBuilder):
         return arranged(self, view.name, places.reshape(item, -1))
 
     def numbers(self, view: Rows) -> FloatArray | None:
-        """The numbers of a view along its axes, the items' left out; None where items differ."""
+        """The numbers of a view along its axes, the items' left out; None if items differ."""
         known = self.fixed.get(view.name)
         return None if known is None else known.reshape(-1)[view.places]
 

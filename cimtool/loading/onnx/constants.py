@@ -153,7 +153,7 @@ class ConstantFolder:
         return tuple(Counted.of(*made) for made in zip(*both, strict=True))
 
     def _is_same_arithmetic(self, node: OnnxNode, pairs: Sequence[tuple[Array, Array]]) -> bool:
-        """True where the results for two numbers of items say those for all."""
+        """True if the results for two numbers of items say those for all."""
         counted = [one is not other for one, other in pairs]
         (a, a2), (b, b2) = pairs[0], pairs[-1]
         match node.kind:

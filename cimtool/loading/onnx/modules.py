@@ -131,7 +131,7 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
 
 
 def _same(tower: Graph, other: Graph) -> bool:
-    """True where projectors are the same operations of the same numbers, whatever their names."""
+    """True if projectors are the same operations of the same numbers, whatever their names."""
 
     @cache
     def same(one: str, two: str) -> bool:
@@ -225,7 +225,7 @@ def _error(found: Array, wanted: Array) -> float:
 def _compare(
     model: Model, tower: Graph, module: nn.Module, data: Array | None, where: str
 ) -> list[str]:
-    """Notes on a module; CimError where it computes something else than its tower.
+    """Notes on a module; CimError if it computes something else than its tower.
 
     It is run on a few normal rows and on a share of those of the `data` [n, in], where there are
     any.

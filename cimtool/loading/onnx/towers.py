@@ -75,7 +75,11 @@ def _translate_nodes(
     for node in nodes:
         t = Translation(graph, node, values, builder, folder)
         if node.kind == "If" and not node.domain:
-            branch = _chosen_branch(t)
+            condition = t.value(0)
+            known = isinstance(condition, np.ndarray) and condition.dtype == bool
+            if not known or condition.size != 1:
+                t.fail(unsupported(node.kind, "", ()))
+            branch: Branch = node.attributes["then_branch" if condition else "else_branch"]
             inner = {**values, **branch.constants}
             _translate_nodes(graph, branch.nodes, inner, builder, folder)
             pairs = zip(node.outputs, branch.outputs, strict=False)
@@ -115,7 +119,7 @@ SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 
 
 def over_items(t: Translation) -> bool:
-    """True where a node of constants makes one for each item; its integers are of shapes."""
+    """True if a node of constants makes one for each item; its integers are of shapes."""
     index, value = SHAPE_INPUTS.get(t.node.kind), t.node.attributes.get("value")
     if index is None or (value is not None and value.data_type not in REAL_TYPES):
         return False
@@ -158,16 +162,6 @@ def _with_constants(t: Translation) -> Mapping[str, Translated]:
     apart = {name for name, view in views.items() if view.items_apart}
     fixed = {name: array for name, array in known.items() if array is not None and name in apart}
     return {**t.values, **fixed}
-
-
-def _chosen_branch(t: Translation) -> Branch:
-    """The way that a condition which is known takes, as one of extents is."""
-    condition = t.value(0)
-    if not isinstance(condition, np.ndarray) or condition.size != 1 or condition.dtype != bool:
-        t.fail(unsupported(t.node.kind, "", ()))
-    way = "then_branch" if condition.item() else "else_branch"
-    chosen: Branch = t.node.attributes[way]
-    return chosen
 
 
 def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: FileBuilder) -> str:

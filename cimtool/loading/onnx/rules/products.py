@@ -106,7 +106,7 @@ def einsum(t: Translation) -> Translated:
 
 
 def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
-    """The reason why an equation is no product of two inputs; nothing where it is one."""
+    """The reason why an equation is no product of two inputs; nothing if it is one."""
     if len(terms) != 2:
         count = "of one input" if len(terms) == 1 else f"of {len(terms)} inputs"
         return (
@@ -319,7 +319,7 @@ def layer(
 ) -> Rows:
     """A layer over the last axis of a view: the same weights [in, out] for each of its rows.
 
-    Its outputs are along `axis` of the node's second input, which holds the weights; None where
+    Its outputs are along `axis` of the node's second input, which holds the weights; None if
     they were put in another order.
     """
     x = t.in_rows(view)
