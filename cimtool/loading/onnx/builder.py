@@ -182,7 +182,10 @@ class FileBuilder(TowerBuilder):
         inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
         self.item_numbers += numbers
         self.item_products += numbers * inner
-        if all(i in self.fixed for i in inputs) and self._affordable(numbers, numbers * inner):
+        affordable = numbers <= self._numbers and numbers * inner <= self._products
+        if affordable and all(i in self.fixed for i in inputs):
+            self._numbers -= numbers
+            self._products -= numbers * inner
             with np.errstate(all="ignore"):
                 self.fixed[made] = np.asarray(op.run(*(self.fixed[i] for i in inputs)), np.float64)
         mask = self._mask(made, op, inputs)
@@ -199,14 +202,6 @@ class FileBuilder(TowerBuilder):
         self.item_products -= numbers * self.extent(node.inputs[0])
         for known in (self.types, self.fixed, self.masks, self.unmasked):
             known.pop(name, None)
-
-    def _affordable(self, numbers: int, products: int) -> bool:
-        """True if the numbers of a value are few enough; they count then."""
-        if numbers > self._numbers or products > self._products:
-            return False
-        self._numbers -= numbers
-        self._products -= products
-        return True
 
     def _mask(self, made: str, op: Op, inputs: Sequence[str]) -> FloatArray | None:
         """The constants that were added to a value, if some of them mask."""

@@ -423,14 +423,16 @@ def first_line(error: Exception) -> str:
 def _quiet() -> Iterator[None]:
     """Exporters print graphs and advice; what matters of it is in their exceptions.
 
-    Those in C++ write to the file descriptor of standard output, past Python's.
+    Those in C and C++ write to file descriptor 1, past Python's standard output.
     """
-    disabled = logging.root.manager.disable
+    c_library, disabled, sink = ctypes.CDLL(None), logging.root.manager.disable, io.StringIO()
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     logging.disable(logging.CRITICAL)
-    sink = io.StringIO()
     try:
+        os.dup2(nowhere, 1)
         with (
-            _native_output_dropped(),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(sink),
             contextlib.redirect_stderr(sink),
@@ -438,22 +440,8 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(disabled)
-
-
-@contextlib.contextmanager
-def _native_output_dropped() -> Iterator[None]:
-    """Send what is written to file descriptor 1, by this process's C and C++ code too, nowhere."""
-    c_library = ctypes.CDLL(None)
-    sys.stdout.flush()
-    c_library.fflush(None)
-    kept = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
         c_library.fflush(None)
         os.dup2(kept, 1)
         os.close(kept)
         os.close(nowhere)
+        logging.disable(disabled)

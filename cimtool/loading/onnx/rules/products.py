@@ -94,7 +94,6 @@ def einsum(t: Translation) -> Translated:
     terms, arrow, out = text.partition("->")
     letters = terms.split(",")
     operands = [_operand(t, i) for i in range(len(t.node.inputs))]
-    _require_a_value(t, operands)
     if reason := _no_product(letters, arrow, out):
         t.fail(f'is "{text}", {reason}')
     if [len(part) for part in letters] != [len(one.labels) for one in operands]:
@@ -123,14 +122,6 @@ def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
     return ""
 
 
-def _require_a_value(t: Translation, operands: Sequence[Operand]) -> None:
-    if not any(isinstance(one.of, Rows) for one in operands):
-        t.fail(
-            "is of constants alone, which this operator is not computed of while a file is read; "
-            "expected a value among its inputs, or the product as a constant"
-        )
-
-
 def _operand(t: Translation, index: int) -> Operand:
     """An input with labels that are its places; numbers where items do not differ in them."""
     value = t.value(index)
@@ -144,7 +135,11 @@ def _operand(t: Translation, index: int) -> Operand:
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
     """The sums over axes that both have and the result `out` has not."""
-    _require_a_value(t, (a, b))
+    if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
+        t.fail(
+            "is of constants alone, which this operator is not computed of while a file is read; "
+            "expected a value among its inputs, or the product as a constant"
+        )
     a, b = (_known(t, one, other) for one, other in ((a, b), (b, a)))
     for label in (*a.labels, *b.labels, *out):
         held = (label in a.labels) + (label in b.labels)
