@@ -76,8 +76,11 @@ def _translate_nodes(
         t = Translation(graph, node, values, builder, folder)
         if node.kind == "If" and not node.domain:
             condition = t.value(0)
-            known = isinstance(condition, np.ndarray) and condition.dtype == bool
-            if not known or condition.size != 1:
+            if (
+                not isinstance(condition, np.ndarray)
+                or condition.dtype != bool
+                or condition.size != 1
+            ):
                 t.fail(unsupported(node.kind, "", ()))
             branch: Branch = node.attributes["then_branch" if condition else "else_branch"]
             inner = {**values, **branch.constants}
