@@ -1,6 +1,6 @@
 """A gallery on disk: encoded items in checksummed shards, which a search maps part by part.
 
-A call that encodes goes on where an earlier one stopped.
+A call continues the work of one that was stopped.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
     rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
     gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
-    that do not fit, and where `output` holds something else.
+    that do not fit, and if `output` holds something else.
     """
     opened, items_per_shard = open_bundle(options.bundle), options.items_per_shard
     if items_per_shard < 1:
@@ -314,7 +314,7 @@ def _written(folder: Path, count: int) -> list[str] | None:
 
 
 def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]]:
-    """All rows, mapped where they can be, and what gives some of them checked."""
+    """All rows, mapped if they can be, and a function that checks some of them."""
     if file.suffix != ".npy":
         whole = read_rows(file, "video", model)
         return whole, lambda part: whole[part]

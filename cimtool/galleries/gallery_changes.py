@@ -112,8 +112,8 @@ def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundl
     by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
     `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
     Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
-    twice, for a change that leaves no item, where a cell would be written more often than it
-    endures, where another process is changing the bundle, and as `program` does.
+    twice, for a change that leaves no item, if a cell would be written more often than it endures,
+    if another process is changing the bundle, and as `program` does.
     """
     place = bundle_folder(options.bundle)
     folder = Path(options.output) if options.output else place

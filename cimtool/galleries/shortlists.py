@@ -219,15 +219,15 @@ class TriedShortlist:
 def length_for(places: IntArray, recall: float) -> int | None:
     """The shortest list that, by these queries' places [n], holds the next one's best item.
 
-    By the rule of succession: of n queries m may miss where (m + 1) / (n + 2) <= 1 - recall. None
-    where n is too small for any.
+    By the rule of succession: of n queries m may miss if (m + 1) / (n + 2) <= 1 - recall. None if
+    n is too small for any.
     """
     held = least_held(len(places), recall)
     return None if held > len(places) else int(np.sort(places)[held - 1]) + 1
 
 
 def least_held(queries: int, recall: float) -> int:
-    """The number of queries, of so many, whose best item has to be held; more where none will do.
+    """The number of `queries` whose best item has to be held; more than there are if none will do.
 
     By the rule that `length_for` has.
     """
@@ -305,7 +305,7 @@ def searched(
 ) -> ShortlistSearch:
     """The cheapest trial that holds a recall on both halves; of lists of at most `most` items.
 
-    Raises CimError if none does, or where the queries are too few to say so.
+    Raises CimError if none does, or if the queries are too few to say so.
     """
     options = [
         trial.option(length)

@@ -155,7 +155,7 @@ class Rows:
 
 
 class MaskRead(Exception):
-    """Raised where an operation reads masked numbers in another way than a softmax."""
+    """Raised if an operation reads masked numbers in another way than a softmax."""
 
 
 class FileBuilder(TowerBuilder):
@@ -176,7 +176,7 @@ class FileBuilder(TowerBuilder):
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
-        """The same, and what is known of the value; MaskRead where masked numbers are read."""
+        """The same, and what is known of the value; MaskRead if masked numbers are read."""
         made = super().add(name, op, *inputs, seen=seen)
         numbers = numbers_of_item(self.types[made].shape)
         inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0

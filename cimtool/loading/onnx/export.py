@@ -146,10 +146,10 @@ def floats(module: nn.Module) -> list[torch.Tensor]:
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
     """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile;
+    The module, or a copy if it is not in float32 on the CPU, is in evaluation mode meanwhile;
     one that takes rows in float32 and converts them to its float64 itself is read as it is.
     `width` is `in`, None if no data say it: then it is looked for. The graph that torch's older
-    exporter writes is read, or where it is refused the newer one's. Raises CimError, which says
+    exporter writes is read, or the newer one's if that is refused. Raises CimError, which says
     `where` it stands, for a module that takes no such rows, returns something else, or has
     operators that torch cannot export or a program has not.
     """
@@ -189,7 +189,7 @@ def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
 
 
 def _takes(module: nn.Module, width: int | None) -> bool:
-    """True if a module takes rows in float32, of this width where one is given."""
+    """True if a module takes rows in float32, of this width if one is given."""
     with evaluating(module):
         if width is not None:
             return not _failure(module, width)

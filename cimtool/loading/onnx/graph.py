@@ -296,7 +296,7 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
 
 
 def _outputs(graph: GraphProto) -> dict[str, str]:
-    """The values that stand for `mu` and `logvar`; for `mu` alone where there is one output."""
+    """The values that stand for `mu` and `logvar`; for `mu` alone if there is one output."""
     names = [value.name for value in graph.output]
     if set(OUTPUTS) <= set(names):
         return {name: name for name in OUTPUTS}
@@ -329,7 +329,7 @@ def describe_onnx(path: Path) -> dict[str, Any]:
 
 
 def type_name(number: int) -> str:
-    """The name of a type of elements, or its number where it has none."""
+    """The name of a type of elements, or its number if it has none."""
     from onnx import TensorProto
 
     named: dict[int, str] = {n: name.lower() for name, n in TensorProto.DataType.items()}

@@ -38,7 +38,7 @@ OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 def translate(graph: OnnxGraph) -> Graph:
     """The tower of an ONNX graph.
 
-    Raises CimError naming the first node that is not supported, and where mu and logvar differ in
+    Raises CimError naming the first node that is not supported, and if mu and logvar differ in
     extent.
     """
     builder = FileBuilder(graph.width)
@@ -132,7 +132,7 @@ def over_items(t: Translation) -> bool:
 def _alike_for_items(t: Translation) -> Rows | None:
     """The value of a node of single numbers that is the same for all items.
 
-    None of other nodes, and where the items are in several places, or in an axis with others.
+    None of other nodes, and if the items are in several places, or in an axis with others.
     """
     if not (t.node.kind in ELEMENTWISE or t.node.kind == "Cast"):
         return None

@@ -131,7 +131,7 @@ class Translation:
         return None if isinstance(value, Unread) else self.mask_numbers(index)
 
     def whole(self, view: Rows) -> Rows:
-        """The view where it has all numbers of its value, else one of them moved into rows."""
+        """The view if it has all numbers of its value, else one of them moved into rows."""
         return self._seen(view) if self.builder.covered(view) else self.in_rows(view)
 
     def _seen(self, view: Rows) -> Rows:
@@ -220,7 +220,7 @@ class Translation:
         return self.integers(index)
 
     def integers(self, index: int) -> list[int]:
-        """A constant of whole numbers; none where it is left out."""
+        """A constant of whole numbers; none if it is left out."""
         array = self.constant(index)
         if array is None:
             return []

@@ -1,7 +1,7 @@
 """Rules of products: layers in crossbars, and sums over products of two values.
 
 `Gemm`, `MatMul` and `Einsum` say one thing in three ways, which axes are summed over. By constants
-that is a layer; where each of several blocks (heads, say) has weights of its own, one layer whose
+that is a layer; if each of several blocks (heads, say) has weights of its own, one layer whose
 other weights are 0. By values it is a product in the digital unit.
 """
 
@@ -123,7 +123,7 @@ def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
 
 
 def _operand(t: Translation, index: int) -> Operand:
-    """An input with labels that are its places; numbers where items do not differ in them."""
+    """An input with labels that are its places; numbers if items do not differ in them."""
     value = t.value(index)
     if isinstance(value, np.ndarray | KeptConstant):
         if isinstance(value, KeptConstant):
