@@ -443,8 +443,8 @@ def change_gallery(
     by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
     `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
     Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
-    twice, for a change that leaves no item, where a cell would be written more often than it
-    endures, where another process is changing the bundle, and as `program` does.
+    twice, for a change that leaves no item, if a cell would be written more often than it endures,
+    if another process is changing the bundle, and as `program` does.
 
     * `bundle`: The bundle's folder.
     * `output`: Folder of the new bundle.
@@ -468,7 +468,7 @@ def encode(
     A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
     rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
     gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
-    that do not fit, and where `output` holds something else.
+    that do not fit, and if `output` holds something else.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
@@ -492,7 +492,7 @@ def search(
     them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. With the
     address of a scheduler in `dask` its workers, who see the gallery under the same path, take a
     shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
-    fit, a changed shard, and where `top` is not 1 to the number of items.
+    fit, a changed shard, and a `top` that is not 1 to the number of items.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Shards that `cimtool encode` wrote.

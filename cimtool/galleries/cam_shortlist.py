@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,8 +65,7 @@ class CellCodes:
         return np.where(np.abs(x) < self.unsure, DONT_CARE, self.of(x))
 
 
-@dataclass(frozen=True, eq=False)
-class ItemLines:
+class ItemLines(NamedTuple):
     """The line of each item, `factor distance + offset`, and its mean squared error."""
 
     factor: FloatArray
@@ -186,8 +186,7 @@ class CamShortlist(CentredRows):
         for block in blocks(len(items), ITEM_BLOCK):
             distances = self._distances(self.codes, self.x, items[block])
             found.append(fit.lines(distances, self._exact(video["mu"][block]) + own[block]))
-        parts = ((one.factor, one.offset, one.error) for one in found)
-        return ItemLines(*map(np.concatenate, zip(*parts, strict=True)))
+        return ItemLines(*map(np.concatenate, zip(*found, strict=True)))
 
     def _exact(self, mu: IntArray) -> FloatArray:
         """Exact distances [n, M] of the kept queries, without what each query or item adds."""

@@ -1,6 +1,6 @@
 """A gallery on disk: encoded items in checksummed shards, which a search maps part by part.
 
-A call that encodes goes on where an earlier one stopped.
+A call continues the work of one that was stopped.
 """
 
 from __future__ import annotations
@@ -80,25 +80,13 @@ class GalleryIndex(TomlTable):
         return sealed_text(self.model_dump())
 
 
-@dataclass(frozen=True)
-class StoredFeature:
-    """A feature as shards store it: integers of one type, `width` an item, None for one number."""
-
-    dtype: np.dtype[np.signedinteger]
-    width: int | None
-
-    def shape(self, items: int) -> tuple[int, ...]:
-        """The shape of so many items."""
-        return (items,) if self.width is None else (items, self.width)
-
-
-def stored_features(program: Program) -> dict[str, StoredFeature]:
-    """The features of a program's videos, each in the narrowest type that holds its range."""
+def empty_features(program: Program, items: int) -> dict[str, Array]:
+    """The features of so many videos, not filled in: the narrowest types that hold their ranges."""
     found = {}
     for name, known in features_of(program.video, program.score.inputs).items():
         ends = np.array([int(known.lo.min()), int(known.hi.max())])
-        width = None if len(known.shape) == 1 else int(known.shape[1])
-        found[name] = StoredFeature(narrow(ends, STORED_INTEGERS).dtype, width)
+        shape = (items, *(int(width) for width in known.shape[1:]))
+        found[name] = np.empty(shape, narrow(ends, STORED_INTEGERS).dtype)
     return found
 
 
@@ -122,7 +110,7 @@ class Shard:
         return list(blocks(self.items, BLOCK))
 
     def verify(self) -> None:
-        """Raise CimError where the file is not the one that was written."""
+        """Raise CimError if the file is not the one that was written."""
         with reading(self.file):
             changed = sha256(self.file) != self.digest
         if changed:
@@ -135,12 +123,12 @@ class Shard:
     def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
         """Verify and map the file; yields what gives the features of some of its items.
 
-        Raises CimError where the file is not the one that was written.
+        Raises CimError if the file is not the one that was written.
         """
         self.verify()
         form = {
-            name: StoredArray((TYPE_NAMES[one.dtype],), one.shape(self.items))
-            for name, one in stored_features(program).items()
+            name: StoredArray((TYPE_NAMES[one.dtype],), (self.items, *one.shape[1:]))
+            for name, one in empty_features(program, 0).items()
         }
         with opened_arrays(self.file, AGAIN) as held:
             if missing := sorted(form.keys() - set(held.keys())):
@@ -181,7 +169,7 @@ class GalleryShards(Result):
 
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
-    """Open a gallery; CimError where it is not whole, or was encoded by another bundle."""
+    """Open a gallery; CimError if it is not whole, or was encoded by another bundle."""
     found = read_gallery(folder)
     if found.index.bundle_sha256 != bundle_digest(bundle):
         raise ArgumentError(
@@ -192,7 +180,7 @@ def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
 
 
 def read_gallery(folder: Path) -> GalleryShards:
-    """Open a gallery of any bundle; CimError where it is not whole."""
+    """Open a gallery of any bundle; CimError if it is not whole."""
     file = folder / INDEX
     if folder.exists() and not file.is_file():
         raise CimError(
@@ -265,7 +253,7 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
     rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
     gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
-    that do not fit, and where `output` holds something else.
+    that do not fit, and if `output` holds something else.
     """
     opened, items_per_shard = open_bundle(options.bundle), options.items_per_shard
     if items_per_shard < 1:
@@ -280,8 +268,8 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     simulator = Simulator(opened.program)
     starts = range(0, len(rows), items_per_shard)
     if not (folder / INDEX).is_file():
-        stored = stored_features(opened.program).values()
-        check_room(folder, len(rows) * sum(s.dtype.itemsize * (s.width or 1) for s in stored))
+        of_an_item = sum(one.nbytes for one in empty_features(opened.program, 1).values())
+        check_room(folder, len(rows) * of_an_item)
     with GALLERY.opened(folder, whose):
         written, digests = _written(folder, len(starts)), list[str]()
         countdown, made_now = Countdown(say), 0
@@ -312,7 +300,7 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
 
 
 def _written(folder: Path, count: int) -> list[str] | None:
-    """The SHA-256 of each shard by the index; None where a stopped call left none.
+    """The SHA-256 of each shard by the index; None if a stopped call left none.
 
     A broken index has none that any shard fits.
     """
@@ -326,7 +314,7 @@ def _written(folder: Path, count: int) -> list[str] | None:
 
 
 def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]]:
-    """All rows, mapped where they can be, and what gives some of them checked."""
+    """All rows, mapped if they can be, and a function that checks some of them."""
     if file.suffix != ".npy":
         whole = read_rows(file, "video", model)
         return whole, lambda part: whole[part]
@@ -346,9 +334,8 @@ def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]
 
 def _shard(simulator: Simulator, rows: slice, checked: Callable[[slice], Array]) -> bytes:
     """The bytes of a shard: the features of these rows."""
-    stored = stored_features(simulator.program)
     count = rows.stop - rows.start
-    arrays = {name: np.empty(one.shape(count), one.dtype) for name, one in stored.items()}
+    arrays = empty_features(simulator.program, count)
     for part in blocks(count, BLOCK):
         asked = slice(rows.start + part.start, rows.start + part.stop)
         features = simulator.encode("video", checked(asked))

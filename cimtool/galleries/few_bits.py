@@ -340,7 +340,7 @@ class FewBitShortlist(CentredRows):
 
 
 def quotients(x: Array, values: IntArray) -> FloatArray:
-    """|x|^2 / x.r of each row; 0 where its codes say nothing of it."""
+    """|x|^2 / x.r of each row; 0 if its codes say nothing of it."""
     size, held = (x * x).sum(axis=1, dtype=np.float64), (x * values).sum(axis=1, dtype=np.float64)
     found: FloatArray = np.divide(size, held, out=np.zeros_like(size), where=held > 0)
     return found

@@ -112,8 +112,8 @@ def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundl
     by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
     `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
     Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
-    twice, for a change that leaves no item, where a cell would be written more often than it
-    endures, where another process is changing the bundle, and as `program` does.
+    twice, for a change that leaves no item, if a cell would be written more often than it endures,
+    if another process is changing the bundle, and as `program` does.
     """
     place = bundle_folder(options.bundle)
     folder = Path(options.output) if options.output else place
@@ -189,7 +189,7 @@ def _changed_items(
 
 
 def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
-    """The length of the shortlist: what is asked, else as it was; CimError where it cannot be."""
+    """The length of the shortlist: what is asked, else as it was; CimError if it cannot be."""
     if asked is None and held.shortlist is not None and held.shortlist > items:
         raise ArgumentError(
             "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
@@ -203,7 +203,7 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:
-    """The gallery of a bundle that can be changed; CimError where it holds none, or too little."""
+    """The gallery of a bundle that can be changed; CimError if it holds none, or too little."""
     if bundle.gallery is None:
         raise ArgumentError(
             "{}: holds no gallery that could be changed; program one first ({gallery})",

@@ -150,8 +150,10 @@ class Places:
     @classmethod
     def joined(cls, parts: Sequence[Places]) -> Places:
         """The places for all queries of several parts, in order."""
-        columns = zip(*((one.best, one.right, one.better) for one in parts), strict=True)
-        return cls(*(None if one[0] is None else np.concatenate(one) for one in columns))
+        best = np.concatenate([one.best for one in parts])
+        right = [one.right for one in parts if one.right is not None]
+        better = [one.better for one in parts if one.better is not None]
+        return cls(best, np.concatenate(right), np.concatenate(better)) if right else cls(best)
 
     def found(self, length: int) -> Change | None:
         """R@1: the share of queries that find their right item, with its interval."""

@@ -36,7 +36,7 @@ SHARE = 8
 def gallery_ways(compiled: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
     """The ways that a bundle has, of the cost `found` with its gallery.
 
-    None without a gallery, for one that holds its gallery already, and where the bundle keeps no
+    None without a gallery, for a bundle that holds its gallery already, and for one that keeps no
     calibration items to program: it was compiled for a digital score.
     """
     if found.gallery is None or found.score is None or compiled.gallery is not None:

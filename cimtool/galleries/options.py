@@ -26,7 +26,7 @@ Replacement = tuple[Sequence[int], EmbeddingsLike]
 """Ids of items, and the videos that take their places."""
 
 ITEMS_PER_SHARD = 1 << 18
-"""Items of a shard where nothing is said: some 40 MB of 64 dimensions."""
+"""Items of a shard by default: some 40 MB of 64 dimensions."""
 
 
 class ProgrammedOptions(Record):

@@ -41,8 +41,8 @@ from cimtool.galleries.cam_shortlist import SEARCH
 from cimtool.galleries.gallery_job import GalleryJob, Places, Recall, ShortlistTrials
 from cimtool.galleries.options import CamOptions, NewGallery, ProgramOptions
 from cimtool.galleries.shortlists import (
-    ShortlistAsked,
     ShortlistSearch,
+    bits_asked,
     no_shortlist,
     search_svg,
     shortlist_search,
@@ -182,11 +182,11 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
     _check_programmable(compiled)
     new = _NewItems.of(compiled, options)
     length = shortlist_length(compiled, len(new.rows), options.shortlist)
-    asked = ShortlistAsked.of(compiled, options)
-    job, search, bits = new.job(compiled, say), None, asked.given
+    bits = bits_asked(compiled, options)
+    job, search = new.job(compiled, say), None
     beside: dict[str, bytes] = {}
-    if asked.recall is not None and length is not None:
-        search = shortlist_search(job, asked, asked.recall, length, say)
+    if options.recall is not None and length is not None:
+        search = shortlist_search(job, options, length, say)
         length, bits = search.chosen.length, search.chosen.bits
         source = new.source[0]
         title = f"{source} on {compiled.target.name}: shortlists of few bits"

@@ -48,7 +48,7 @@ class BestItems:
         return self.scores[:, -1]
 
     def joined(self, other: BestItems, top: int) -> BestItems:
-        """The `top` best of both, or all where they are fewer."""
+        """The `top` best of both, or all if they are fewer."""
         items = np.concatenate([self.items, other.items], axis=1)
         scores = np.concatenate([self.scores, other.scores], axis=1)
         order = np.lexsort((items, -scores), axis=1)[:, :top]
@@ -68,7 +68,7 @@ class ShardSearch:
         return Simulator(self.program)
 
     def best_of(self, shard: Shard) -> BestItems:
-        """The best items of a shard; CimError where it is not the one that was written."""
+        """The best items of a shard; CimError if it is not the one that was written."""
         found, lock = BestItems.none(len(self.text["mu"])), Lock()
 
         def look_through(block: slice) -> None:
@@ -109,7 +109,7 @@ def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
     them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. With the
     address of a scheduler in `dask` its workers, who see the gallery under the same path, take a
     shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
-    fit, a changed shard, and where `top` is not 1 to the number of items.
+    fit, a changed shard, and a `top` that is not 1 to the number of items.
     """
     top, output = options.top, options.output
     if output is not None:

@@ -53,87 +53,50 @@ def no_shortlist(bundle: Bundle, argument: str, value: object) -> ArgumentError:
     )
 
 
-@dataclass(frozen=True)
-class ShortlistAsked:
-    """The bits that are asked for, and the recall that those left open have to reach."""
+def bits_asked(bundle: Bundle, options: ProgramOptions) -> ShortlistBits | None:
+    """The bits that are asked of a bundle; None if `mu` is stored as it is.
 
-    item_bits: int | None
-    query_bits: int | None
-    dimensions: int | None
-    recall: float | None
-    minimise: Minimised
-    feature_bits: int
-
-    @classmethod
-    def of(cls, bundle: Bundle, options: ProgramOptions) -> ShortlistAsked:
-        """Check what is asked of a bundle; ArgumentError where it cannot be."""
-        item_bits, query_bits = options.shortlist_bits, options.query_bits
-        recall, minimise = options.recall, options.minimise
-        asked = ("shortlist_bits", "query_bits", "shortlist_dimensions", "recall")
-        given = {name: getattr(options, name) for name in asked}
-        named = [name for name, value in given.items() if value is not None]
-        if named and bundle.settings.score_mapping != "hybrid":
-            raise no_shortlist(bundle, named[0], given[named[0]])
-        features = bundle.program.score.inputs["text.mu"].bits
-        if item_bits is not None and not 1 <= item_bits <= MOST_BITS:
+    Raises ArgumentError for what cannot be asked.
+    """
+    item_bits, query_bits = options.shortlist_bits, options.query_bits
+    recall, minimise = options.recall, options.minimise
+    asked = ("shortlist_bits", "query_bits", "shortlist_dimensions", "recall")
+    given = {name: getattr(options, name) for name in asked}
+    named = [name for name, value in given.items() if value is not None]
+    if named and bundle.settings.score_mapping != "hybrid":
+        raise no_shortlist(bundle, named[0], given[named[0]])
+    features = bundle.program.score.inputs["text.mu"].bits
+    if item_bits is not None and not 1 <= item_bits <= MOST_BITS:
+        raise ArgumentError(
+            "{shortlist_bits} is {}; expected 1 to {}, 1 for signs", item_bits, MOST_BITS
+        )
+    if query_bits is not None and not 2 <= query_bits <= features:
+        raise ArgumentError(
+            "{query_bits} is {}; expected 2 to {}, the bits of features", query_bits, features
+        )
+    for name in ("query_bits", "shortlist_dimensions"):
+        if given[name] is not None and item_bits is None and recall is None:
             raise ArgumentError(
-                "{shortlist_bits} is {}; expected 1 to {}, 1 for signs", item_bits, MOST_BITS
+                "{} is {}; expected {shortlist_bits} or {recall} with it",
+                Argument(name),
+                given[name],
             )
-        if query_bits is not None and not 2 <= query_bits <= features:
-            raise ArgumentError(
-                "{query_bits} is {}; expected 2 to {}, the bits of features", query_bits, features
-            )
-        for name in ("query_bits", "shortlist_dimensions"):
-            if given[name] is not None and item_bits is None and recall is None:
-                raise ArgumentError(
-                    "{} is {}; expected {shortlist_bits} or {recall} with it",
-                    Argument(name),
-                    given[name],
-                )
-        if minimise is not None and recall is None:
-            raise ArgumentError("{minimise} is {}; expected {recall} with it", minimise)
-        if recall is not None and not 0 < recall < 1:
-            raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
-        if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
-            raise ArgumentError(
-                "{recall} is {}; the {} calibration queries of {} are too few, as it has to be "
-                "held on both halves of them: expected at least {}, or a lower share",
-                recall,
-                len(bundle.queries["text.mu"]),
-                bundle.name,
-                2 * least_queries(recall),
-            )
-        dimensions = options.shortlist_dimensions
-        return cls(item_bits, query_bits, dimensions, recall, minimise or "cells", features)
-
-    @property
-    def given(self) -> ShortlistBits | None:
-        """The bits if they are given; None if `mu` is stored as it is."""
-        if self.item_bits is None:
-            return None
-        queries = self.query_bits or self.feature_bits
-        return ShortlistBits(self.item_bits, queries, self.dimensions)
-
-    def dimensions_among(self, whole: int, most: int) -> list[int | None]:
-        """Those that are open, all of `mu` first: halves of the whole, at most `most`."""
-        if self.dimensions is not None:
-            return [self.dimensions]
-        halves = (whole >> halved for halved in range(1, HALVINGS + 1))
-        return [None, *(one for one in halves if LEAST_DIMENSIONS <= one <= most)]
-
-    def item_candidates(self, cells: Callable[[int], int]) -> list[int]:
-        """The bits of items that are open, most first; of those in as many cells only the most."""
-        if self.item_bits is not None:
-            return [self.item_bits]
-        most = {cells(bits): bits for bits in range(1, MOST_BITS + 1)}
-        return list(most.values())[::-1]
-
-    @property
-    def query_candidates(self) -> list[int]:
-        """The bits of queries that are open, most first."""
-        if self.query_bits is not None:
-            return [self.query_bits]
-        return [self.feature_bits, *(b for b in QUERY_BITS if b < self.feature_bits)]
+    if minimise is not None and recall is None:
+        raise ArgumentError("{minimise} is {}; expected {recall} with it", minimise)
+    if recall is not None and not 0 < recall < 1:
+        raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
+    if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
+        raise ArgumentError(
+            "{recall} is {}; the {} calibration queries of {} are too few, as it has to be "
+            "held on both halves of them: expected at least {}, or a lower share",
+            recall,
+            len(bundle.queries["text.mu"]),
+            bundle.name,
+            2 * least_queries(recall),
+        )
+    if item_bits is None:
+        return None
+    return ShortlistBits(item_bits, query_bits or features, options.shortlist_dimensions)
 
 
 @dataclass(frozen=True)
@@ -256,15 +219,15 @@ class TriedShortlist:
 def length_for(places: IntArray, recall: float) -> int | None:
     """The shortest list that, by these queries' places [n], holds the next one's best item.
 
-    By the rule of succession: of n queries m may miss where (m + 1) / (n + 2) <= 1 - recall. None
-    where n is too small for any.
+    By the rule of succession: of n queries m may miss if (m + 1) / (n + 2) <= 1 - recall. None if
+    n is too small for any.
     """
     held = least_held(len(places), recall)
     return None if held > len(places) else int(np.sort(places)[held - 1]) + 1
 
 
 def least_held(queries: int, recall: float) -> int:
-    """The number of queries, of so many, whose best item has to be held; more where none will do.
+    """The number of `queries` whose best item has to be held; more than there are if none will do.
 
     By the rule that `length_for` has.
     """
@@ -277,21 +240,15 @@ def least_queries(recall: float) -> int:
 
 
 def shortlist_search(
-    job: GalleryJob, asked: ShortlistAsked, recall: float, most: int, say: Say
+    job: GalleryJob, options: ProgramOptions, most: int, say: Say
 ) -> ShortlistSearch:
     """The cheapest bits, dimensions and length, at most `most`, that reach a recall.
 
     A setting is not tried if one of more bits does not reach the recall; it counts as done.
     """
-    compiled, trials = job.compiled, ShortlistTrials(job)
+    compiled, trials, recall = job.compiled, ShortlistTrials(job), options.recall
+    assert recall is not None
     fits = [fit for fit, _ in trials.pairs]
-    most_dimensions = min(int(fit.few_bits.principal.most) for fit in fits)
-    dimensions_among = asked.dimensions_among(len(job.few_bits.of_item), most_dimensions)
-    own = compiled.settings.of_layer(PRODUCT_LAYER)
-
-    def cells(item_bits: int) -> int:
-        bits = ItemCodes(item_bits, 1.0, own.weight_code.paired).weight_bits
-        return own.with_weights(bits).cells_per_weight
 
     def trial(bits: ShortlistBits) -> TriedShortlist:
         graph = fits[0].maker(bits)(job.video)
@@ -299,11 +256,12 @@ def shortlist_search(
         places = trials.places(lambda fit: fit.fitted_maker(bits))
         return TriedShortlist(bits, places, use, lambda length: replace(cost, shortlist=length))
 
-    items, queries = asked.item_candidates(cells), asked.query_candidates
-    total = len(dimensions_among) * len(items) * len(queries)
+    most_dimensions = min(int(fit.few_bits.principal.most) for fit in fits)
+    open_dimensions, items, queries = _candidates(job, options, most_dimensions)
+    total = len(open_dimensions) * len(items) * len(queries)
     found: list[TriedShortlist] = []
     countdown = Countdown(say)
-    for d, dimensions in enumerate(dimensions_among):
+    for d, dimensions in enumerate(open_dimensions):
         for i, item in enumerate(items):
             tried = list[TriedShortlist]()
             for q, query in enumerate(queries, 1):
@@ -316,7 +274,30 @@ def shortlist_search(
             found += tried
             if tried[0].length(recall, most) is None:
                 break  # fewer bits of items hold less
-    return searched(found, recall, most, asked.minimise)
+    return searched(found, recall, most, options.minimise or "cells")
+
+
+def _candidates(
+    job: GalleryJob, options: ProgramOptions, most_dimensions: int
+) -> tuple[list[int | None], list[int], list[int]]:
+    """Dimensions, bits of items and bits of queries that are open, the most first.
+
+    Dimensions are all of `mu` and halves of it; of bits of items in as many cells only the most.
+    """
+    own, whole = job.compiled.settings.of_layer(PRODUCT_LAYER), len(job.few_bits.of_item)
+    halves = (whole >> halved for halved in range(1, HALVINGS + 1))
+    dimensions = [None, *(one for one in halves if LEAST_DIMENSIONS <= one <= most_dimensions)]
+    by_cells = {}
+    for bits in range(1, MOST_BITS + 1):
+        held = ItemCodes(bits, 1.0, own.weight_code.paired).weight_bits
+        by_cells[own.with_weights(held).cells_per_weight] = bits
+    features = job.few_bits.query.bits
+    asked = options.shortlist_dimensions, options.shortlist_bits, options.query_bits
+    return (
+        dimensions if asked[0] is None else [asked[0]],
+        [*reversed(by_cells.values())] if asked[1] is None else [asked[1]],
+        [features, *(b for b in QUERY_BITS if b < features)] if asked[2] is None else [asked[2]],
+    )
 
 
 def searched(
@@ -324,7 +305,7 @@ def searched(
 ) -> ShortlistSearch:
     """The cheapest trial that holds a recall on both halves; of lists of at most `most` items.
 
-    Raises CimError where none does, or where the queries are too few to say so.
+    Raises CimError if none does, or if the queries are too few to say so.
     """
     options = [
         trial.option(length)

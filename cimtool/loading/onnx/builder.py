@@ -155,7 +155,7 @@ class Rows:
 
 
 class MaskRead(Exception):
-    """Raised where an operation reads masked numbers in another way than a softmax."""
+    """Raised if an operation reads masked numbers in another way than a softmax."""
 
 
 class FileBuilder(TowerBuilder):
@@ -176,13 +176,16 @@ class FileBuilder(TowerBuilder):
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
-        """The same, and what is known of the value; MaskRead where masked numbers are read."""
+        """The same, and what is known of the value; MaskRead if masked numbers are read."""
         made = super().add(name, op, *inputs, seen=seen)
         numbers = numbers_of_item(self.types[made].shape)
         inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
         self.item_numbers += numbers
         self.item_products += numbers * inner
-        if all(i in self.fixed for i in inputs) and self._affordable(numbers, numbers * inner):
+        affordable = numbers <= self._numbers and numbers * inner <= self._products
+        if affordable and all(i in self.fixed for i in inputs):
+            self._numbers -= numbers
+            self._products -= numbers * inner
             with np.errstate(all="ignore"):
                 self.fixed[made] = np.asarray(op.run(*(self.fixed[i] for i in inputs)), np.float64)
         mask = self._mask(made, op, inputs)
@@ -199,14 +202,6 @@ class FileBuilder(TowerBuilder):
         self.item_products -= numbers * self.extent(node.inputs[0])
         for known in (self.types, self.fixed, self.masks, self.unmasked):
             known.pop(name, None)
-
-    def _affordable(self, numbers: int, products: int) -> bool:
-        """True where the numbers of a value are few enough; they count then."""
-        if numbers > self._numbers or products > self._products:
-            return False
-        self._numbers -= numbers
-        self._products -= products
-        return True
 
     def _mask(self, made: str, op: Op, inputs: Sequence[str]) -> FloatArray | None:
         """The constants that were added to a value, if some of them mask."""
@@ -312,7 +307,7 @@ class FileBuilder(TowerBuilder):
         return arranged(self, view.name, places.reshape(item, -1))
 
     def numbers(self, view: Rows) -> FloatArray | None:
-        """The numbers of a view along its axes, the items' left out; None where items differ."""
+        """The numbers of a view along its axes, the items' left out; None if items differ."""
         known = self.fixed.get(view.name)
         return None if known is None else known.reshape(-1)[view.places]
 

@@ -142,7 +142,7 @@ class ConstantFolder:
         """The constants that a node of constants alone makes; if it counts items, for two numbers.
 
         Raises CimError, which says `where` the node stands, for inputs that do not fit, for a
-        result beyond the budget, and where other numbers of items may make other ones.
+        result beyond the budget, and if other numbers of items may give others.
         """
         pairs = [(a.first, a.second) if isinstance(a, Counted) else (a, a) for a in inputs]
         if all(one is other for one, other in pairs):
@@ -153,7 +153,7 @@ class ConstantFolder:
         return tuple(Counted.of(*made) for made in zip(*both, strict=True))
 
     def _is_same_arithmetic(self, node: OnnxNode, pairs: Sequence[tuple[Array, Array]]) -> bool:
-        """True where the results for two numbers of items say those for all."""
+        """True if the results for two numbers of items say those for all."""
         counted = [one is not other for one, other in pairs]
         (a, a2), (b, b2) = pairs[0], pairs[-1]
         match node.kind:
@@ -255,7 +255,7 @@ class ConstantFolder:
 def _whole(made: FloatArray, first: Array, real: FloatArray) -> Array:
     """Whole numbers in float64 as those of the `first` input, also given as `real`.
 
-    ValueError where its type does not hold them, or a sum of them is not exact.
+    ValueError if its type does not hold them, or a sum of them is not exact.
     """
     held = np.iinfo(first.dtype)
     kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)

@@ -50,7 +50,7 @@ MOST_TOKENS = 256
 
 
 def outputs_of(value: Any) -> tuple[Any, ...] | None:
-    """The outputs that a module returns: (mu, logvar), or mu alone; None where it is neither.
+    """The outputs that a module returns: (mu, logvar), or mu alone; None if it is neither.
 
     Those that stand under names, as in a dictionary or a named tuple, are taken by these alone.
     """
@@ -146,10 +146,10 @@ def floats(module: nn.Module) -> list[torch.Tensor]:
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
     """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module, or a copy where it is not in float32 on the CPU, is in evaluation mode meanwhile;
+    The module, or a copy if it is not in float32 on the CPU, is in evaluation mode meanwhile;
     one that takes rows in float32 and converts them to its float64 itself is read as it is.
-    `width` is `in`, None where no data say it: then it is looked for. The graph that torch's older
-    exporter writes is read, or where it is refused the newer one's. Raises CimError, which says
+    `width` is `in`, None if no data say it: then it is looked for. The graph that torch's older
+    exporter writes is read, or the newer one's if that is refused. Raises CimError, which says
     `where` it stands, for a module that takes no such rows, returns something else, or has
     operators that torch cannot export or a program has not.
     """
@@ -189,7 +189,7 @@ def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
 
 
 def _takes(module: nn.Module, width: int | None) -> bool:
-    """True where a module takes rows in float32, of this width where one is given."""
+    """True if a module takes rows in float32, of this width if one is given."""
     with evaluating(module):
         if width is not None:
             return not _failure(module, width)
@@ -301,7 +301,7 @@ def _ordered(module: nn.Module) -> nn.Module:
 def _width(module: nn.Module, where: str) -> int:
     """Numbers in a row that a module takes: the first of its extents with which it runs.
 
-    Or a multiple of one, for rows of several tokens. CimError where twice as many are taken too, as
+    Or a multiple of one, for rows of several tokens. CimError if twice as many are taken too, as
     by a module of any number of tokens.
     """
     extents = [
@@ -328,7 +328,7 @@ def _width(module: nn.Module, where: str) -> int:
 
 
 def _failure(module: nn.Module, width: int, count: int = TRIED_ROWS) -> str:
-    """The reason why a module does not take rows [count, width]; nothing where it does.
+    """The reason why a module does not take rows [count, width]; nothing if it does.
 
     One that shapes all numbers of a batch anew may run on others too; its outputs are then of
     another number of rows.
@@ -396,7 +396,7 @@ def _by_newer_exporter(
 ) -> ModelProto:
     """The model by torch's newer exporter, which knows more operators and needs onnxscript.
 
-    Raises CimError where it makes none, with the `first` reason why the older one's is not read.
+    Raises CimError if it makes none, with the `first` reason why the older one's is not read.
     """
     if importlib.util.find_spec("onnxscript") is None:
         raise CimError(
@@ -423,14 +423,16 @@ def first_line(error: Exception) -> str:
 def _quiet() -> Iterator[None]:
     """Exporters print graphs and advice; what matters of it is in their exceptions.
 
-    Those in C++ write to the file descriptor of standard output, past Python's.
+    Those in C and C++ write to file descriptor 1, past Python's standard output.
     """
-    disabled = logging.root.manager.disable
+    c_library, disabled, sink = ctypes.CDLL(None), logging.root.manager.disable, io.StringIO()
+    sys.stdout.flush()
+    c_library.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     logging.disable(logging.CRITICAL)
-    sink = io.StringIO()
     try:
+        os.dup2(nowhere, 1)
         with (
-            _native_output_dropped(),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(sink),
             contextlib.redirect_stderr(sink),
@@ -438,22 +440,8 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(disabled)
-
-
-@contextlib.contextmanager
-def _native_output_dropped() -> Iterator[None]:
-    """Send what is written to file descriptor 1, by this process's C and C++ code too, nowhere."""
-    c_library = ctypes.CDLL(None)
-    sys.stdout.flush()
-    c_library.fflush(None)
-    kept = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
         c_library.fflush(None)
         os.dup2(kept, 1)
         os.close(kept)
         os.close(nowhere)
+        logging.disable(disabled)

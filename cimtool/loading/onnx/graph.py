@@ -56,7 +56,7 @@ OLDEST_OPSET = 9
 class OnnxNode:
     """One node; `label` is how messages name it, `attributes` holds their values by name.
 
-    `name` is empty where the file gives none. Those of `If` hold a Branch, what it reads from
+    `name` is empty if the file gives none. Those of `If` hold a Branch, what it reads from
     outside is among the node's inputs.
     """
 
@@ -89,7 +89,7 @@ class Branch:
 class OnnxGraph:
     """One projector: rows `x` [rows, width] to its outputs, by the nodes that these need.
 
-    `rows` is the number of rows that the file was made for, None where it takes any. `outputs`
+    `rows` is the number of rows that the file was made for, None if it takes any. `outputs`
     are the values that stand for `mu` and, unless the file gives points, for `logvar`. `opset` is
     the operator set of the nodes.
     """
@@ -126,7 +126,7 @@ class OnnxGraph:
 
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
-    """Read a projector; CimError where the file is no valid ONNX model of one."""
+    """Read a projector; CimError if the file is no valid ONNX model of one."""
     require_file(path)
     if path.suffix in SUFFIXES:
         raise CimError(f"{path}: is a checkpoint, which holds both projectors; expected it alone")
@@ -157,7 +157,7 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
 def _load(path: Path) -> ModelProto:
     """Read an ONNX file as it is; external data is not followed.
 
-    Raises CimError where it is missing, too large, truncated, or not ONNX.
+    Raises CimError if it is missing, too large, truncated, or not ONNX.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -231,7 +231,7 @@ def _check(model: ModelProto) -> None:
 
 
 def _array(tensor: TensorProto) -> Array:
-    """A tensor as an array; CimError where its data are not as many as its shape says."""
+    """A tensor as an array; CimError if its data are not as many as its shape says."""
     from onnx import numpy_helper
 
     try:
@@ -296,7 +296,7 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
 
 
 def _outputs(graph: GraphProto) -> dict[str, str]:
-    """The values that stand for `mu` and `logvar`; for `mu` alone where there is one output."""
+    """The values that stand for `mu` and `logvar`; for `mu` alone if there is one output."""
     names = [value.name for value in graph.output]
     if set(OUTPUTS) <= set(names):
         return {name: name for name in OUTPUTS}
@@ -329,7 +329,7 @@ def describe_onnx(path: Path) -> dict[str, Any]:
 
 
 def type_name(number: int) -> str:
-    """The name of a type of elements, or its number where it has none."""
+    """The name of a type of elements, or its number if it has none."""
     from onnx import TensorProto
 
     named: dict[int, str] = {n: name.lower() for name, n in TensorProto.DataType.items()}

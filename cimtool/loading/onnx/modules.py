@@ -70,9 +70,9 @@ def model_from_modules(
     """The model of two torch modules that return (mu, logvar), or mu alone.
 
     They are exported to ONNX in memory, for rows of these `widths`. What a layout reads of their
-    weights is taken where it is the same operations of the same numbers, so that layers have its
+    weights is taken if it is the same operations of the same numbers, so that layers have its
     names, and the polynomial its statistics; with a layer map it is taken as the user says. Raises
-    CimError as `build_model` and `export_module` do, and where what was read computes something
+    CimError as `build_model` and `export_module` do, and if what was read computes something
     else, on normal `rows` [n, in] or on these of the data.
     """
     modules = dict(zip(MODALITIES, map(_module, (text, video)), strict=True))
@@ -131,7 +131,7 @@ def _module(given: nn.Module | ExportedProgram) -> nn.Module:
 
 
 def _same(tower: Graph, other: Graph) -> bool:
-    """True where projectors are the same operations of the same numbers, whatever their names."""
+    """True if projectors are the same operations of the same numbers, whatever their names."""
 
     @cache
     def same(one: str, two: str) -> bool:
@@ -225,7 +225,7 @@ def _error(found: Array, wanted: Array) -> float:
 def _compare(
     model: Model, tower: Graph, module: nn.Module, data: Array | None, where: str
 ) -> list[str]:
-    """Notes on a module; CimError where it computes something else than its tower.
+    """Notes on a module; CimError if it computes something else than its tower.
 
     It is run on a few normal rows and on a share of those of the `data` [n, in], where there are
     any.
@@ -335,7 +335,7 @@ def _forward(
 def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
     """A copy of rows [n, in] that a module takes, wherever its weights are.
 
-    Of the types of its weights it is the first's, or float32 where it runs on that one alone.
+    Of the types of its weights it is the first's, or float32 if it runs on that one alone.
     """
     import torch
 
@@ -400,7 +400,7 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
 
 
 def _place(tensor: torch.Tensor) -> int:
-    """The place of a tensor's memory, which views of it share; of itself where it has none."""
+    """The place of a tensor's memory, which views of it share; of itself if it has none."""
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
     except (NotImplementedError, RuntimeError):  # a sparse tensor

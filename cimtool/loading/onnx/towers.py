@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-import cimtool.loading.onnx.rules  # noqa: F401  registers the rules
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.ir.op import Op
@@ -22,6 +21,7 @@ from cimtool.loading.onnx.constants import (
     constant_inputs,
 )
 from cimtool.loading.onnx.graph import Branch, OnnxGraph, OnnxNode
+from cimtool.loading.onnx.rules import unsupported
 from cimtool.loading.onnx.rules.quantized import require_one_quantizer
 from cimtool.loading.onnx.translation import (
     DOMAINS,
@@ -31,7 +31,6 @@ from cimtool.loading.onnx.translation import (
     Translation,
     Unread,
 )
-from cimtool.loading.onnx.unsupported import unsupported
 
 OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
@@ -39,7 +38,7 @@ OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 def translate(graph: OnnxGraph) -> Graph:
     """The tower of an ONNX graph.
 
-    Raises CimError naming the first node that is not supported, and where mu and logvar differ in
+    Raises CimError naming the first node that is not supported, and if mu and logvar differ in
     extent.
     """
     builder = FileBuilder(graph.width)
@@ -76,7 +75,14 @@ def _translate_nodes(
     for node in nodes:
         t = Translation(graph, node, values, builder, folder)
         if node.kind == "If" and not node.domain:
-            branch = _chosen_branch(t)
+            condition = t.value(0)
+            if (
+                not isinstance(condition, np.ndarray)
+                or condition.dtype != bool
+                or condition.size != 1
+            ):
+                t.fail(unsupported(node.kind, "", ()))
+            branch: Branch = node.attributes["then_branch" if condition else "else_branch"]
             inner = {**values, **branch.constants}
             _translate_nodes(graph, branch.nodes, inner, builder, folder)
             pairs = zip(node.outputs, branch.outputs, strict=False)
@@ -116,7 +122,7 @@ SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
 
 
 def over_items(t: Translation) -> bool:
-    """True where a node of constants makes one for each item; its integers are of shapes."""
+    """True if a node of constants makes one for each item; its integers are of shapes."""
     index, value = SHAPE_INPUTS.get(t.node.kind), t.node.attributes.get("value")
     if index is None or (value is not None and value.data_type not in REAL_TYPES):
         return False
@@ -126,7 +132,7 @@ def over_items(t: Translation) -> bool:
 def _alike_for_items(t: Translation) -> Rows | None:
     """The value of a node of single numbers that is the same for all items.
 
-    None of other nodes, and where the items are in several places, or in an axis with others.
+    None of other nodes, and if the items are in several places, or in an axis with others.
     """
     if not (t.node.kind in ELEMENTWISE or t.node.kind == "Cast"):
         return None
@@ -159,16 +165,6 @@ def _with_constants(t: Translation) -> Mapping[str, Translated]:
     apart = {name for name, view in views.items() if view.items_apart}
     fixed = {name: array for name, array in known.items() if array is not None and name in apart}
     return {**t.values, **fixed}
-
-
-def _chosen_branch(t: Translation) -> Branch:
-    """The way that a condition which is known takes, as one of extents is."""
-    condition = t.value(0)
-    if not isinstance(condition, np.ndarray) or condition.size != 1 or condition.dtype != bool:
-        t.fail(unsupported(t.node.kind, "", ()))
-    way = "then_branch" if condition.item() else "else_branch"
-    chosen: Branch = t.node.attributes[way]
-    return chosen
 
 
 def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: FileBuilder) -> str:

@@ -94,7 +94,7 @@ class Translation:
         return f"{self.graph.file}: {self.node.label} ({self.node.kind})"
 
     def input(self, index: int) -> str:
-        """The name of an input; empty where it is left out."""
+        """The name of an input; empty if it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else ""
 
     def value(self, index: int) -> Translated:
@@ -112,7 +112,7 @@ class Translation:
         )
 
     def is_rows(self, index: int) -> bool:
-        """True where an input depends on the graph's input."""
+        """True if an input depends on the graph's input."""
         return isinstance(self.value(index), Rows)
 
     def view(self, index: int = 0) -> Rows:
@@ -131,7 +131,7 @@ class Translation:
         return None if isinstance(value, Unread) else self.mask_numbers(index)
 
     def whole(self, view: Rows) -> Rows:
-        """The view where it has all numbers of its value, else one of them moved into rows."""
+        """The view if it has all numbers of its value, else one of them moved into rows."""
         return self._seen(view) if self.builder.covered(view) else self.in_rows(view)
 
     def _seen(self, view: Rows) -> Rows:
@@ -179,7 +179,7 @@ class Translation:
             )
 
     def constant(self, index: int) -> FloatArray | None:
-        """A constant input in float64, None where it is left out."""
+        """A constant input in float64, None if it is left out."""
         name = self.input(index)
         if not name:
             return None
@@ -220,7 +220,7 @@ class Translation:
         return self.integers(index)
 
     def integers(self, index: int) -> list[int]:
-        """A constant of whole numbers; none where it is left out."""
+        """A constant of whole numbers; none if it is left out."""
         array = self.constant(index)
         if array is None:
             return []
@@ -235,7 +235,7 @@ class Translation:
             self.fail(f"makes {count} axes; expected at most {MOST_AXES}")
 
     def items_axis(self, sizes: Sequence[int]) -> int | None:
-        """The axis whose extent has the number of items in it; None where none is known to."""
+        """The axis whose extent has the number of items in it; None if none is known to."""
         rows, items = self.graph.rows, self.graph.items
         for axis, size in enumerate(sizes):
             if items > 1 and (size == items or (rows is None and size and size % items == 0)):
@@ -250,7 +250,7 @@ class Translation:
         return array
 
     def require_storable(self, what: str, array: FloatArray) -> None:
-        """Raise CimError where float32, in which the float graph is emitted, cannot hold it."""
+        """Raise CimError if float32, in which the float graph is emitted, cannot hold it."""
         beyond = ~(np.abs(array) <= LARGEST_NUMBER)
         if beyond.any():
             self.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
@@ -374,7 +374,7 @@ class Translation:
         return view.reshaped(sizes, items)
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
-        """A number among the attributes; CimError where it is not finite or below `least`."""
+        """A number among the attributes; CimError if it is not finite or below `least`."""
         value = float(self.node.attributes.get(name, absent))
         if not (np.isfinite(value) and value >= least):
             expected = "finite number" if least == -np.inf else f"number of at least {least:g}"

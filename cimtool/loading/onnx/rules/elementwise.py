@@ -198,7 +198,7 @@ def _scaled(t: Translation, name: str) -> tuple[str, FloatArray]:
 
 
 def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
-    """True where a value is another one times a factor, within float32's rounding."""
+    """True if a value is another one times a factor, within float32's rounding."""
     if line == of:
         return bool(np.allclose(factor, 1.0, rtol=1e-6, atol=0.0))
     base, multiple = _scaled(t, of)

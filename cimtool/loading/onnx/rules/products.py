@@ -1,7 +1,7 @@
 """Rules of products: layers in crossbars, and sums over products of two values.
 
 `Gemm`, `MatMul` and `Einsum` say one thing in three ways, which axes are summed over. By constants
-that is a layer; where each of several blocks (heads, say) has weights of its own, one layer whose
+that is a layer; if each of several blocks (heads, say) has weights of its own, one layer whose
 other weights are 0. By values it is a product in the digital unit.
 """
 
@@ -94,7 +94,6 @@ def einsum(t: Translation) -> Translated:
     terms, arrow, out = text.partition("->")
     letters = terms.split(",")
     operands = [_operand(t, i) for i in range(len(t.node.inputs))]
-    _require_a_value(t, operands)
     if reason := _no_product(letters, arrow, out):
         t.fail(f'is "{text}", {reason}')
     if [len(part) for part in letters] != [len(one.labels) for one in operands]:
@@ -106,7 +105,7 @@ def einsum(t: Translation) -> Translated:
 
 
 def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
-    """The reason why an equation is no product of two inputs; nothing where it is one."""
+    """The reason why an equation is no product of two inputs; nothing if it is one."""
     if len(terms) != 2:
         count = "of one input" if len(terms) == 1 else f"of {len(terms)} inputs"
         return (
@@ -123,16 +122,8 @@ def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
     return ""
 
 
-def _require_a_value(t: Translation, operands: Sequence[Operand]) -> None:
-    if not any(isinstance(one.of, Rows) for one in operands):
-        t.fail(
-            "is of constants alone, which this operator is not computed of while a file is read; "
-            "expected a value among its inputs, or the product as a constant"
-        )
-
-
 def _operand(t: Translation, index: int) -> Operand:
-    """An input with labels that are its places; numbers where items do not differ in them."""
+    """An input with labels that are its places; numbers if items do not differ in them."""
     value = t.value(index)
     if isinstance(value, np.ndarray | KeptConstant):
         if isinstance(value, KeptConstant):
@@ -144,7 +135,11 @@ def _operand(t: Translation, index: int) -> Operand:
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
     """The sums over axes that both have and the result `out` has not."""
-    _require_a_value(t, (a, b))
+    if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
+        t.fail(
+            "is of constants alone, which this operator is not computed of while a file is read; "
+            "expected a value among its inputs, or the product as a constant"
+        )
     a, b = (_known(t, one, other) for one, other in ((a, b), (b, a)))
     for label in (*a.labels, *b.labels, *out):
         held = (label in a.labels) + (label in b.labels)
@@ -319,7 +314,7 @@ def layer(
 ) -> Rows:
     """A layer over the last axis of a view: the same weights [in, out] for each of its rows.
 
-    Its outputs are along `axis` of the node's second input, which holds the weights; None where
+    Its outputs are along `axis` of the node's second input, which holds the weights; None if
     they were put in another order.
     """
     x = t.in_rows(view)

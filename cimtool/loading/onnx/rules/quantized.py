@@ -254,7 +254,7 @@ def _signs(value: Array) -> IntArray:
 
 
 def require_one_quantizer(tower: Graph, file: str) -> None:
-    """Raise CimError where a quantizer reads the input of a projector and something else does too.
+    """Raise CimError if a quantizer reads the input of a projector and something else does too.
 
     A program takes its input in one form.
     """
@@ -363,7 +363,7 @@ def _step(t: Translation) -> float:
 
 
 def _zero(t: Translation) -> int:
-    """The zero point of a value that depends on the input, 0 where it is left out."""
+    """The zero point of a value that depends on the input, 0 if it is left out."""
     return _whole(t, 2, "its zero point") if t.input(2) else 0
 
 

@@ -177,8 +177,8 @@ def top(t: Translation) -> Translated:
         )
     kept = np.arange(width)[:: 1 if t.node.attributes.get("largest", 1) else -1][:count]
     made = t.add(Sorted(), rows.name)
-    places = np.arange(rows.size).reshape(-1, width)[:, kept]
-    taken = replace(made.narrowed(count), name=arranged(t.builder, made.name, places))
+    numbers = np.arange(rows.size).reshape(-1, width)[:, kept]
+    taken = replace(made.narrowed(count), name=arranged(t.builder, made.name, numbers))
     return taken.back(order)
 
 

@@ -1,6 +1,6 @@
 """Rules of operators that move numbers and compute none; and constants that come to items.
 
-Each makes another view of a value; numbers move where the next operation needs them in rows.
+Each makes another view of a value; numbers move if the next operation needs them in rows.
 """
 
 from __future__ import annotations

@@ -8,11 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-import cimtool.loading.onnx.rules  # noqa: F401
+from cimtool.loading.onnx.rules import PAGE, UNSUPPORTED, unsupported
 from cimtool.loading.onnx.translation import RULES
-from cimtool.loading.onnx.unsupported import PAGE, UNSUPPORTED, unsupported
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OPERATORS = {one.name for one in onnx.defs.get_all_schemas_with_history() if not one.domain}
 NEWER = {"BitCast", "CausalConvWithState", "CumProd", "LinearAttention", "SwiGLU"}
 """Operators that older versions of the library do not know."""
