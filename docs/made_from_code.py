@@ -19,7 +19,7 @@ from cimtool.base.options import Record, told
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import Matcher
 from cimtool.cli import cli
-from cimtool.cli.describe import describe, describe_cam
+from cimtool.cli.commands.targets import describe, describe_cam
 from cimtool.cli.group import Command
 from cimtool.costs.estimate import Estimate
 from cimtool.experiments.evaluate import Evaluation

@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from cimtool.base.errors import CimError, CimWarning, taking_warnings
-from cimtool.base.escapes import integer_of, number_of
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
 from cimtool.loading.data_notes import DataNotes, data_noted
+
+T = TypeVar("T")
 
 
 class Group(click.Group):
@@ -136,7 +137,7 @@ class Command(click.Command):
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
             click.Option(
                 ["--max-memory"],
-                type=MemorySize(),
+                type=Parsed("SIZE", memory_size),
                 help="Memory of reading one file, as 4G; else 8 times its size and 256 MB.",
             ),
         ]
@@ -250,78 +251,19 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class IntegerOption(click.types.IntParamType):
-    """An integer in ASCII digits."""
+class Parsed(click.ParamType[T]):
+    """A value that `read` makes of a text; BadParameter with the sentence of its error."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return `value` as an integer; BadParameter for a text that is none."""
+    def __init__(self, name: str, read: Callable[[str], T]):
+        self.name = name
+        self.read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Return the value of a text; a default that is no text stays."""
         try:
-            return integer_of(value) if isinstance(value, str) else value
-        except ValueError:
-            self.fail(f"{value!r} is not a valid integer.", param, ctx)
-
-
-class NumberOption(click.types.FloatParamType):
-    """A number in ASCII digits."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return `value` as a number; BadParameter for a text that is none."""
-        try:
-            return number_of(value) if isinstance(value, str) else value
-        except ValueError:
-            self.fail(f"{value!r} is not a valid float.", param, ctx)
-
-
-INTEGER, NUMBER = IntegerOption(), NumberOption()
-
-
-class AtLeast(click.ParamType[int]):
-    """An integer of at least `lowest`; the error for anything else is one clause."""
-
-    name = "integer"
-
-    def __init__(self, lowest: int):
-        self.lowest = lowest
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return `value` as an integer; BadParameter for another one or none."""
-        try:
-            number = integer_of(value) if isinstance(value, str) else int(value)
-        except ValueError:
-            number = self.lowest - 1
-        if number < self.lowest:
-            self.fail(f"{value} is no integer of at least {self.lowest}", param, ctx)
-        return number
-
-
-class MemorySize(click.ParamType[int]):
-    """Bytes, as `4G`, `512M` or `1000000`."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes; BadParameter for a text that is none."""
-        try:
-            return memory_size(value)
-        except CimError as error:
+            return self.read(value) if isinstance(value, str) else value
+        except (ValueError, CimError) as error:
             self.fail(str(error), param, ctx)
-
-
-class Integers(click.ParamType[list[int]]):
-    """Integers with commas between."""
-
-    name = "N,N,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        """Return a list of one integer or more; BadParameter for a text that is none."""
-        if not isinstance(value, str):  # a default
-            return list(value)
-        try:
-            return [integer_of(one) for one in value.split(",")]
-        except ValueError:
-            self.fail(f'"{value}" is not one integer, 4, or several, 1,2,3', param, ctx)
 
 
 class OneOf(click.Choice[str]):

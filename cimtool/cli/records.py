@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.escapes import integer_of, number_of
+from cimtool.base.grids import Value
 from cimtool.base.options import (
     GridValues,
     IdsAndRows,
@@ -32,17 +37,8 @@ from cimtool.base.options import (
     Words,
     options_of,
 )
-from cimtool.cli.group import (
-    INTEGER,
-    NUMBER,
-    AtLeast,
-    Command,
-    FilePath,
-    Integers,
-    NameOf,
-    OneOf,
-)
-from cimtool.cli.values import parse_grid, parse_limits, parse_options, plain_value
+from cimtool.base.toml_files import parse_line
+from cimtool.cli.group import Command, FilePath, NameOf, OneOf, Parsed
 
 FORMS = "(.npz or .pt; or twice, .npy or .pt: text, then video)."
 
@@ -151,11 +147,11 @@ def _type(one: Option) -> tuple[Any, dict[str, Any]]:
         case OnOrOff():
             return None, {}
         case Integer():
-            return INTEGER if one.at_least is None else AtLeast(one.at_least), more
+            return Parsed("integer", partial(parse_integer, at_least=one.at_least)), more
         case Real():
-            return NUMBER, more
+            return Parsed("float", parse_number), more
         case IntegerList():
-            return Integers(), more
+            return INTEGERS, more
         case OneName(_, names):
             return OneOf(list(names)), {}
         case OneOfFamily(_, family, checked):
@@ -172,7 +168,7 @@ def _type(one: Option) -> tuple[Any, dict[str, Any]]:
         case PlainValue():
             return plain_value, more
         case IdsAndRows():
-            return (Integers(), FilePath("FILE")), more
+            return (INTEGERS, FilePath("FILE")), more
     return str, more
 
 
@@ -201,3 +197,96 @@ def _value(one: Option, given: Any) -> Any:
         case IntegerList(_, True):
             return given[0] if len(given) == 1 else given
     return given
+
+
+def parse_integer(text: str, at_least: int | None = None) -> int:
+    """Read an integer in ASCII digits; ValueError for another text, and for less."""
+    try:
+        number = integer_of(text)
+    except ValueError:
+        number = None
+    if number is None or (at_least is not None and number < at_least):
+        if at_least is None:
+            raise ValueError(f"{text!r} is not a valid integer.")
+        raise ValueError(f"{text} is no integer of at least {at_least}")
+    return number
+
+
+def parse_number(text: str) -> float:
+    """Read a number in ASCII digits; ValueError for another text."""
+    try:
+        return number_of(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a valid float.") from None
+
+
+def parse_integers(text: str) -> list[int]:
+    """Read integers with commas between; ValueError for another text."""
+    try:
+        return [integer_of(one) for one in text.split(",")]
+    except ValueError:
+        raise ValueError(f'"{text}" is not one integer, 4, or several, 1,2,3') from None
+
+
+INTEGERS = Parsed("N,N,...", parse_integers)
+
+
+def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict[str, list[Value]]:
+    """Read `KEY=V,V,V` of each `--grid`; CimError where that is not how one is written."""
+    expected = f"KEY=VALUE,VALUE, such as {example}"
+    grid: dict[str, list[Value]] = {}
+    for text in texts:
+        key, _, values = text.partition("=")
+        key = key.strip()
+        if not key or not values.strip():
+            raise ArgumentError("{grid} {}: expected {}", text, expected)
+        if key in grid:
+            raise ArgumentError("{grid} {} is given twice; expected all of its values at once", key)
+        found = [one.strip() for one in values.split(",")]
+        if not all(found):
+            raise ArgumentError("{grid} {}: a value is empty; expected {}", key, expected)
+        grid[key] = list(map(plain_value, found))
+    return grid
+
+
+def plain_value(text: str) -> Value:
+    """A number, true or false where the text is one in TOML, otherwise the text itself."""
+    try:
+        value = parse_line(f"value = {text}")["value"]
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float | str) else text
+
+
+def parse_limits(argument: str, texts: Iterable[str]) -> dict[str, float]:
+    """Read `METRIC=VALUE` of each option that gives an argument; CimError for no number."""
+    limits: dict[str, float] = {}
+    for text in texts:
+        metric, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            expected = "METRIC=VALUE, such as logit_rmse=0.2"
+            raise ArgumentError("{} {}: expected {}", Argument(argument), text, expected)
+        if metric in limits:
+            raise ArgumentError(
+                "{} {} is given twice; expected one value", Argument(argument), metric
+            )
+        try:
+            limits[metric] = number_of(value)
+        except ValueError:
+            limits[metric] = math.nan
+        if not math.isfinite(limits[metric]):
+            raise ArgumentError(
+                '{} {}: "{}" is no finite number; expected one', Argument(argument), metric, value
+            )
+    return limits
+
+
+def parse_options(texts: Iterable[str]) -> dict[str, str]:
+    """Read `loss.tau=0.1`, ... as texts by key, the last of a key; CimError for no KEY=VALUE."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ArgumentError('{options} "{}": expected model.KEY=VALUE or loss.KEY=VALUE', text)
+        found[key.strip()] = value.strip()
+    return found

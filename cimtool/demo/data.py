@@ -26,7 +26,6 @@ from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.threads import side_by_side, thread_count
 from cimtool.demo.sources import DocumentedFunction, documented_functions
-from cimtool.loading.digests import row_digests
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})
@@ -223,5 +222,5 @@ def write_embeddings(
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:
     """Mask of the rows behind the first `eval_rows`: those that equal one of these."""
-    digests = row_digests(rows)
-    return np.isin(digests[eval_rows:], digests[:eval_rows])
+    known = {row.tobytes() for row in rows[:eval_rows]}
+    return np.array([row.tobytes() in known for row in rows[eval_rows:]])

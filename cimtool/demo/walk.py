@@ -27,11 +27,8 @@ from cimtool.demo.data import (
     installed_sources,
     write_embeddings,
 )
-from cimtool.experiments.evaluate import Evaluation
-from cimtool.hardware.target import Target, load_target
-from cimtool.loading.source import ModelSource
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.reference.surrogate import Polynomial
+from cimtool.hardware.target import load_target
+from cimtool.report.result import Result
 from cimtool.training.arguments import LabelKind
 from cimtool.training.fit import Fit
 from cimtool.training.fit_page import advice
@@ -43,7 +40,6 @@ from cimtool.training.teacher_file import (
     sigmoid_of,
     write_teacher,
 )
-from cimtool.verification.report import Report
 
 NAME = "demo"
 SAMPLED, FIRST, LAST = "sampled.npz", "first.npz", "last.npz"
@@ -105,8 +101,8 @@ class DemoResult:
     files: DemoFiles
     bundle: Path
     scores: Path
-    report: Report
-    stages: Evaluation
+    report: Result
+    stages: Result
 
 
 def run_demo(
@@ -119,49 +115,39 @@ def run_demo(
     written, CheckFailed where a bit differs.
     """
     hardware = load_target(target)
-    name = f"{NAME}@{hardware.name}"
+    settings, name = DemoSettings(epochs), f"{NAME}@{hardware.name}"
     bundle, scores = out / name, out / f"{name}.scores.npz"
     check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
     check_output(scores, ".npz")
     with alone_in(out, NAME, f".{name}{LOCK}"):
-        return _demo(hardware, DemoSettings(epochs), cache, bundle, scores, announce, say)
-
-
-def _demo(
-    hardware: Target,
-    settings: DemoSettings,
-    cache: Path,
-    bundle: Path,
-    scores: Path,
-    announce: Say,
-    say: Say,
-) -> DemoResult:
-    files = prepare_demo(cache, settings, installed_sources(), announce)
-    announce(f"compiling for {hardware.name}")
-    api.compile(
-        files.projectors,
-        files.poly,
-        calibration=files.calibration,
-        target=hardware,
-        output=bundle,
-        say=say,
-    )
-    announce("simulating all pairs of the evaluation set")
-    api.simulate(bundle, files.eval, output=scores, say=say)
-    announce("verifying every stage and every bit on the same pairs")
-    report = api.verify(bundle, files.eval, say=say)
-    counts = ", ".join(map(str, settings.samples))
-    announce(f"evaluating every stage on {settings.few_rows} of them, Monte Carlo at K = {counts}")
-    stages = api.evaluate(
-        files.few,
-        ModelSource(files.teacher, files.poly.with_name(FIRST_POLY)),
-        ModelSource(files.projectors, files.poly),
-        bundle,
-        samples=settings.samples,
-        say=say,
-    )
-    return DemoResult(settings, files, bundle, scores, report, stages)
+        files = prepare_demo(cache, settings, installed_sources(), announce)
+        announce(f"compiling for {hardware.name}")
+        api.compile(
+            files.projectors,
+            files.poly,
+            calibration=files.calibration,
+            target=hardware,
+            output=bundle,
+            say=say,
+        )
+        announce("simulating all pairs of the evaluation set")
+        api.simulate(bundle, files.eval, output=scores, say=say)
+        announce("verifying every stage and every bit on the same pairs")
+        report = api.verify(bundle, files.eval, say=say)
+        counts = ", ".join(map(str, settings.samples))
+        announce(
+            f"evaluating every stage on {settings.few_rows} of them, Monte Carlo at K = {counts}"
+        )
+        stages = api.evaluate(
+            files.few,
+            api.ModelSource(files.teacher, files.poly.with_name(FIRST_POLY)),
+            api.ModelSource(files.projectors, files.poly),
+            bundle,
+            samples=settings.samples,
+            say=say,
+        )
+        return DemoResult(settings, files, bundle, scores, report, stages)
 
 
 def prepare_demo(
@@ -236,14 +222,12 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     )
     folder = files.poly.parent
     first = folder / FIRST_POLY
-    announce(f"labelling {settings.first_pairs:,} pairs exactly")
-    items = model_items(ModelSource(files.teacher), files.train, silent)
-    _labelled(items, "exact", settings.first_pairs, folder / FIRST)
+    items = model_items(api.ModelSource(files.teacher), files.train, silent)
+    _labelled(items, "exact", settings.first_pairs, folder / FIRST, announce)
     found = _fitted(files.teacher, files, FIRST, first, settings, announce)
-    announce(f"labelling {settings.sampled_pairs:,} pairs by Monte Carlo at K = {DEFAULT_SAMPLES}")
-    sampled = _labelled(items, "mc", settings.sampled_pairs, folder / SAMPLED)
+    sampled = _labelled(items, "mc", settings.sampled_pairs, folder / SAMPLED, announce)
     del items
-    announce(_distances(found, api.fit(sampled).polynomial))
+    announce(_distances(found, api.fit(sampled)))
     announce("training on the polynomial, from the teacher")
     api.train(
         files.train,
@@ -253,16 +237,17 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
         loss=POLY_LOSS,
         **train,
     )
-    announce(f"labelling {settings.last_pairs:,} pairs exactly")
-    items = model_items(ModelSource(files.projectors), files.train, silent)
-    _labelled(items, "exact", settings.last_pairs, folder / LAST)
+    items = model_items(api.ModelSource(files.projectors), files.train, silent)
+    _labelled(items, "exact", settings.last_pairs, folder / LAST, announce)
     del items
     _fitted(files.projectors, files, LAST, files.poly, settings, announce)
 
 
-def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path) -> Teacher:
+def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path, announce: Say) -> Teacher:
     """Label pairs as `cimtool teacher` does, of items that are encoded once for several labels."""
     sigmoid, _ = sigmoid_of(items.file, items.a, items.b, {})
+    how = "exactly" if kind == "exact" else f"by Monte Carlo at K = {sigmoid.K}"
+    announce(f"labelling {pairs:,} pairs {how}")
     made = make_teacher(items, pairs, MATCHED, kind, sigmoid)
     write_teacher(made, file)
     return made
@@ -289,14 +274,14 @@ def _fitted(
     return found
 
 
-def _distances(found: Fit, by_samples: Polynomial) -> str:
+def _distances(found: Fit, by_samples: Fit) -> str:
     """The errors of polynomials by exact and by sampled labels, on exact held-out labels."""
     held = found.held
     own, other = (
         float(np.sqrt(np.square(poly.evaluate(held.ed, held.vd) - held.logit).mean()))
-        for poly in (found.polynomial, by_samples)
+        for poly in (found.polynomial, by_samples.polynomial)
     )
     return (
         f"logit RMSE on {len(held):,} held-out pairs: {own:.2g} of {found.form.name} by exact "
-        f"labels, {other:.2g} of degree {by_samples.degree} by sampled ones"
+        f"labels, {other:.2g} of degree {by_samples.polynomial.degree} by sampled ones"
     )

@@ -9,7 +9,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
-from cimtool.cli.describe import describe_cam
+from cimtool.cli.commands.targets import describe_cam
 from cimtool.hardware.cam import cam_origins, is_cam, load_cam
 from cimtool.hardware.target import load_target, target_names
 from cimtool.report.terminal import terminal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
 from cimtool.base.toml_files import validated
-from cimtool.cli.describe import describe
+from cimtool.cli.commands.targets import describe
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target, target_names
 from cimtool.hardware.target import derived as derived_target

@@ -66,8 +66,8 @@ def command(out: Output, options: DemoOptions) -> None:
         "artefacts": vars(files),
         "bundle": found.bundle,
         "scores": found.scores,
-        "report": found.report.to_json(),
-        "stages": found.stages.to_json(),
+        "report": found.report.to_dict(),
+        "stages": found.stages.to_dict(),
         "commands": commands,
     }
     shown = shown.plus(Section("Made", tuple(map(Verbatim, lines))))

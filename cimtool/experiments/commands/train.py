@@ -23,8 +23,7 @@ from cimtool.base.options import (
 )
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.cli.output import Output
-from cimtool.cli.records import values_command
-from cimtool.cli.values import parse_grid
+from cimtool.cli.records import parse_grid, values_command
 from cimtool.experiments import api
 from cimtool.hardware.settings import SettingOptions, setting_keys
 from cimtool.loading.embeddings import EmbeddingsLike, File
