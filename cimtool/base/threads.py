@@ -19,6 +19,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
+PAIR_BLOCK = 1 << 18
+"""Pairs of a score that are computed at a time."""
+
 
 def thread_count() -> int:
     """Threads for blocks of rows: the cores that this process may use, or fewer, OMP_NUM_THREADS.

@@ -54,7 +54,6 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.ir.types import INT_LIMIT, Type, Types, integer
-from cimtool.reference.surrogate import shifted
 
 
 def append(writer: GraphWriter, graph: Graph, node: Node, values: Mapping[str, str]) -> str:
@@ -286,7 +285,7 @@ def _polynomial_score(
     (ed_middle, ed_half), (vd_middle, vd_half) = (*middles, (0.0, 1.0))[:2]
     u = _centred(writer, ed, ed_middle, ed_half)
     v = _centred(writer, vd, vd_middle, vd_half) if vd else ""
-    table = shifted(op.polynomial, ed_middle, ed_half, vd_middle, vd_half)
+    table = op.polynomial.shifted(ed_middle, ed_half, vd_middle, vd_half)
     total = ""
     for power in reversed(range(len(table))):
         row = [float(c) for c in table[power][: len(table) - power if vd else 1]]

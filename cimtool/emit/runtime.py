@@ -16,9 +16,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from cimtool.base.arrays import Array, blocks
 from cimtool.base.errors import CimError
+from cimtool.base.protobufs import count_parts
+from cimtool.base.threads import PAIR_BLOCK
 from cimtool.base.untrusted import read_bounded
-from cimtool.loading.protobufs import count_parts
-from cimtool.simulation.simulator import PAIR_BLOCK
 
 OptimizationLevel = Literal["disable", "basic", "extended", "all"]
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from cimtool.base.arrays import coefficient
 from cimtool.ir.arithmetic import (
     Add,
     BatchMatMul,
@@ -62,7 +63,6 @@ from cimtool.passes.lowering import (
     normalised,
     of_layer,
 )
-from cimtool.reference.surrogate import as_float, shifted
 
 NEGLIGIBLE_BITS = 60
 """Bits below the sum of all from which a coefficient, in variables in [-1, 1], is taken as zero."""
@@ -303,7 +303,7 @@ def polynomial_score(
         for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
     ]
     on_ed, on_vd = (*domains, (0.0, 1.0))[:2]
-    table = shifted(op.polynomial, *on_ed, *on_vd)
+    table = op.polynomial.shifted(*on_ed, *on_vd)
     total = _bivariate(builder, node.name, table, variables[0], variables[-1])
     return _stored_logit(builder, total)
 
@@ -313,7 +313,7 @@ def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str,
     negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
     rows = []
     for coefficients in table:
-        kept = [as_float(c) if abs(c) > negligible else 0.0 for c in coefficients]
+        kept = [coefficient(c) if abs(c) > negligible else 0.0 for c in coefficients]
         while len(kept) > 1 and kept[-1] == 0:
             kept.pop()
         rows.append(tuple(kept))

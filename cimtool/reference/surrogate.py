@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.base.arrays import LARGEST_NUMBER, FloatArray
-from cimtool.base.errors import CimError, RowsError
+from cimtool.base.arrays import LARGEST_NUMBER, FloatArray, coefficient
+from cimtool.base.errors import CimError
 
 MAX_DEGREE = 6
 
@@ -169,8 +169,27 @@ class Polynomial:
             return np.empty(ed.shape)
         centre_ed, half_ed = _centre_and_half(*_range_of("ed", ed))
         centre_vd, half_vd = _centre_and_half(*_range_of("vd", vd))
-        matrix = shifted(self, centre_ed, half_ed, centre_vd, half_vd)
+        matrix = self.shifted(centre_ed, half_ed, centre_vd, half_vd)
         return _horner(matrix, (ed - centre_ed) / half_ed, (vd - centre_vd) / half_vd)
+
+    def shifted(
+        self, center_ed: float, half_ed: float, center_vd: float, half_vd: float
+    ) -> list[list[Fraction]]:
+        """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
+
+        Exact: every float is the rational number that it is, the scales of the features included.
+        The matrix is square, degree + 1 a side, zero if i + j is above the degree.
+        """
+        size = self.degree + 1
+        powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(self.scale_ed), size)
+        powers_vd = _powers(Fraction(center_vd), Fraction(half_vd), Fraction(self.scale_vd), size)
+        matrix = [[Fraction(0)] * size for _ in range(size)]
+        matrix[0][0] = Fraction(self.bias)
+        for (m, n), factor in zip(exponents(self.degree), self.coeff, strict=True):
+            for i, x in enumerate(powers_ed[m]):
+                for j, y in enumerate(powers_vd[n]):
+                    matrix[i][j] += Fraction(factor) * x * y
+        return matrix
 
     @np.errstate(over="ignore")
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
@@ -190,29 +209,9 @@ class Polynomial:
         Hardly: in variables in [-1, 1] all terms but the constant add up to less than
         CONSTANT_SHARE of the whole.
         """
-        matrix = shifted(self, *_centre_and_half(*ed), *_centre_and_half(*vd))
+        matrix = self.shifted(*_centre_and_half(*ed), *_centre_and_half(*vd))
         total = sum((abs(c) for row in matrix for c in row), Fraction(0))
         return total - abs(matrix[0][0]) <= Fraction(CONSTANT_SHARE) * total
-
-
-def shifted(
-    poly: Polynomial, center_ed: float, half_ed: float, center_vd: float, half_vd: float
-) -> list[list[Fraction]]:
-    """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
-
-    Exact: every float is the rational number that it is, the scales of the features included.
-    The matrix is square, degree + 1 a side, zero if i + j is above the degree.
-    """
-    size = poly.degree + 1
-    powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(poly.scale_ed), size)
-    powers_vd = _powers(Fraction(center_vd), Fraction(half_vd), Fraction(poly.scale_vd), size)
-    matrix = [[Fraction(0)] * size for _ in range(size)]
-    matrix[0][0] = Fraction(poly.bias)
-    for (m, n), coefficient in zip(exponents(poly.degree), poly.coeff, strict=True):
-        for i, x in enumerate(powers_ed[m]):
-            for j, y in enumerate(powers_vd[n]):
-                matrix[i][j] += Fraction(coefficient) * x * y
-    return matrix
 
 
 def _powers(center: Fraction, half: Fraction, scale: Fraction, count: int) -> list[list[Fraction]]:
@@ -230,21 +229,10 @@ def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> Float
         inner = np.zeros_like(v)
         for c in reversed(row[: len(matrix) - i]):
             inner *= v
-            inner += as_float(c)
+            inner += coefficient(c)
         total *= u
         total += inner
     return total
-
-
-def as_float(c: Fraction) -> float:
-    """A rational number in float64; RowsError if it is beyond."""
-    try:
-        return float(c)
-    except OverflowError:
-        raise RowsError(
-            "the polynomial's terms are beyond float64 on these rows; expected rows of the scale "
-            "that it was fitted on, or smaller coefficients"
-        ) from None
 
 
 def _range_of(name: str, values: FloatArray) -> Extent:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.threads import map_rows, side_by_side
+from cimtool.base.threads import PAIR_BLOCK, map_rows, side_by_side
 from cimtool.base.untrusted import NUMBER
 from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
@@ -20,8 +20,7 @@ from cimtool.ir.types import Type, numbers_of_item
 from cimtool.simulation.device import Device
 
 ROW_BLOCK = 256
-PAIR_BLOCK = 1 << 18
-"""Rows of a projector, and pairs of a score, that are computed at a time."""
+"""Rows of a projector that are computed at a time."""
 
 DEVICE_BLOCKS = 16
 """Blocks that a device computes at a time: one is too small to fill it."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents, shifted
+from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 from cimtool.training.teacher import Labels
 
 # Of ridge, against a sum of squares over the pairs whose features are standardised.
@@ -213,8 +213,7 @@ def _features(
 
 def _in_raw_features(standard: Polynomial, ed: _Standard, vd: _Standard) -> Polynomial:
     """Rewrite a polynomial in (ed - mean) / spread as one in ed / scale, and so for vd."""
-    matrix = shifted(
-        standard,
+    matrix = standard.shifted(
         -ed.mean / ed.spread,
         ed.scale / ed.spread,
         -vd.mean / vd.spread,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.reference.surrogate import Polynomial, shifted
+from cimtool.reference.surrogate import Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Loss, Objective, Task
 from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 
@@ -38,7 +38,7 @@ class SafePolynomial(nn.Module):
         lows, highs = (start + slope * ed for ed in self.ed)
         ends = (min(lows, highs) + near, max(lows, highs) + far)
         self.centre_vd, self.half_vd = sum(ends) / 2, (ends[1] - ends[0]) / 2 or 1.0
-        matrix = shifted(polynomial, self.centre_ed, self.half_ed, self.centre_vd, self.half_vd)
+        matrix = polynomial.shifted(self.centre_ed, self.half_ed, self.centre_vd, self.half_vd)
         self.matrix = [[float(c) for c in row] for row in matrix]
         self.slopes = self._slopes()
 

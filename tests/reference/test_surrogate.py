@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import Polynomial, exponents, shifted
+from cimtool.reference.surrogate import Polynomial, exponents
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 positive = st.floats(1e-3, 1e6)
@@ -42,7 +42,7 @@ def test_terms_are_in_the_order_of_scikit_learn(degree):
     v=st.fractions(-2, 2, max_denominator=50),
 )
 def test_shifted_is_the_same_polynomial_exactly(poly, center, half, u, v):
-    matrix = shifted(poly, center[0], half[0], center[1], half[1])
+    matrix = poly.shifted(center[0], half[0], center[1], half[1])
     assert len(matrix) == poly.degree + 1
     assert all(len(row) == poly.degree + 1 for row in matrix)
     assert all(
@@ -60,7 +60,7 @@ def test_evaluate_is_as_accurate_as_the_values_spread(poly, seed):
     ed, vd = rng.uniform(300, 301, (2, 3)), rng.uniform(900, 905, (2, 3))
     found = poly.evaluate(ed, vd)
     expected = [exact_value(poly, *pair) for pair in zip(ed.flat, vd.flat, strict=True)]
-    matrix = shifted(poly, 300.5, 0.5, 902.5, 2.5)
+    matrix = poly.shifted(300.5, 0.5, 902.5, 2.5)
     size = sum(abs(c) for row in matrix for c in row)
     for x, y in zip(found.flat, expected, strict=True):
         # Below the normal range a float64 has no relative accuracy: 1e-300 is the floor.

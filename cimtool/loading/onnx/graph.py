@@ -17,9 +17,9 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import require_file
+from cimtool.base.protobufs import count_parts
 from cimtool.base.untrusted import NUMBER, Budget, read_bounded
 from cimtool.loading.checkpoint import SUFFIXES, require_suffix
-from cimtool.loading.protobufs import count_parts
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from cimtool.loading.protobufs import count_parts
+from cimtool.base.protobufs import count_parts
 
 MODEL = onnx.ModelProto.DESCRIPTOR
 
