@@ -1,4 +1,4 @@
-"""What a person sees of texts that are too long to read."""
+"""Texts that are too long for a person to read are cut to their ends."""
 
 from __future__ import annotations
 
