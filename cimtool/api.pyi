@@ -35,7 +35,7 @@ from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import LabelKind
 from cimtool.training.fine_tune import FineTuningRun
 from cimtool.training.fit import Fit
-from cimtool.training.polynomial_file import PtKeys
+from cimtool.training.polynomial import PtKeys
 from cimtool.training.projectors import ProjectorRun
 from cimtool.training.teacher_file import Teacher
 from cimtool.verification.compare import BundleComparison

@@ -23,7 +23,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import FormOptions
 from cimtool.training.fit import fit_teacher
-from cimtool.training.polynomial_file import polynomial_text
+from cimtool.training.polynomial import polynomial_text
 from cimtool.training.teacher_file import Teacher, read_teacher
 
 FITTED = "degree-{}.json"

@@ -24,11 +24,10 @@ from cimtool.reference.metrics import settle
 from cimtool.reference.queries import Queries, led
 from cimtool.reference.retrieval import rank_queries
 from cimtool.reference.truth import Truth
-from cimtool.training.history import RetrievalEpoch, truth_in
+from cimtool.training.history import Question, RetrievalEpoch, asked, truth_in
 from cimtool.training.job import TrainingJob
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
-from cimtool.training.question import Question, asked
 from cimtool.training.towers import all_cosines
 from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
 

@@ -251,7 +251,7 @@ def _fit_devices(file: Path) -> NoiseFit:
         ]
         notes += _without_freedom("drift.mean", dynamic.targets, DRIFT_TERMS)
     t0, targets = float(times[0]) if len(times) > 1 else None, tuple(levels.tolist())
-    return NoiseFit(file.name, tuple(parameters), g_max, t0, len(g), targets, tuple(notes))
+    return NoiseFit(file.name, tuple(parameters), g_max, t0, g.size, targets, tuple(notes))
 
 
 def _without_freedom(key: str, targets: int, most: int) -> list[str]:

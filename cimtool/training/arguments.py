@@ -28,7 +28,7 @@ from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.options import BuildOptions
 from cimtool.loading.source import Projectors
-from cimtool.training.ridge import ALPHA
+from cimtool.training.polynomial import ALPHA
 
 LabelKind = Literal["mc", "exact"]
 

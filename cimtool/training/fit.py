@@ -41,15 +41,10 @@ from cimtool.training.arguments import FormOptions
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items, model_items
 from cimtool.training.options import check_seed
-from cimtool.training.polynomial_file import (
+from cimtool.training.polynomial import (
     PT_KEYS,
     SUFFIXES,
     PtKeys,
-    polynomial_pt,
-    polynomial_text,
-    without_scales,
-)
-from cimtool.training.ridge import (
     check_alpha,
     check_degree,
     check_labels,
@@ -57,6 +52,9 @@ from cimtool.training.ridge import (
     fit_logit,
     fitted_range,
     noise_weights,
+    polynomial_pt,
+    polynomial_text,
+    without_scales,
 )
 from cimtool.training.teacher import Labels, pair_groups
 from cimtool.training.teacher_file import Teacher, read_teacher

@@ -19,7 +19,7 @@ from cimtool.report.formats import ENERGIES, NOT_KNOWN, four_digits, percent, wh
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
 from cimtool.training.fit import Fit
-from cimtool.training.polynomial_file import domain_values
+from cimtool.training.polynomial import domain_values
 from cimtool.training.teacher import pair_groups
 
 DRAWN = 1000

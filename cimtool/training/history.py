@@ -1,6 +1,7 @@
-"""The history of a run: a row per epoch, which of them is best, and its baselines.
+"""The history of a run: a row per epoch, which of them is best, and what it is measured by.
 
-Baselines are the raw rows that nothing projects, and a start on rows that train.
+That is retrieval, beside the baselines: the raw rows that nothing projects, and a start on rows
+that train. The question of a loss is what finding the right video costs by it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
@@ -21,8 +24,9 @@ from cimtool.reference.measures.ranks import RECALLS
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.retrieval import retrieval
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
+from cimtool.training.loss import Loss
 from cimtool.training.models import ProjectorModel
-from cimtool.training.pairs import Pairs
+from cimtool.training.pairs import Pairs, full_batches
 from cimtool.training.towers import all_cosines
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
@@ -285,3 +289,49 @@ def last_is_best(history: Sequence[RetrievalEpoch]) -> str | None:
     if not last or best_epoch(history).number != last:
         return None
     return f"The best epoch is the last of {last}: more epochs may gain."
+
+
+@dataclass(frozen=True)
+class Question:
+    """The cost to a text of finding its video in batches of `size`, by the loss that trained.
+
+    `even` is the same with every wrong score replaced by their mean and every right one by theirs;
+    `limit` is that for many wrong videos, log(size - 1) + (wrong - right) / tau for
+    InfoNCE, and `limit_without_log` is without the logarithm, as the document has it that derives
+    it. None for a loss without such a limit.
+    """
+
+    size: int
+    loss: float
+    even: float
+    limit: float | None
+    limit_without_log: float | None
+
+
+def asked(loss: Loss, scores: Tensor, right: Tensor, size: int) -> Question | None:
+    """Ask the question of all texts in batches of at most `size`, by scores [n, m].
+
+    `right` [n] is the video of each text. None for a loss that asks none, and if no pair of a
+    batch is wrong.
+    """
+    if not len(scores):
+        return None
+    size = min(size, len(scores))
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    found = []
+    for texts in full_batches(order, size):
+        videos = right[texts]
+        batch = scores[texts][:, videos]
+        wrong = videos[:, None] != videos[None, :]
+        cost = loss.question(batch, videos)
+        if cost is None or not wrong.any():
+            return None
+        own, other = batch.diagonal().mean(), batch[wrong].mean()
+        even = loss.question(torch.where(wrong, other, own), videos)
+        assert even is not None
+        gap, rivals = (other - own).item(), wrong.sum().item() / size
+        limits = loss.limit(rivals, gap), loss.limit(1.0, gap)
+        found.append((cost.item(), even.item(), *(math.nan if x is None else x for x in limits)))
+    mean, even_mean, limit, bare = map(float, np.mean(found, axis=0))
+    known = not math.isnan(limit)
+    return Question(size, mean, even_mean, limit if known else None, bare if known else None)

@@ -40,8 +40,7 @@ from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
 from cimtool.training.pairs import Pairs, draw_batches, full_batches
-from cimtool.training.polynomial_file import checkpoint_values
-from cimtool.training.ridge import fitted_range
+from cimtool.training.polynomial import checkpoint_values, fitted_range
 from cimtool.training.towers import (
     Encoded,
     TwoTower,

@@ -16,7 +16,7 @@ from cimtool.ir.program import Program
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
-from cimtool.training.polynomial_file import polynomial_text
+from cimtool.training.polynomial import polynomial_text
 
 SWAPPED = "with each side's rows through the other's projector"
 

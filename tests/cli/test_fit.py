@@ -15,7 +15,7 @@ from cimtool import api
 from cimtool.demo.data import DemoFiles
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
-from cimtool.training.polynomial_file import without_scales
+from cimtool.training.polynomial import without_scales
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]

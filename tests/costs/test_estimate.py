@@ -20,7 +20,7 @@ from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
 from cimtool.reference.surrogate import Polynomial
 from cimtool.report.formats import TIMES
-from cimtool.training.polynomial_file import polynomial_text
+from cimtool.training.polynomial import polynomial_text
 
 MACS = 1024 * 2048 + 2048 * 2048 + 2 * 2048 * 1024
 FullSize = Callable[[Target], Program]

@@ -12,7 +12,7 @@ import pytest
 from cimtool.experiments.trained_points import TrainedPoint, Unseen
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
-from cimtool.training.question import Question
+from cimtool.training.history import Question
 
 COUNT = 3
 

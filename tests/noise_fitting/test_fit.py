@@ -67,6 +67,7 @@ def test_sums_below_zero_are_refused_and_far_means_told(tmp_path: Path) -> None:
 def test_intervals_hold_the_parameters_together(kind: Callable[[int], str], tmp_path: Path) -> None:
     found = [fitted(tmp_path / "data.csv", kind(seed)) for seed in range(10)]
     assert sum(bool(missed(one)) for one in found) <= 1
+    assert {one.measurements for one in found} == {2500 if kind is of_devices else 2000}
     assert {p.key for p in found[0].parameters} == (
         set(TRUTH) if kind is of_devices else {key for key in TRUTH if "programming" in key}
     )

@@ -21,7 +21,7 @@ from cimtool.training.fit_page import (
     fit_headline,
     fit_values,
 )
-from cimtool.training.polynomial_file import domain_values
+from cimtool.training.polynomial import domain_values
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 

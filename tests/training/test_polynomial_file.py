@@ -14,7 +14,7 @@ import torch
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial, read_polynomial
 from cimtool.reference.surrogate import FittedRange, Polynomial
-from cimtool.training.polynomial_file import (
+from cimtool.training.polynomial import (
     PT_KEYS,
     checkpoint_values,
     polynomial_pt,

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from cimtool.training.history import asked
 from cimtool.training.losses.info_nce import ClipLoss, InfoNce
 from cimtool.training.losses.pairwise import PairwiseBce
-from cimtool.training.question import asked
 
 EVERY = torch.arange(40)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cimtool.hardware.target import load_target
+from cimtool.training.degrees import GALLERY, costs_in_memory, distance_cost, polynomial_cost
 from cimtool.training.items import Items, gaussian_items
-from cimtool.training.score_cost import GALLERY, costs_in_memory, distance_cost, polynomial_cost
 
 
 def test_vd_costs_five_of_six_products() -> None:

@@ -88,18 +88,19 @@ class Decoded(Objective):
 
     options: Siamese | Triplet | Reconstruction
 
-    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
-        """Return the terms of points [n, d] of each side."""
+    def constraint(self, sides: Sequence[Tensor], points: Tensor, batch: Batch) -> Terms:
+        """Return the terms of points [n, d] of each side, and of all of them."""
         raise NotImplementedError
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         """Return the constraint's terms, the reconstruction's and the KL's."""
         sides = [text] if video is text else [text, video]
-        points = [drawn(side) for side in sides]
-        terms = self.constraint(points, batch)
+        parts = [drawn(side) for side in sides]
+        points = torch.cat(parts)
+        terms = self.constraint(parts, points, batch)
         others = {}
         if self.task.decoder is not None:
-            error = squared_error(self.task.decoder(torch.cat(points)), batch.text)
+            error = squared_error(self.task.decoder(points), batch.text)
             others["reconstruction"] = self.options.reconstruction * error
         if text.logvar is not None:
             kl = sum((kl_to_standard(*side.gaussian) for side in sides), start=torch.zeros(()))
@@ -124,14 +125,13 @@ class Constraints(Decoded):
         """Return the terms of given pairs [B, 2] with `match` [B], or triplets [B, 3]."""
         raise NotImplementedError
 
-    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
+    def constraint(self, sides: Sequence[Tensor], points: Tensor, batch: Batch) -> Terms:
         """Given pairs and triplets are of the first side's items with the last one's."""
         if batch.compared is not None:
             return self.given(distances(sides[0], sides[-1]), batch.compared, batch.match)
         if batch.labels is None:
             raise CimError("constraints between items need labels; the pairs have none")
-        points, labels = torch.cat([*sides]), torch.cat([batch.labels] * len(sides))
-        return self.constrained(distances(points), labels)
+        return self.constrained(distances(points), torch.cat([batch.labels] * len(sides)))
 
 
 class _DecodedLoss(Loss):
@@ -256,7 +256,7 @@ class _ReconstructionObjective(Decoded):
                 "autoencoder or variational-autoencoder"
             )
 
-    def constraint(self, sides: Sequence[Tensor], batch: Batch) -> Terms:
+    def constraint(self, sides: Sequence[Tensor], points: Tensor, batch: Batch) -> Terms:
         return Terms({})
 
 

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Loss, Objective, Terms
+from cimtool.training.loss import Batch, Loss, Objective, PolynomialObjective, Terms
 from cimtool.training.options import BelowOne, NotNegative, Optimisation, Positive
-from cimtool.training.surrogate import PolynomialObjective
 from cimtool.training.towers import Encoded, all_cosines, all_pairs_ed, cosine_gap
 
 

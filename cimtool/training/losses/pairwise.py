@@ -24,10 +24,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Loss, Objective, Terms
+from cimtool.training.loss import Batch, Loss, Objective, PolynomialObjective, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
 from cimtool.training.options import Count, NotNegative, Number, Positive
-from cimtool.training.surrogate import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 

@@ -9,10 +9,10 @@ import torch
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import FittedRange, Polynomial
+from cimtool.training.loss import SafePolynomial
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import measured_range
-from cimtool.training.surrogate import SafePolynomial
 
 
 def test_a_measured_range_holds_all_pairs_of_a_model() -> None:
