@@ -27,6 +27,7 @@ from cimtool.experiments.budgets import (
 )
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
+from cimtool.experiments.engine import key_column, values_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.bootstrap import Change
@@ -157,12 +158,6 @@ def failures(found: Sweep) -> list[str]:
     return [f"point {index} failed: {error}" for index, error in enumerate(errors) if error]
 
 
-def values_text(found: Sweep, index: int) -> str:
-    """The values of a point: `weight_bits=6, target=ideal`."""
-    named = found.points[index].named
-    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
-
-
 def notes_of_points(found: Sweep) -> list[str]:
     """Notes below the table: equal points, energies apart, yields, corners, warnings of points."""
     notes = [
@@ -247,8 +242,9 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
         )
         if known_of is not None and known_of < WELL_COVERED:
             price += f", {coverage_text(known_of)}"
+    values = values_text(found.points[choice.index].named)
     lines = [
-        f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
+        f"cheapest of {within}: point {choice.index} ({values}), by "
         f"{SCORE_COSTS[choice.cost]}: {price}"
     ]
     for name, most in choice.budget.limits.items():
@@ -368,8 +364,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     help_ = "the costs for which no other point beats it, or the first of points that are the same"
     yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
-        words = any(isinstance(one, str | bool) for one in key.values)
-        yield Column(key.name, None if words else str), value(key.name)
+        yield key_column(key), value(key.name)
     help_ = f"of the logit from {against}, without each query's mean difference, which changes no "
     help_ += "rank; the worse of both directions"
     drift = metric(DRIFT)
@@ -455,7 +450,8 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
             sweep.outcomes[index].cost[cost] / size,
             sweep.outcomes[index].metrics[DRIFT],
             index in best,
-            f"{values_text(sweep, index)}; {cost_text(sweep.outcomes[index].cost, cost)}",
+            f"{values_text(sweep.points[index].named)}; "
+            f"{cost_text(sweep.outcomes[index].cost, cost)}",
         )
         for index in shown
     ]
