@@ -12,10 +12,11 @@ import math
 import re
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -184,13 +185,35 @@ class DemoFiles:
         return [path.name for path in vars(self).values() if not path.is_file()]
 
 
+@dataclass(frozen=True)
+class DemoSettings:
+    """All that the artefacts depend on, beside what is installed; `options` are `train`'s.
+
+    `epochs` are those of each of both trainings, of the teacher and on the polynomial;
+    `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
+    deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
+    """
+
+    epochs: int
+    eval_rows: int = 1500
+    few_rows: int = 256
+    calibration_rows: int = 512
+    width: int = 1024
+    first_pairs: int = 50_000
+    last_pairs: int = 300_000
+    sampled_pairs: int = 10_000
+    degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    samples: tuple[int, ...] = (2, 10, 50)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def least_bytes(self) -> int:
+        """The least that the artefacts take: the float32 rows of both modalities."""
+        return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
+
+
 def write_embeddings(
-    pairs: Sequence[DocumentedFunction],
-    files: DemoFiles,
-    width: int,
-    eval_rows: int,
-    few_rows: int,
-    calibration_rows: int,
+    pairs: Sequence[DocumentedFunction], files: DemoFiles, settings: DemoSettings
 ) -> int:
     """Write embeddings of pairs that are drawn to evaluate on, and of the others; count these.
 
@@ -199,6 +222,7 @@ def write_embeddings(
     one to evaluate on: functions that differ in punctuation alone have the same embedding. Raises
     CimError where there are no more than `eval_rows` pairs.
     """
+    eval_rows, width = settings.eval_rows, settings.width
     if len(pairs) <= eval_rows:
         raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
     order = np.random.default_rng(SEED).permutation(len(pairs))
@@ -212,9 +236,9 @@ def write_embeddings(
     others = eval_rows + np.flatnonzero(~seen)
     for file, rows in (
         (files.eval, np.arange(eval_rows)),
-        (files.few, np.arange(min(few_rows, eval_rows))),
+        (files.few, np.arange(min(settings.few_rows, eval_rows))),
         (files.train, others),
-        (files.calibration, others[:calibration_rows]),
+        (files.calibration, others[: settings.calibration_rows]),
     ):
         np.savez(file, text=text[rows], video=video[rows])
     return len(others)

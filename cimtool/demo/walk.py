@@ -6,8 +6,8 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from cimtool.bundle.bundle import check_place
 from cimtool.demo.data import (
     PACKAGES,
     DemoFiles,
+    DemoSettings,
     collect_pairs,
     installed_sources,
     write_embeddings,
@@ -61,33 +62,6 @@ FORMAT = 8  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
-
-
-@dataclass(frozen=True)
-class DemoSettings:
-    """All that the artefacts depend on, beside what is installed; `options` are `train`'s.
-
-    `epochs` are those of each of both trainings, of the teacher and on the polynomial;
-    `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
-    deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
-    """
-
-    epochs: int
-    eval_rows: int = 1500
-    few_rows: int = 256
-    calibration_rows: int = 512
-    width: int = 1024
-    first_pairs: int = 50_000
-    last_pairs: int = 300_000
-    sampled_pairs: int = 10_000
-    degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
-    samples: tuple[int, ...] = (2, 10, 50)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def least_bytes(self) -> int:
-        """The least that the artefacts take: the float32 rows of both modalities."""
-        return (self.eval_rows + self.few_rows + self.calibration_rows) * self.width * 2 * 4
 
 
 @dataclass(frozen=True)
@@ -207,14 +181,7 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     announce(f"reading functions and their docstrings from {', '.join(('Python', *PACKAGES))}")
     pairs = collect_pairs(sources)
     announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
-    count = write_embeddings(
-        pairs,
-        files,
-        settings.width,
-        settings.eval_rows,
-        settings.few_rows,
-        settings.calibration_rows,
-    )
+    count = write_embeddings(pairs, files, settings)
     train: dict[str, Any] = {"epochs": settings.epochs, "say": announce}
     announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
     api.train(

@@ -55,8 +55,9 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     return [[i for i in whole if outcomes[i].cost["energy_basis"] == basis] for basis in bases]
 
 
-def drifting(outcomes: Sequence[Outcome], groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The groups without points that have no drift, and without groups of none."""
+def drifting(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
+    """The groups that may be compared by a cost, of the points that have a drift."""
+    groups = comparable(outcomes, cost, units)
     kept = ([index for index in group if DRIFT in outcomes[index].metrics] for group in groups)
     return [group for group in kept if group]
 
@@ -68,7 +69,7 @@ def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[
     is no logit has no drift to be held against one.
     """
     found: list[int] = []
-    for group in drifting(outcomes, comparable(outcomes, cost, units)):
+    for group in drifting(outcomes, cost, units):
         known = [(outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i) for i in group]
         least, at = math.inf, math.inf
         for price, drift, index in sorted(known):

@@ -45,6 +45,8 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians
+from cimtool.report.formats import NumberFormat
+from cimtool.report.table import Content, interval_cell
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.baselines import BaselineLoss
@@ -54,32 +56,29 @@ DIES_AT_A_TIME = 16
 """Dies whose queries are held until their intervals are known, on the same resamples."""
 
 
-@dataclass(frozen=True)
-class MeasuredData:
-    """Rows that calibrate a model and rows that measure it, as they are given.
+def measured_rows(
+    model: Model,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    qrels: File | None,
+    seen: SeenRows,
+) -> tuple[Embeddings, Embeddings]:
+    """Read the rows that calibrate a model, and the `data` that measure it.
 
     With a file `qrels` right is what it grades above 0. Rows that are in both are refused, allowed
-    or dropped, as `seen` says.
+    or dropped, as `seen` says. Raises CimError for data that rank nothing, and for refused rows.
     """
-
-    calibration: EmbeddingsLike
-    data: EmbeddingsLike
-    qrels: File | None
-    seen: SeenRows
-
-    def read(self, model: Model) -> tuple[Embeddings, Embeddings]:
-        """Read both for a model; CimError for data that rank nothing, and for rows that it saw."""
-        calibrating = read_data(self.calibration, model)
-        evaluated = read_data(judged_data(self.data, self.qrels, model.modalities), model)
-        require_rivals(evaluated)
-        if self.seen == "allow":
-            return calibrating, evaluated
-        known = digests_of(*calibration_rows(calibrating, []))
-        if self.seen == "drop":
-            (evaluated,) = without_seen([known], [evaluated], model.name)
-            return calibrating, evaluated
-        require_unseen(known, evaluated, model.name)
+    calibrating = read_data(calibration, model)
+    evaluated = read_data(judged_data(data, qrels, model.modalities), model)
+    require_rivals(evaluated)
+    if seen == "allow":
         return calibrating, evaluated
+    known = digests_of(*calibration_rows(calibrating, []))
+    if seen == "drop":
+        (evaluated,) = without_seen([known], [evaluated], model.name)
+    else:
+        require_unseen(known, evaluated, model.name)
+    return calibrating, evaluated
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,13 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     against_raw: BaselineLoss | None = None
+
+    def cell(self, name: str, form: NumberFormat) -> Content:
+        """A metric in a table, with its interval if that is known."""
+        value, ends = self.metrics.get(name), self.intervals.get(name)
+        if value is None or ends is None:
+            return value
+        return interval_cell(Change(value, *ends), form)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name, as a point's file has them."""

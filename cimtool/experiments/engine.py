@@ -46,12 +46,13 @@ from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.errors import ArgumentError, CheckFailed, CimWarning, taking_warnings
 from cimtool.base.files import replace_files, replace_texts, text_bytes
 from cimtool.base.folders import POINTS, SHARED, KindOfWork, read_sealed, sealed_text
-from cimtool.base.grids import GridKey
+from cimtool.base.grids import GridKey, Value, value_text
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
 from cimtool.report.html import html
 from cimtool.report.result import Result
+from cimtool.report.table import Column
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -358,6 +359,17 @@ def write_results(
     if found.failed:
         raise PointsFailed(found, f"{place}: {found.failed} of {len(found.points)} points failed")
     return found
+
+
+def values_text(values: Mapping[str, Value]) -> str:
+    """The values of a point for a reader: `weight_bits=6, target=ideal`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
+
+
+def key_column(key: GridKey) -> Column:
+    """The column of a key in the table of points: texts if any of its values is one."""
+    words = any(isinstance(value, str | bool) for value in key.values)
+    return Column(key.name, None if words else str)
 
 
 def check_jobs(jobs: int) -> None:

@@ -32,7 +32,7 @@ from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions
-from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
+from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.judgements import any_alike, memberships
 from cimtool.reference.measures import WAYS
@@ -123,21 +123,6 @@ class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
         return {"format_version": FORMAT_VERSION, **vars(self), "scores": scores}
 
 
-@dataclass(frozen=True)
-class EvaluationChoices:
-    """The choices of an evaluation, beside its subjects.
-
-    With `leave_one_out` all other items of an item's label are right. Queries are resampled
-    `resamples` times by `seed`; runs and qrels go into the folder `trec`, where one is given.
-    """
-
-    leave_one_out: bool = False
-    resamples: int = RESAMPLES
-    seed: int = 0
-    trec: Path | None = None
-    say: Say = silent
-
-
 @keeping_inputs
 @takes(EvaluateOptions)
 def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
@@ -162,17 +147,17 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
             require_kept(folder / name)
     subjects = subjects_of(options, sources, say)
     judged = [replace(one, data=judged_rows(one.data, options.qrels)) for one in subjects]
-    choices = EvaluationChoices(options.leave_one_out, options.resamples, options.seed, folder, say)
-    return evaluate_pairs(judged, choices)
+    return evaluate_pairs(judged, options, folder, say)
 
 
-def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
+def evaluate_pairs(
+    subjects: Sequence[Subject], options: EvaluateOptions, trec: Path | None, say: Say
+) -> Evaluation:
     """Evaluate subjects of one pair of modalities, or of several in one table.
 
-    Each is ranked and resampled with those of its own pair, and runs of several pairs go into a
-    folder each.
+    Each is ranked and resampled with those of its own pair. Runs and qrels go into the folder
+    `trec`, if there is one; those of several pairs into a folder each.
     """
-    trec = choices.trec
     pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
     # Data name those arrays as unread that no subject reads.
     unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
@@ -185,36 +170,41 @@ def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> E
                 own.append(replace(one, data=replace(one.data, unread=left)))
         named = "-".join(pair or MODALITIES)
         place = trec if trec is None or len(pairs) == 1 else trec / named
-        parts.append(evaluate_subjects(own, replace(choices, trec=place)))
+        parts.append(evaluate_subjects(own, options, place, say))
     scores = tuple(score for part in parts for score in part.scores)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     by_class = any(part.by_class for part in parts)
     return replace(parts[0], scores=scores, notes=tuple(notes), by_class=by_class)
 
 
-def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
+def evaluate_subjects(
+    subjects: Sequence[Subject],
+    options: EvaluateOptions,
+    trec: Path | None = None,
+    say: Say = silent,
+) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
     Items of one modality leave themselves out in any case. Raises CimError where the data do not
     say what is right, or a score is not finite.
     """
-    data, trec = subjects[0].data, choices.trec
-    alone = choices.leave_one_out or data.alone
+    data = subjects[0].data
+    alone = options.leave_one_out or data.alone
     check_truth(data, alone)
     truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
     with nullcontext() if trec is None else staged(trec, "the runs") as folder:
-        ranker = Ranker(truth, folder, choices.say)
+        ranker = Ranker(truth, folder, say)
         for name, subject in zip(names, subjects, strict=True):
             queries, said = ranker.ranked(name, subject)
             found.append(queries)
             notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
         if folder is not None:
             write_qrels(folder, data, truth)
-    choices.say("resampling queries")
+    say("resampling queries")
     rows = [partial(metrics, queries) for queries in found]
-    drawn = truth.text_to_video, truth.videos, choices.seed, choices.resamples
+    drawn = truth.text_to_video, truth.videos, options.seed, options.resamples
     counts, scores = found[0].counts, []
     samples = uncertainties(rows, rows[0], *drawn)
     for name, subject, one in zip(names, subjects, samples, strict=True):
@@ -239,8 +229,8 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
         leave_one_out=alone,
         by_class=truth.by_class,
         judged=truth.judged is not None,
-        resamples=choices.resamples,
-        seed=choices.seed,
+        resamples=options.resamples,
+        seed=options.seed,
         scores=tuple(scores),
         notes=tuple(notes),
     )

@@ -19,7 +19,6 @@ from cimtool.experiments.budgets import (
     SHORT_COSTS,
     WORK,
     Choice,
-    comparable,
     drifting,
     held_text,
     incomparable,
@@ -28,6 +27,7 @@ from cimtool.experiments.budgets import (
 )
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
+from cimtool.experiments.engine import key_column, values_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.bootstrap import Change
@@ -85,7 +85,7 @@ def document(sweep: Sweep) -> Document:
     drawn = [
         Picture(cost if i == 0 else f"{cost} {i}", picture, _caption(sweep, cost, group, len(of)))
         for cost in sweep.costs
-        for of in [_groups(sweep, cost) or [[]]]
+        for of in [drifting(sweep.outcomes, cost, sweep.units) or [[]]]
         for i, group in enumerate(of)
         for picture in [_picture(sweep, cost, group)]
     ]
@@ -156,12 +156,6 @@ def failures(found: Sweep) -> list[str]:
     """A line for each point that failed."""
     errors = (outcome.error for outcome in found.outcomes)
     return [f"point {index} failed: {error}" for index, error in enumerate(errors) if error]
-
-
-def values_text(found: Sweep, index: int) -> str:
-    """The values of a point: `weight_bits=6, target=ideal`."""
-    named = found.points[index].named
-    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
 
 
 def notes_of_points(found: Sweep) -> list[str]:
@@ -248,8 +242,9 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
         )
         if known_of is not None and known_of < WELL_COVERED:
             price += f", {coverage_text(known_of)}"
+    values = values_text(found.points[choice.index].named)
     lines = [
-        f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
+        f"cheapest of {within}: point {choice.index} ({values}), by "
         f"{SCORE_COSTS[choice.cost]}: {price}"
     ]
     for name, most in choice.budget.limits.items():
@@ -262,16 +257,12 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
 
 @dataclass(frozen=True)
 class PointLine:
-    """A row of the table: a point, of which `outcome` is None where it failed, or a score that no
-    hardware has touched."""
+    """A row of the table: a point, or a score that no hardware has touched, which has no cost."""
 
     label: Content
-    metrics: Mapping[str, float]
-    intervals: Mapping[str, tuple[float, float]]
+    outcome: Outcome
     front: str | None = None
     named: Mapping[str, Value] = field(default_factory=dict)
-    outcome: Outcome | None = None
-    failed: bool = False
     apart: bool = False
     yields: Mapping[str, Yield] = field(default_factory=dict)
     style: str = ""
@@ -292,12 +283,9 @@ def points_table(found: Sweep) -> Table:
         lines.append(
             PointLine(
                 index,
-                outcome.metrics,
-                outcome.intervals,
+                outcome,
                 f"as point {same[index]}" if index in same else front,
                 point.named,
-                outcome if outcome.error is None else None,
-                outcome.error is not None,
                 index in apart,
                 {one.when: one for one in found.yields[index]},
                 "result" if front and index not in same else "",
@@ -305,7 +293,8 @@ def points_table(found: Sweep) -> Table:
         )
     for name, metrics in found.baselines.items():
         intervals = found.baseline_intervals.get(name, {})
-        lines.append(PointLine(Cell(name, math.nan), metrics, intervals))
+        outcome = Outcome(metrics=metrics, intervals=intervals)
+        lines.append(PointLine(Cell(name, math.nan), outcome))
     columns, contents = zip(*_columns(found), strict=True)
     return make_table(
         counted(len(found.points), "point"),
@@ -332,19 +321,14 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         return content
 
     def metric(name: str) -> PointContent:
-        return lambda line: line.metrics.get(name)
+        return lambda line: line.outcome.metrics.get(name)
 
     def measured(name: str) -> PointContent:
-        def content(line: PointLine) -> Content:
-            if name not in line.metrics or name not in line.intervals:
-                return line.metrics.get(name)
-            return interval_cell(Change(line.metrics[name], *line.intervals[name]), percent)
-
-        return content
+        return lambda line: line.outcome.cell(name, percent)
 
     def of_dies(time: str, name: str, form: NumberFormat) -> PointContent:
         def content(line: PointLine) -> Content:
-            for one in () if line.outcome is None else line.outcome.dies:
+            for one in line.outcome.dies:
                 if when_read(one) == time and name in one:
                     ends = sorted((one[name]["best"], one[name]["worst"]))
                     return interval_cell(Change(one[name]["median"], *ends), form)
@@ -362,7 +346,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
 
     def cost(name: str) -> PointContent:
         def content(line: PointLine) -> Content:
-            if line.outcome is None:
+            if not line.outcome.cost:
                 return None
             amount: float | None = line.outcome.cost[name]
             if name == "gallery_bytes" and amount is not None:
@@ -380,14 +364,13 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     help_ = "the costs for which no other point beats it, or the first of points that are the same"
     yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
-        words = any(isinstance(one, str | bool) for one in key.values)
-        yield Column(key.name, None if words else str), value(key.name)
+        yield key_column(key), value(key.name)
     help_ = f"of the logit from {against}, without each query's mean difference, which changes no "
     help_ += "rank; the worse of both directions"
     drift = metric(DRIFT)
     yield (
         Column("centred RMSE", four_digits, help_),
-        lambda line: failed if line.failed else drift(line),
+        lambda line: drift(line) if line.outcome.error is None else failed,
     )
     help_ = f"root mean square difference of the logit from {against}"
     yield Column("RMSE", four_digits, help_), metric("logit_rmse")
@@ -454,11 +437,6 @@ def cost_text(cost: Mapping[str, Any], name: str) -> str:
     return f"{cost[name]:,}"
 
 
-def _groups(sweep: Sweep, cost: str) -> list[list[int]]:
-    """The points that are drawn together, in groups that may be compared."""
-    return drifting(sweep.outcomes, comparable(sweep.outcomes, cost, sweep.units))
-
-
 def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
     best = set(sweep.fronts[cost])
     name = sweep.costs[cost]
@@ -472,7 +450,8 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
             sweep.outcomes[index].cost[cost] / size,
             sweep.outcomes[index].metrics[DRIFT],
             index in best,
-            f"{values_text(sweep, index)}; {cost_text(sweep.outcomes[index].cost, cost)}",
+            f"{values_text(sweep.points[index].named)}; "
+            f"{cost_text(sweep.outcomes[index].cost, cost)}",
         )
         for index in shown
     ]

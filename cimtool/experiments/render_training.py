@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from cimtool.base.grids import Value, value_text
+from cimtool.base.grids import value_text
 from cimtool.base.modality_names import sizes_text, way_names
+from cimtool.experiments.engine import key_column, values_text
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
 from cimtool.reference.bootstrap import RESAMPLES, Change
@@ -73,21 +74,17 @@ def document(found: TrainingGrid) -> Document:
 def failures(found: TrainingGrid) -> list[str]:
     """A line for each point that failed."""
     return [
-        f"point {index} ({_values(point.named)}) failed: {outcome.error}"
+        f"point {index} ({values_text(point.named)}) failed: {outcome.error}"
         for index, point, outcome in found.numbered()
         if outcome.error is not None
     ]
-
-
-def _values(values: Mapping[str, Value]) -> str:
-    return ", ".join(f"{name}={value_text(value)}" for name, value in values.items())
 
 
 def row_name(found: TrainingGrid, row: TrainingRow) -> str:
     """The number and the values of a row, or that it is the raw embeddings."""
     if row is found.raw:
         return RAW
-    return f"row {found.rows.index(row)}{f' ({_values(row.values)})' * bool(row.values)}"
+    return f"row {found.rows.index(row)}{f' ({values_text(row.values)})' * bool(row.values)}"
 
 
 def verdict(found: TrainingGrid) -> list[str]:
@@ -222,8 +219,7 @@ def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
     )
     for key in found.grid:
         if key.name != SEED:
-            words = any(isinstance(value, str | bool) for value in key.values)
-            yield Column(key.name, None if words else str), partial(_value, key.name)
+            yield key_column(key), partial(_value, key.name)
     for name in ["map", "r1"] if found.by_class else ["r1"]:
         for way, said in way_names(found.modalities).items():
             heading = f"{MEASURES[name]}\n{said}"

@@ -20,7 +20,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.experiments.budgets import COSTS, SCORE_COSTS, Choice, DriftBudget, cheapest, front
-from cimtool.experiments.compiled import MeasuredData, Outcome, PointEvaluator
+from cimtool.experiments.compiled import Outcome, PointEvaluator, measured_rows
 from cimtool.experiments.dies import (
     SPREAD,
     DieRequest,
@@ -275,10 +275,9 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     source = ModelSource.of(options).for_rows(options.calibration)
     check_scores(keys, source.head, source.poly, options.teacher)
     known = scored_models(source, made, options.teacher, say)
-    measured = MeasuredData(
-        options.calibration, options.data, options.qrels, options.calibration_rows
+    rows, evaluated = measured_rows(
+        known.first, options.calibration, options.data, options.qrels, options.calibration_rows
     )
-    rows, evaluated = measured.read(known.first)
     check_measurable("budget", limits.limits, evaluated.truth, evaluated.file)
     _check_layers(known, keys)
     name = reference_name(known.first, len(known.models))

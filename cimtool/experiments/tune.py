@@ -28,7 +28,7 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
-from cimtool.experiments.compiled import MeasuredData, Outcome, PointEvaluator
+from cimtool.experiments.compiled import Outcome, PointEvaluator, measured_rows
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
 from cimtool.experiments.references import Remarks, reference_name, references
@@ -50,14 +50,13 @@ from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings, File, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import check_measurable, within
 from cimtool.reference.queries import Selection, led
 from cimtool.report.document import Document, Sentence
-from cimtool.report.formats import NumberFormat, four_digits, percent
+from cimtool.report.formats import four_digits, percent
 from cimtool.report.page import render_text
 from cimtool.report.result import Result
-from cimtool.report.table import Column, Content, Table, interval_cell, make_table
+from cimtool.report.table import Column, Table, make_table
 from cimtool.report.terminal import table_text
 from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.faults import baseline_sentences
@@ -183,10 +182,9 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     if options.settings is not None:
         given = read_toml(Path(options.settings)) | given
     model = source.for_rows(options.calibration).load(say)
-    measured = MeasuredData(
-        options.calibration, options.data, options.qrels, options.calibration_rows
+    rows, evaluated = measured_rows(
+        model, options.calibration, options.data, options.qrels, options.calibration_rows
     )
-    rows, evaluated = measured.read(model)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     on = builds[0][1].target.name
     name = f"{model.name}@{on}.settings.toml"
@@ -438,39 +436,34 @@ def step_table(found: Tuned) -> Table:
         *(Column(name, four_digits) for name in metrics),
         *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
     )
-    points: list[tuple[str, str, Mapping[CostName, float], Mapping[str, float]]] = [
-        ("the highest bits", "kept", found.start_cost, found.start),
-        *((*_step(step), step.cost, step.outcome.metrics) for step in found.steps),
-        ("chosen", "", found.chosen_cost, found.chosen),
-        ("chosen, held-out queries", "", found.chosen_cost, found.held_out),
-        ("chosen, all queries", "", found.chosen_cost, found.on_all),
-        *((name, "", {}, values) for name, values in found.baselines.items()),
+
+    def measured(
+        values: Mapping[str, float], intervals: Mapping[str, tuple[float, float]] | None = None
+    ) -> Outcome:
+        return Outcome(metrics=values, intervals=intervals or {})
+
+    points: list[tuple[str, str, Mapping[CostName, float], Outcome]] = [
+        ("the highest bits", "kept", found.start_cost, measured(found.start)),
+        *((*_step(step), step.cost, step.outcome) for step in found.steps),
+        ("chosen", "", found.chosen_cost, measured(found.chosen)),
+        ("chosen, held-out queries", "", found.chosen_cost, measured(found.held_out)),
+        ("chosen, all queries", "", found.chosen_cost, measured(found.on_all, found.intervals)),
+        *(
+            (name, "", {}, measured(values, found.baseline_intervals.get(name)))
+            for name, values in found.baselines.items()
+        ),
     ]
-    intervals = {"chosen, all queries": found.intervals, **found.baseline_intervals}
     rows = [
         (
             tried,
             verdict,
             cost.get(found.cost),
-            *(_known(values, intervals.get(tried, {}), name, four_digits) for name in metrics),
-            *(_known(values, intervals.get(tried, {}), key, percent) for key in lead.keys.values()),
+            *(one.cell(name, four_digits) for name in metrics),
+            *(one.cell(key, percent) for key in lead.keys.values()),
         )
-        for tried, verdict, cost, values in points
+        for tried, verdict, cost, one in points
     ]
     return make_table("Steps", columns, rows, absent="")
-
-
-def _known(
-    values: Mapping[str, float],
-    intervals: Mapping[str, tuple[float, float]],
-    name: str,
-    form: NumberFormat,
-) -> Content:
-    """A metric, with its interval where that is known."""
-    value = values.get(name)
-    if value is None or name not in intervals:
-        return value
-    return interval_cell(Change(value, *intervals[name]), form)
 
 
 def _step(step: Attempt) -> tuple[str, str]:

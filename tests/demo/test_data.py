@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from cimtool.demo import data as demo_data
 from cimtool.demo import sources as demo_sources
 from cimtool.demo.data import (
     DemoFiles,
+    DemoSettings,
     collect_pairs,
     document_rows,
     grams_of,
@@ -27,6 +29,7 @@ PAIRS = [
     for verb in VERBS
     for noun in NOUNS
 ]
+SMALL = DemoSettings(epochs=1, eval_rows=10, few_rows=4, calibration_rows=20, width=8)
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:
@@ -36,7 +39,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
 
 def test_the_files_hold_rows_of_both_sides(tmp_path: Path) -> None:
     files = DemoFiles.under(tmp_path)
-    assert write_embeddings(PAIRS, files, 8, 10, 4, 20) == 70
+    assert write_embeddings(PAIRS, files, SMALL) == 70
     sizes = {files.train: 70, files.calibration: 20, files.eval: 10, files.few: 4}
     for path, rows in sizes.items():
         found = arrays(path)
@@ -51,7 +54,7 @@ def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
     """Functions that differ in punctuation alone are two pairs with the same rows."""
     twins = [DocumentedFunction(f"{pair.text}!", f"{pair.code};") for pair in PAIRS]
     files = DemoFiles.under(tmp_path)
-    count = write_embeddings([*PAIRS, *twins], files, 8, 10, 4, calibration_rows=999)
+    count = write_embeddings([*PAIRS, *twins], files, replace(SMALL, calibration_rows=999))
     assert 140 <= count < 150
     for path in (files.train, files.calibration):
         found, held = arrays(path), arrays(files.eval)
@@ -62,7 +65,7 @@ def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
 
 def test_too_few_functions(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="80 pairs; expected more than 80"):
-        write_embeddings(PAIRS, DemoFiles.under(tmp_path), 8, 80, 4, calibration_rows=1)
+        write_embeddings(PAIRS, DemoFiles.under(tmp_path), replace(SMALL, eval_rows=80))
 
 
 BODY = "\n".join(f"    value_{i} = compute_something(argument, {i})" for i in range(4))

@@ -15,13 +15,12 @@ from cimtool.base.progress import Say
 from cimtool.bundle.bundle import read_bundle
 from cimtool.demo import walk as demo_module
 from cimtool.demo.commands.demo import demo_commands
-from cimtool.demo.data import DemoFiles
+from cimtool.demo.data import DemoFiles, DemoSettings
 from cimtool.demo.walk import (
     FIRST,
     FIRST_POLY,
     MATCHED,
     SAMPLED,
-    DemoSettings,
     prepare_demo,
     run_demo,
 )

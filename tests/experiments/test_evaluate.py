@@ -16,6 +16,7 @@ from cimtool.base.errors import CimError, CimWarning
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import evaluate as run
 from cimtool.experiments.evaluate import Score, check_truth
+from cimtool.experiments.options import EvaluateOptions
 from cimtool.experiments.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.source import ModelSource
@@ -158,7 +159,7 @@ def test_the_seed_decides_the_intervals() -> None:
 
 def test_warnings_of_the_model_are_notes() -> None:
     subject = replace(raw_subject(embeddings_of(rows()), "cosine"), warnings=("it leaks",))
-    found = run.evaluate_subjects([subject], run.EvaluationChoices(resamples=2))
+    found = run.evaluate_subjects([subject], EvaluateOptions(data=rows(), resamples=2))
     assert "embeddings: it leaks" in found.notes
     assert found.scores[0].warnings == ("it leaks",)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.experiments.evaluate import EvaluationChoices, evaluate_subjects
+from cimtool.experiments.evaluate import evaluate_subjects
+from cimtool.experiments.options import EvaluateOptions
 from cimtool.experiments.render_evaluation import evaluation_table, sentences
 from cimtool.experiments.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
@@ -21,7 +22,7 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     near = raw_subject(embeddings_of(rows()), "cosine")
     noise = {**rows(), "video": rows(seed=9)["video"]}
     far = replace(raw_subject(embeddings_of(noise), "euclidean"), name="noise")
-    found = evaluate_subjects([near, far], EvaluationChoices(resamples=200))
+    found = evaluate_subjects([near, far], EvaluateOptions(data=rows(), resamples=200))
     table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
         "", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
@@ -38,7 +39,7 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
 def test_more_than_three_subjects_are_rows_with_the_metric_that_leads() -> None:
     near = raw_subject(embeddings_of(rows()), "cosine")
     others = [replace(near, name=f"other {i}") for i in range(3)]
-    found = evaluate_subjects([near, *others], EvaluationChoices(resamples=200))
+    found = evaluate_subjects([near, *others], EvaluateOptions(data=rows(), resamples=200))
     table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
         "", "text to video R@1, %", "less the first", "R@10, %",

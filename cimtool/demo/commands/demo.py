@@ -14,8 +14,7 @@ from cimtool.cli.records import record_command
 from cimtool.report.document import Section, Verbatim
 
 if TYPE_CHECKING:
-    from cimtool.demo.data import DemoFiles
-    from cimtool.demo.walk import DemoSettings
+    from cimtool.demo.data import DemoFiles, DemoSettings
 
 CACHE, OUT = Path("demo-cache"), Path("exports")
 BY_HAND = Path("by-hand")
