@@ -115,9 +115,9 @@ Positive = Annotated[Number, _ABOVE_0]
 NotNegative = Annotated[Number, _NOT_BELOW_0]
 BelowOne = Annotated[Number, within(lambda value: 0 <= value < 1, "0 or more, and below 1")]
 Share = Annotated[Number, within(lambda value: 0 < value < 1, "a share between 0 and 1")]
-WholeNumber = Annotated[int, _reader(_integer, "an integer of 64 bits")]
-Count = Annotated[WholeNumber, _ABOVE_0]
-CountOrNone = Annotated[WholeNumber, _NOT_BELOW_0]
+_Whole = Annotated[int, _reader(_integer, "an integer of 64 bits")]
+Count = Annotated[_Whole, _ABOVE_0]
+CountOrNone = Annotated[_Whole, _NOT_BELOW_0]
 
 
 def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
