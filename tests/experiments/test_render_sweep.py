@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from cimtool.experiments import render_sweep
 from cimtool.experiments.budgets import COSTS
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.points import points, read_grid
@@ -105,6 +106,23 @@ def test_the_page_opens_in_a_browser_and_asks_for_nothing(
 def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
     page = html(swept.document())
     assert page.count("1 of 3 points are not here") == 1, "one energy is not given"
+
+
+@pytest.mark.parametrize(("largest", "is_log"), [(0.05 * 19, False), (0.05 * 21, True)])
+def test_an_axis_of_errors_twenty_times_apart_is_logarithmic(
+    made: Made, monkeypatch: pytest.MonkeyPatch, largest: float, is_log: bool
+) -> None:
+    drawn: list[tuple[bool, bool]] = []
+    kept = render_sweep.pareto
+
+    def noting(*arguments: Any) -> str:
+        drawn.append(arguments[-2:])
+        return kept(*arguments)
+
+    monkeypatch.setattr(render_sweep, "pareto", noting)
+    rest = {"energy_pj": None, "latency_ns": None, "energy_missing": "", "latency_missing": ""}
+    html(sweep_of([made(0.05, arrays=1, **rest), made(largest, arrays=2, **rest)]).document())
+    assert set(drawn) == {(False, False), (False, is_log)}  # without energies nothing is drawn
 
 
 def test_the_table_marks_the_fronts(swept: Sweep) -> None:
