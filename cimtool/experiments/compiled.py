@@ -47,7 +47,7 @@ from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.baselines import BaselineLoss
+from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.stages import encode, real_means
 
 DIES_AT_A_TIME = 16

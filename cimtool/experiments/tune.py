@@ -53,8 +53,8 @@ from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
 from cimtool.reference.queries import Selection
 from cimtool.report.result import Result
-from cimtool.verification.baselines import BaselineLoss
-from cimtool.verification.faults import baseline_sentences
+from cimtool.verification.drift import BaselineLoss
+from cimtool.verification.notes import baseline_sentences
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tune import Tuned
 from cimtool.report.html import html
-from cimtool.verification.faults import NOT_CHECKED
+from cimtool.verification.notes import NOT_CHECKED
 
 RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [8]}
