@@ -6,7 +6,7 @@ A new metric is a `RankingMetric` in RANKINGS, or a `DifferenceMetric` in DIFFER
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -139,19 +139,20 @@ def recall_at(k: int) -> RankingMetric:
         return draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
 
     said = f"a right item is among the {k} best, ties against it"
-    known = RankingMetric(f"r{k}", f"R@{k}", RANK, said, share=True, value=within)
-    return replace(known, essential=k != 5)
+    return RankingMetric(f"r{k}", f"R@{k}", RANK, said, share=True, essential=k != 5, value=within)
 
 
-OF_BEST = "of the best right item"
-MEDIAN_RANK = RankingMetric(
-    "median_rank", "median rank", RANK, OF_BEST, lower_is_better=True, essential=False,
-    value=QueryCounts.median,
+RANKS = (
+    *map(recall_at, RECALLS),
+    RankingMetric(
+        "median_rank", "median rank", RANK, "of the best right item", lower_is_better=True,
+        essential=False, value=QueryCounts.median,
+    ),
+    RankingMetric(
+        "mean_rank", "mean rank", RANK, "of the best right item", lower_is_better=True,
+        essential=False,
+    ),
 )  # fmt: skip
-MEAN_RANK = RankingMetric(
-    "mean_rank", "mean rank", RANK, OF_BEST, lower_is_better=True, essential=False
-)
-RANKS = (*map(recall_at, RECALLS), MEDIAN_RANK, MEAN_RANK)
 
 
 PRECISIONS = (

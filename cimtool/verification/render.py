@@ -52,6 +52,13 @@ def document(report: Report) -> Document:
         for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
     ]
     cards = [one for one in others if isinstance(one, Section) and one.span]
+    checks = notes(
+        [
+            *bit_sentences(report.checks.bits),
+            answers.fidelity(report),
+            *answers.limit_sentences(report),
+        ]
+    )
     return Document(
         report.subject.bundle,
         (
@@ -69,7 +76,7 @@ def document(report: Report) -> Document:
             Section("Layers", tuple(_layers(report)), "layers"),
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
-            Section("Checks", tuple(_checks(report)), "checks"),
+            Section("Checks", checks, "checks"),
             *(one for one in others if one not in cards),
             *_origin(report),
         ),
@@ -178,11 +185,6 @@ def _saturation(report: Report) -> Iterator[Block]:
     yield tables.domain_table(report.saturation).named("domains", "detail")
     stored = tables.stored_table(report.saturation).named("stored", "detail")
     yield Section("Stored values", (stored,))
-
-
-def _checks(report: Report) -> Iterator[Block]:
-    yield from notes([*bit_sentences(report.checks.bits), answers.fidelity(report)])
-    yield from notes(answers.limit_sentences(report))
 
 
 def _origin(report: Report) -> Iterator[Section]:
