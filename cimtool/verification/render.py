@@ -52,13 +52,7 @@ def document(report: Report) -> Document:
         for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
     ]
     cards = [one for one in others if isinstance(one, Section) and one.span]
-    checks = notes(
-        [
-            *bit_sentences(report.checks.bits),
-            answers.fidelity(report),
-            *answers.limit_sentences(report),
-        ]
-    )
+    bits = (*bit_sentences(report.checks.bits), answers.fidelity(report))
     return Document(
         report.subject.bundle,
         (
@@ -76,7 +70,7 @@ def document(report: Report) -> Document:
             Section("Layers", tuple(_layers(report)), "layers"),
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
-            Section("Checks", checks, "checks"),
+            Section("Checks", notes((*bits, *answers.limit_sentences(report))), "checks"),
             *(one for one in others if one not in cards),
             *_origin(report),
         ),
