@@ -32,7 +32,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.training.teacher_file import Teacher
 from cimtool.training.trainer import BEST
 from cimtool.verification.drift import DriftTable, StageRow
-from cimtool.verification.faults import points_text
+from cimtool.verification.notes import points_text
 
 TARGET = "isaac-rram-128"
 SAMPLES = 10

@@ -34,7 +34,7 @@ from cimtool.reference.queries import Queries, Selection, compared
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.kept import KEPT, KeptQueries, KeptRun
+from cimtool.verification.drift import KEPT, KeptQueries, KeptRun
 from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs
 
 WIDTH, HIDDEN, D = 32, 48, 24

@@ -168,14 +168,10 @@ def test_a_command_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     del sys.modules[f"{tmp_path.name}.added.commands.addition"]
 
 
-METRIC = '''"""A metric that the test adds."""
-
-from cimtool.reference.measures.metric import RankingMetric
-
-ADDED = RankingMetric(
+METRIC = """ADDED = RankingMetric(
     "added", "added metric", "added", "what it says", share=True, of_hits=lambda hits: 0.25
 )
-'''
+"""
 SECTION = '''"""A section that the test adds."""
 
 from cimtool.report.document import Section, Sentence
@@ -199,7 +195,7 @@ class Added(ReportSection, name="added"):
 '''
 
 
-def test_a_metric_and_a_section_of_the_report_are_two_files_each_and_costs_may_be_missing(
+def test_a_metric_is_one_value_and_a_section_two_files_and_costs_may_be_missing(
     tmp_path: Path,
 ) -> None:
     """In a copy of the package without costs, and without galleries, which are priced by them."""
@@ -207,14 +203,11 @@ def test_a_metric_and_a_section_of_the_report_are_two_files_each_and_costs_may_b
     shutil.copytree(ROOT / "targets", tmp_path / "targets")
     for room in ("costs", "galleries"):
         shutil.rmtree(package / room)
-    measures = package / "reference" / "measures"
-    (measures / "added.py").write_text(METRIC)
-    known = (measures / "__init__.py").read_text()
-    listed = known.replace("*RANKS,", "*RANKS, ADDED,")
+    measures = package / "reference" / "measures.py"
+    known = measures.read_text()
+    listed = known.replace("(*RANKS,", "(*RANKS, ADDED,")
     assert listed != known
-    imported = "from cimtool.reference.measures.added import ADDED\n"
-    listed = listed.replace("from cimtool", f"{imported}from cimtool", 1)
-    (measures / "__init__.py").write_text(listed)
+    measures.write_text(listed.replace("RANKINGS: ", f"{METRIC}RANKINGS: ", 1))
     (package / "added").mkdir()
     (package / "added" / "__init__.py").touch()
     (package / "added" / "section.py").write_text(SECTION)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from cimtool.verification.kept import MOST_QUERIES
+from cimtool.verification.drift import MOST_QUERIES
 from cimtool.verification.paired import AGREEMENT_TOLERANCE, POWER, RMSE_TOLERANCE
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -64,8 +64,8 @@ LIBRARIES = {
         "cimtool/experiments/engine.py",
     ),
     "pyarrow": ("cimtool/experiments/engine.py",),
-    "pandas": ("cimtool/report/frames.py",),
-    "polars": ("cimtool/report/frames.py",),
+    "pandas": ("cimtool/report/result.py",),
+    "polars": ("cimtool/report/result.py",),
 }
 HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")
 

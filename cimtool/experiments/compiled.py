@@ -49,7 +49,7 @@ from cimtool.report.formats import NumberFormat
 from cimtool.report.table import Content, interval_cell
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.baselines import BaselineLoss
+from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.stages import encode, real_means
 
 DIES_AT_A_TIME = 16

@@ -34,7 +34,6 @@ from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.exact import OutOfReach, exact
-from cimtool.reference.judgements import any_alike, memberships
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.montecarlo import check_samples, monte_carlo
@@ -48,7 +47,7 @@ from cimtool.reference.queries import (
 )
 from cimtool.reference.retrieval import columns, questions, rank_queries
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, all_equal
+from cimtool.reference.truth import Truth, all_equal, any_alike, memberships
 from cimtool.report.formats import numbered
 from cimtool.report.result import Result
 from cimtool.simulation.simulator import Features, Simulator

@@ -44,9 +44,14 @@ from cimtool.reference.retrieval import RETRIEVED, of_means, retrieved
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.baselines import BaselineLoss, baseline_loss
-from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, float_faults
-from cimtool.verification.notes import constant_score, data_notes
+from cimtool.verification.drift import BaselineLoss, baseline_loss
+from cimtool.verification.notes import (
+    NOT_CHECKED,
+    baseline_sentences,
+    constant_score,
+    data_notes,
+    float_faults,
+)
 from cimtool.verification.references import EXACT, References, gaussians, trained_features
 from cimtool.verification.stages import real_means, run_float
 

@@ -28,7 +28,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.model import check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource, Reader
-from cimtool.verification.baselines import without_cosine
+from cimtool.verification.drift import without_cosine
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors

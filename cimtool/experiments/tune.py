@@ -58,8 +58,8 @@ from cimtool.report.page import render_text
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Table, make_table
 from cimtool.report.terminal import table_text
-from cimtool.verification.baselines import BaselineLoss
-from cimtool.verification.faults import baseline_sentences
+from cimtool.verification.drift import BaselineLoss
+from cimtool.verification.notes import baseline_sentences
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,15 @@ from cimtool.loading.item_arrays import (
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.row_norms import warn_of_scale
-from cimtool.reference.judgements import Classes, Comparisons, Judgements
-from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
+from cimtool.reference.truth import (
+    Classes,
+    Comparisons,
+    Judgements,
+    Truth,
+    truth_among_others,
+    truth_judged,
+    truth_of,
+)
 
 UNIT_TOLERANCE = 1e-3
 """Rows whose norm is this near 1 count as unit rows and stay as they are."""

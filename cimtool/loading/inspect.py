@@ -50,8 +50,8 @@ from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.judgements import Classes
 from cimtool.reference.surrogate import Polynomial, terms
+from cimtool.reference.truth import Classes
 
 MANIFEST, LEDGER = "manifest.json", "ledger.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")

@@ -21,7 +21,7 @@ from cimtool.base.modality_names import (
 )
 from cimtool.base.named import one_of
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.judgements import Classes, Comparisons
+from cimtool.reference.truth import Classes, Comparisons
 
 TEXT, VIDEO = NAMES["text"], NAMES["video"]
 """The names under which a file may hold a modality."""

@@ -18,7 +18,7 @@ from cimtool.loading.embeddings import (
     File,
     embeddings_in,
 )
-from cimtool.reference.judgements import Judgements
+from cimtool.reference.truth import Judgements
 
 COLUMNS = "query 0 item grade"
 

@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import CimError
 from cimtool.base.threads import map_rows
-from cimtool.reference.judgements import Classes, alike
+from cimtool.reference.truth import Classes, alike
 
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""

@@ -23,8 +23,7 @@ from cimtool.reference.bootstrap import (
     interval,
     resamples,
 )
-from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric
-from cimtool.reference.measures.metric import pooled
+from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
 from cimtool.reference.metrics import ReferenceScores
 
 Metrics = dict[str, FloatArray]

@@ -12,12 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.judgements import Classes, alike
-from cimtool.reference.measures import RANKINGS, WAYS
-from cimtool.reference.measures.ranks import RANK
+from cimtool.reference.measures import RANK, RANKINGS, WAYS
 from cimtool.reference.metrics import best_ranks, graded_hits, ranks
 from cimtool.reference.queries import Queries, once
-from cimtool.reference.truth import Truth
+from cimtool.reference.truth import Classes, Truth, alike
 
 BY_CLASS = {one.of: one.of_hits for one in RANKINGS if one.of_hits is not None}
 """Measures of a query from all of its right items, by name."""

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
-from cimtool.reference.measures import WAYS
-from cimtool.reference.measures.ranks import RECALLS
+from cimtool.reference.measures import RECALLS, WAYS
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.retrieval import retrieval
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of

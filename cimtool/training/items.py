@@ -21,8 +21,8 @@ from cimtool.loading.model import Model
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
-from cimtool.reference.judgements import Classes, memberships
 from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import Classes, memberships
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import PairRows, mixed_pairs
 

@@ -16,7 +16,7 @@ from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names, name
 from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
-from cimtool.reference.judgements import Classes, Comparisons, Judgements, any_alike
+from cimtool.reference.truth import Classes, Comparisons, Judgements, any_alike
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)

@@ -12,9 +12,9 @@ from cimtool.loading.embeddings import read_data
 from cimtool.loading.qrels import judged_data
 from cimtool.verification.compare import BundleComparison, compare_bundles
 from cimtool.verification.earlier import earlier_of
-from cimtool.verification.junit import remove_earlier
 from cimtool.verification.options import CompareOptions, VerifyOptions
 from cimtool.verification.references import References
+from cimtool.verification.render import remove_earlier
 from cimtool.verification.report import Report
 from cimtool.verification.run import verify_bundle
 

@@ -21,7 +21,7 @@ from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.verification.answers import setting_text, trained_clause
-from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
+from cimtool.verification.notes import NOT_CHECKED, baseline_sentences
 from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.report import FORMAT_VERSION, Report

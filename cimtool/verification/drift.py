@@ -1,4 +1,9 @@
-"""The drift table: one row a stage, against the reference, the float score and the stage before."""
+"""The drift table: one row a stage, against the reference, the float score and the stage before.
+
+Its queries are kept in a report, so that a later run on the same data is paired with it. Baselines
+are rankings that cost no projector or no score: raw embeddings by their cosine, if texts and videos
+are equally wide, and `-ed`, the plain negative expected distance.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,22 @@ from functools import partial
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.json_files import significant
+from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
+from cimtool.reference.limits import LIMITED
+from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
 from cimtool.reference.queries import (
     MetricsOf,
     Queries,
+    Selection,
     Uncertainty,
     both_sides,
     compared,
+    led,
     metrics,
     relative_errors,
     rounded,
@@ -224,3 +235,119 @@ class DriftTable:
         """
         truth, other = self.truth, other or partial(metrics, self.against)
         return uncertainties(rows, other, truth.text_to_video, truth.videos, seed)
+
+
+MOST_QUERIES = 1 << 14
+"""Texts, and videos, that are kept; of more a draw that their number alone decides."""
+
+RANKED = tuple(dict.fromkeys(metric.of for metric in RANKINGS))
+COMPARED = tuple(one.of for one in LIMITED)
+"""Measurements against the reference, which its own row lacks."""
+
+KEPT = (*RANKED, *COMPARED)
+
+OF_REFERENCE = tuple(led(by_class)[0].of for by_class in (False, True))
+"""Measurements of the reference that are kept: those of the metrics that lead."""
+
+
+@dataclass(frozen=True)
+class KeptQueries:
+    """Measurements of queries by their names in Queries, over texts and over videos.
+
+    Numbers of 6 significant digits, as JSON holds them; NaN is no query.
+    """
+
+    text: Mapping[str, tuple[float, ...]]
+    video: Mapping[str, tuple[float, ...]]
+
+    @property
+    def queries(self) -> Queries:
+        """The same as arrays."""
+        sides = (self.text, self.video)
+        return Queries(*({name: np.array(one) for name, one in side.items()} for side in sides))
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """The queries of the compiled model and of its reference, those of `kept_rows`."""
+
+    compiled: KeptQueries
+    reference: KeptQueries
+
+
+def kept_run(table: DriftTable) -> KeptRun:
+    """Keep the queries of a table's last row and of the row that its losses are from."""
+    rows = kept_rows(table.truth)
+    compiled, reference = (one.of(rows) for one in (table.queries[-1], table.against))
+    return KeptRun(_kept(compiled.only(KEPT)), _kept(reference.only(OF_REFERENCE)))
+
+
+def _kept(queries: Queries) -> KeptQueries:
+    sides = (queries.text, queries.video)
+    return KeptQueries(*({name: _rounded(one) for name, one in side.items()} for side in sides))
+
+
+def _rounded(values: FloatArray) -> tuple[float, ...]:
+    return tuple(significant(float(value)) for value in values)
+
+
+def kept_rows(truth: Truth) -> Selection:
+    """Rows of the texts and videos whose queries are kept: all, or MOST_QUERIES drawn of more."""
+    return Selection(*map(_drawn, (len(truth.text_to_video), truth.videos)))
+
+
+def _drawn(count: int) -> IntArray:
+    if count <= MOST_QUERIES:
+        return np.arange(count)
+    rows: IntArray = np.sort(np.random.default_rng(count).permutation(count)[:MOST_QUERIES])
+    return rows
+
+
+DISTANCE = "-ed"
+
+
+@dataclass(frozen=True)
+class BaselineLoss:
+    """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
+
+    The worse way, on the same queries; negative where the stage does better. `of_baseline` and
+    `of_stage` are the metric in that way.
+    """
+
+    baseline: str
+    stage: str
+    metric: str
+    loss: Change
+    of_baseline: float
+    of_stage: float
+
+
+def without_cosine(data: Embeddings) -> str | None:
+    """The sentence on rows of two widths, which have no cosine; None where both are as wide."""
+    text, video = data.text.shape[1], data.video.shape[1]
+    if text == video:
+        return None
+    one, other = data.called
+    return f"raw embeddings have no cosine: {one} rows have {text} numbers, {other} rows {video}"
+
+
+def baseline_losses(
+    table: DriftTable, pairs: Sequence[tuple[str, str]], seed: int
+) -> tuple[BaselineLoss, ...]:
+    """The loss of the stage of each pair (baseline, stage); of a baseline that is missing none."""
+    by_class = table.truth.by_class
+    return tuple(
+        baseline_loss(baseline, stage, *table.compared_with(stage, baseline, seed), by_class)
+        for baseline, stage in pairs
+        if baseline in table.stages
+    )
+
+
+def baseline_loss(
+    baseline: str, stage: str, own: Uncertainty, other: Uncertainty, by_class: bool
+) -> BaselineLoss:
+    """The loss of a stage against the `other` uncertainty, which its `own` losses are from."""
+    name, label = ("map", "mAP") if by_class else ("r1", "R@1")
+    loss = own.losses[f"{name}_loss"]
+    way = next(key for key in (f"{name}_{w}" for w in WAYS) if own.losses[key] is loss)
+    return BaselineLoss(baseline, stage, label, loss, other.metrics[way], own.metrics[way])

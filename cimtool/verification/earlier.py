@@ -20,8 +20,8 @@ from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
+from cimtool.verification.drift import KEPT, MOST_QUERIES
 from cimtool.verification.headline import DriftFindings
-from cimtool.verification.kept import KEPT, MOST_QUERIES
 from cimtool.verification.paired import Comparison, EarlierRun, ThisRun, compare_runs
 from cimtool.verification.report import FORMAT_VERSION
 

@@ -13,10 +13,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import relative
-from cimtool.verification.baselines import BaselineLoss
-from cimtool.verification.drift import StageRow
-from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, offset_of, points_text
-from cimtool.verification.kept import KeptRun, kept_run
+from cimtool.verification.drift import BaselineLoss, KeptRun, StageRow, kept_run
 from cimtool.verification.margins import (
     Margin,
     PairSample,
@@ -26,6 +23,7 @@ from cimtool.verification.margins import (
     recall_curves,
 )
 from cimtool.verification.noisy import Noisy
+from cimtool.verification.notes import NOT_CHECKED, baseline_sentences, offset_of, points_text
 from cimtool.verification.references import EXACT, Scatter
 from cimtool.verification.stages import StageRuns
 

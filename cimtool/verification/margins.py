@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.measures import WAYS
-from cimtool.reference.measures.ranks import RECALLS
+from cimtool.reference.measures import RECALLS, WAYS
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 

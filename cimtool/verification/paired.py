@@ -16,7 +16,7 @@ from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS, RankingMetric
 from cimtool.reference.queries import Metrics, Queries, led, losses, metrics, once, uncertainties
 from cimtool.reference.truth import Truth
-from cimtool.verification.kept import COMPARED, KEPT, RANKED, KeptRun, kept_rows
+from cimtool.verification.drift import COMPARED, KEPT, RANKED, KeptRun, kept_rows
 from cimtool.verification.sections import FigureChange, figure_changes
 
 AGREEMENT_TOLERANCE = 0.05

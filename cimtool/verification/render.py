@@ -1,11 +1,21 @@
-"""The report as a document, and its files."""
+"""The report as a document with its charts, and its files.
+
+Every number of a chart is in a table beside it too. The checks are written as JUnit XML, which
+build servers read as tests.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
-from cimtool.base.files import REPORT_FILES, replace_texts
+from cimtool.base.escapes import visible
+from cimtool.base.files import REPORT_FILES, check_output, replace_texts, unwritable
+from cimtool.base.modality_names import way_names
+from cimtool.reference.measures import WAYS
+from cimtool.report import charts
 from cimtool.report.document import (
     Block,
     Document,
@@ -20,10 +30,13 @@ from cimtool.report.document import (
 from cimtool.report.formats import number
 from cimtool.report.html import html
 from cimtool.report.markdown import markdown
-from cimtool.verification import answers, pictures, tables
+from cimtool.report.svg import percent_tick
+from cimtool.verification import answers, tables
 from cimtool.verification.bits import bit_sentences
+from cimtool.verification.headline import DriftFindings
 from cimtool.verification.report import Report
 from cimtool.verification.sections import ReportSection
+from cimtool.verification.sensitivity import Sensitivity
 
 FIRST = 2
 """Sentences of the headline that stand before all tables; the others are with the error budget."""
@@ -39,6 +52,7 @@ def document(report: Report) -> Document:
         for block in ReportSection.every()[name].blocks(one, report.subject.bundle)
     ]
     cards = [one for one in others if isinstance(one, Section) and one.span]
+    bits = (*bit_sentences(report.checks.bits), answers.fidelity(report))
     return Document(
         report.subject.bundle,
         (
@@ -56,7 +70,7 @@ def document(report: Report) -> Document:
             Section("Layers", tuple(_layers(report)), "layers"),
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
             Section("Saturation", tuple(_saturation(report)), "saturation"),
-            Section("Checks", tuple(_checks(report)), "checks"),
+            Section("Checks", notes((*bits, *answers.limit_sentences(report))), "checks"),
             *(one for one in others if one not in cards),
             *_origin(report),
         ),
@@ -68,7 +82,7 @@ def document(report: Report) -> Document:
 def _cards(report: Report) -> Iterator[Section]:
     """The first questions: whether it survives, whether it is worse, and why."""
     drift, cause, earlier = report.drift, report.headline, report.checks.earlier
-    chart = Picture("survival", pictures.survival_chart(drift), "R@1 and its interval.")
+    chart = Picture("survival", survival_chart(drift), "R@1 and its interval.")
     table = tables.survival_table(drift).named("survival")
     yield Section("Does it survive?", (table, chart), "survive", 6)
     if earlier is not None:
@@ -116,7 +130,7 @@ def _budget(report: Report) -> Iterator[Block]:
         "not; what is left of the total is drawn apart, as a square."
     )
     yield from notes(report.headline.sentences[FIRST:])
-    yield Picture("budget", pictures.budget_chart(drift), caption)
+    yield Picture("budget", budget_chart(drift), caption)
     floor = answers.floor_sentence(report)
     yield from [Section("Monte Carlo as a measure", (Sentence(floor, "detail"),))] if floor else []
     yield tables.drift_table(drift).named("drift")
@@ -132,7 +146,7 @@ def _retrieval(report: Report) -> Iterator[Block]:
     ways = list(dict.fromkeys(one.way for one in drift.curves))
     expected = "Expected over galleries drawn from this one, the right item among them."
     for way in ways:
-        yield Picture(f"recall_{way}", pictures.recall_chart(drift, way), expected, "detail")
+        yield Picture(f"recall_{way}", recall_chart(drift, way), expected, "detail")
     curves = [tables.curve_table(drift, way).named(f"recall_{way}", "detail") for way in ways]
     if curves:
         yield Section("R@1, R@5 and R@10 of larger and smaller galleries", tuple(curves))
@@ -140,7 +154,7 @@ def _retrieval(report: Report) -> Iterator[Block]:
 
 def _scores(report: Report) -> Iterator[Block]:
     caption = "A sample of pairs; on the dashed line both scores are the same."
-    yield Picture("pairs", pictures.pairs_chart(report.drift), caption, "detail")
+    yield Picture("pairs", pairs_chart(report.drift), caption, "detail")
     yield FactList(tuple(answers.pair_facts(report)), "detail")
 
 
@@ -155,7 +169,7 @@ def _sensitivity(report: Report) -> Iterator[Block]:
         "Centred RMSE from the lowered model with only this part in integers, and how much of the "
         "compiled model's goes where only this part is left in real numbers; the costliest first."
     )
-    chart = pictures.sensitivity_chart(report.causes.sensitivity, report.drift.score)
+    chart = sensitivity_chart(report.causes.sensitivity, report.drift.score)
     yield Picture("sensitivity", chart, caption, "detail")
     yield tables.sensitivity_table(report.causes).named("sensitivity", "detail")
 
@@ -165,11 +179,6 @@ def _saturation(report: Report) -> Iterator[Block]:
     yield tables.domain_table(report.saturation).named("domains", "detail")
     stored = tables.stored_table(report.saturation).named("stored", "detail")
     yield Section("Stored values", (stored,))
-
-
-def _checks(report: Report) -> Iterator[Block]:
-    yield from notes([*bit_sentences(report.checks.bits), answers.fidelity(report)])
-    yield from notes(answers.limit_sentences(report))
 
 
 def _origin(report: Report) -> Iterator[Section]:
@@ -200,3 +209,120 @@ def write_report(report: Report, folder: Path) -> tuple[Path, ...]:
     shown = document(report)
     texts = (report.json_text(), markdown(shown), html(shown))
     return replace_texts(folder, dict(zip(REPORT_FILES, texts, strict=True)), "the report")
+
+
+def junit_text(report: Report) -> str:
+    """The text of a JUnit file: a suite of the bundle's name, and a case a check."""
+    checks = report.checks.all
+    failed = sum(bool(check.failures) for check in checks)
+    counts = {"tests": f"{len(checks)}", "failures": f"{failed}", "errors": "0"}
+    root = ElementTree.Element("testsuites", {"name": "cimtool verify", **counts})
+    suite = ElementTree.SubElement(
+        root, "testsuite", {"name": visible(report.subject.bundle), **counts, "skipped": "0"}
+    )
+    for check in checks:
+        place = {"classname": f"cimtool.verify.{check.kind}", "name": visible(check.name)}
+        case = ElementTree.SubElement(suite, "testcase", place)
+        for sentence in check.failures:
+            ElementTree.SubElement(case, "failure", {"message": visible(sentence)})
+    ElementTree.indent(root, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def remove_earlier(file: Path) -> None:
+    """Remove the file of an earlier run, so that a build server reads none where this one fails.
+
+    Raises CimError where no JUnit file can be written there.
+    """
+    check_output(file, ".xml")
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(file, error) from None
+
+
+def write_junit(report: Report, file: Path) -> None:
+    """Write the checks into a file, whose folder is made if missing.
+
+    Raises CimError where it cannot be written.
+    """
+    replace_texts(file.parent, {file.name: junit_text(report)}, "the JUnit file")
+
+
+MOST_PARTS = 12
+"""Parts in the picture of the sensitivity, those that leave least error first."""
+
+
+def survival_chart(drift: DriftFindings) -> str:
+    """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
+    shown = [
+        charts.Whisker(
+            row.stage,
+            tuple(row.with_interval(f"r1_{way}") for way in WAYS),
+            row.stage == "compiled model",
+        )
+        for row in drift.survivors
+    ]
+    ways = list(way_names(drift.modalities).values())
+    return charts.whiskers(shown, ways, "R@1 and its interval, stage by stage", percent_tick)
+
+
+def budget_chart(drift: DriftFindings) -> str:
+    """Centred mean square errors, which add where they are independent, up to the compiled model's.
+
+    The rest closes the sum: errors of steps that add up, or cancel.
+    """
+    terms = [
+        charts.Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)
+        for row in drift.compiled_rows
+        if (step := row.get("step_centred_rmse")) is not None
+    ]
+    metrics = drift.final.metrics
+    # From the float score where the reference is that.
+    total = metrics.get("centred_rmse", metrics.get("float_centred_rmse", 0.0)) ** 2
+    rest = total - sum(term.amount for term in terms)
+    if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
+        name = "steps that err alike" if rest > 0 else "steps that cancel"
+        terms.append(charts.Term(name, rest, f"{rest:+.1g}"))
+    last = charts.Term("compiled model", total, number(math.sqrt(total)), True)
+    label = f"Mean square {drift.score} error of each step, up to {last.text} centred RMSE in all"
+    return charts.waterfall(terms, last, label, f"mean square {drift.score} error")
+
+
+def pairs_chart(drift: DriftFindings) -> str:
+    """Compiled scores of a sample of pairs against the reference's."""
+    pairs = drift.pairs
+    both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
+    groups = [
+        charts.Points(name, [(x, y) for x, y, right in both if right == kind])
+        for name, kind in (("right pairs", True), ("wrong pairs", False))
+    ]
+    of = drift.reference
+    label = f"Compiled {drift.score} of {len(both)} pairs against that of {of}"
+    return charts.scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
+
+
+def recall_chart(drift: DriftFindings, way: str) -> str:
+    """R@1 of reference, float score and compiled model against the size of the gallery."""
+    found = [one for one in drift.curves if one.way == way and one.k == 1]
+    lines = [
+        charts.Points(
+            "compiled model" if one.stage == drift.final.stage else one.stage,
+            list(zip(one.sizes, one.recall, strict=True)),
+        )
+        for one in found
+    ]
+    said = way_names(drift.modalities)[way]
+    label = f"R@1 {said} against the size of the gallery"
+    return charts.curves(lines, "items in the gallery", f"R@1, {said}", label)
+
+
+def sensitivity_chart(found: Sensitivity, score: str) -> str:
+    """The error of each part alone, and how much goes where it is left in real numbers."""
+    parts = sorted(found.parts, key=lambda part: part.left_float_centred_rmse)[:MOST_PARTS]
+    rows = [
+        (part.part, (part.alone_centred_rmse, found.centred_rmse - part.left_float_centred_rmse))
+        for part in parts
+    ]
+    label = f"Centred RMSE of the {score} by part: {found.costliest} is the costliest"
+    return charts.bars(rows, ("alone in integers", "goes when left float"), label, number)

@@ -23,7 +23,6 @@ from cimtool.passes.pipeline import stage_of
 from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.metrics import RAW
 from cimtool.simulation.die_program import Conditions
-from cimtool.verification.baselines import DISTANCE, baseline_losses
 from cimtool.verification.bits import (
     REFERENCE_ROWS,
     BitCount,
@@ -31,16 +30,21 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
+from cimtool.verification.drift import DISTANCE, baseline_losses
 from cimtool.verification.earlier import Earlier
-from cimtool.verification.faults import offset_of, surrogate_faults, surrogate_remarks
 from cimtool.verification.headline import DriftRows, find_drift
-from cimtool.verification.junit import write_junit
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.noisy import measure_chip, measure_dies
-from cimtool.verification.notes import notes_of, warnings_of
+from cimtool.verification.notes import (
+    notes_of,
+    offset_of,
+    surrogate_faults,
+    surrogate_remarks,
+    warnings_of,
+)
 from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
-from cimtool.verification.render import write_report
+from cimtool.verification.render import write_junit, write_report
 from cimtool.verification.report import (
     Report,
     VerificationFailed,

@@ -24,8 +24,7 @@ from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.reference.metrics import RAW, cosines
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
-from cimtool.verification.baselines import DISTANCE
-from cimtool.verification.drift import DriftTable
+from cimtool.verification.drift import DISTANCE, DriftTable
 from cimtool.verification.references import (
     EXACT,
     References,

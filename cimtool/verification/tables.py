@@ -11,6 +11,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import DIFFERENCES
 from cimtool.reference.queries import led
+from cimtool.report.charts import histogram
 from cimtool.report.formats import (
     NOT_KNOWN,
     NumberFormat,
@@ -34,7 +35,6 @@ from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
 from cimtool.verification.paired import Comparison, PairedFigure
-from cimtool.verification.pictures import sums_picture
 from cimtool.verification.report import TargetFigure
 from cimtool.verification.saturation import Domain, Saturation
 from cimtool.verification.sections import FigureChange
@@ -169,7 +169,7 @@ def crossbar_layer_table(causes: Causes) -> Table:
 
 def _layer_cells(one: LayerFinding, index: int) -> Sequence[Content]:
     worst = max(one.converters, key=lambda column: (column.clipped, column.used))
-    pictures = "".join(sums_picture(column, one.layer) for column in one.converters)
+    pictures = "".join(_sums_picture(column, one.layer) for column in one.converters)
     return (
         one.layer,
         Cell(f"{one.inputs:,} x {one.outputs:,}", one.inputs * one.outputs),
@@ -180,6 +180,15 @@ def _layer_cells(one: LayerFinding, index: int) -> Sequence[Content]:
         worst.used,
         Cell("", index, picture=pictures),
     )
+
+
+def _sums_picture(column: ColumnSums, layer: str) -> str:
+    """A histogram of column sums for a cell of a table."""
+    label = (
+        f"Column sums of {layer}, {column.column}: {column.lowest:,} to {column.highest:,}, "
+        f"{percent(column.clipped)}% clipped"
+    )
+    return histogram(column.counts, label)
 
 
 def _decibels(value: float | None) -> Content:

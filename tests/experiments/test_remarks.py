@@ -19,7 +19,7 @@ from cimtool.experiments.render_sweep import points_table, sweep_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tune import Tuned, tuned_text
 from cimtool.report.html import html
-from cimtool.verification.faults import NOT_CHECKED
+from cimtool.verification.notes import NOT_CHECKED
 
 RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [8]}

@@ -16,7 +16,7 @@ from cimtool.loading.calibration_rows import require_unseen, without_seen
 from cimtool.loading.data_notes import data_noted
 from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
-from cimtool.reference.judgements import Judgements
+from cimtool.reference.truth import Judgements
 
 
 def data(text: np.ndarray, video: np.ndarray) -> Embeddings:

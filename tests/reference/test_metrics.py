@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score
 
 from cimtool.base.errors import CimError
 from cimtool.reference import metrics
-from cimtool.reference.measures.cosine_gap import cosine_gaps
+from cimtool.reference.measures import cosine_gaps
 from cimtool.reference.metrics import (
     ReferenceScores,
     average_precision,

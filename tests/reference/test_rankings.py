@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, P, Success, nDCG
 
-from cimtool.reference.judgements import Judgements
 from cimtool.reference.metrics import average_precision, hit_positions
 from cimtool.reference.retrieval import retrieved
-from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
+from cimtool.reference.truth import Judgements, Truth, truth_among_others, truth_judged, truth_of
 
 RNG = np.random.default_rng(0)
 N, M = 40, 31

@@ -20,8 +20,7 @@ from cimtool.base.escapes import markdown_text
 from cimtool.base.plugins import load_plugins
 from cimtool.demo.data import DemoFiles
 from cimtool.report.document import Document, Sentence
-from cimtool.report.frames import frame_columns
-from cimtool.report.result import Result
+from cimtool.report.result import Result, frame_columns
 from cimtool.report.table import Cell, Column, make_table
 from cimtool.verification.report import Report
 

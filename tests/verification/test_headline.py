@@ -6,10 +6,9 @@ import pytest
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
-from cimtool.verification.baselines import DISTANCE, BaselineLoss
-from cimtool.verification.drift import StageRow
-from cimtool.verification.faults import baseline_sentences, surrogate_faults, surrogate_remarks
+from cimtool.verification.drift import DISTANCE, BaselineLoss, StageRow
 from cimtool.verification.headline import equal_text, make_headline
+from cimtool.verification.notes import baseline_sentences, surrogate_faults, surrogate_remarks
 from cimtool.verification.references import Scatter
 
 MONTE_CARLO = "Monte Carlo (K=10)"

@@ -14,8 +14,8 @@ from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.queries import Queries, compared
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import Truth, truth_of
-from cimtool.verification import kept
-from cimtool.verification.kept import KEPT, KeptQueries, KeptRun, kept_rows
+from cimtool.verification import drift as kept
+from cimtool.verification.drift import KEPT, KeptQueries, KeptRun, kept_rows
 from cimtool.verification.paired import (
     Comparison,
     EarlierRun,

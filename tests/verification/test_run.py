@@ -24,7 +24,7 @@ from cimtool.reference.truth import all_equal
 from cimtool.report.html import html
 from cimtool.report.terminal import terminal
 from cimtool.verification import api as verification_api
-from cimtool.verification.faults import NOT_CHECKED
+from cimtool.verification.notes import NOT_CHECKED
 from cimtool.verification.options import DriftOptions
 from cimtool.verification.references import References
 from cimtool.verification.report import Report, VerificationFailed

@@ -10,8 +10,8 @@ from cimtool.base.files import REPORT_FILES
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.verification import api
-from cimtool.verification.junit import remove_earlier
 from cimtool.verification.options import VerifyOptions
+from cimtool.verification.render import remove_earlier
 from cimtool.verification.report import Report, VerificationFailed
 
 
