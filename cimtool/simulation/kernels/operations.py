@@ -1,8 +1,8 @@
-"""The same integers as the readable operations, fast: what the simulator runs.
+"""Fast forms of the operations for the simulator, with the integers of the readable ones.
 
-A layer with converters goes to the first kernel that takes it: bits counted (few-bit digits and
-cells), products of bytes (AMX, VNNI, AVX2), or the floating-point BLAS, which runs everywhere. A
-kernel that does not give the readable reference's integers on this CPU is left out, with a warning.
+A layer with converters gets the first kernel that can take it: bit counting (few-bit digits and
+cells), byte products (AMX, VNNI, AVX2), or floating-point BLAS, which runs on every CPU. A kernel
+that does not give the readable reference's integers on this CPU is skipped, with a warning.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from cimtool.simulation.kernels.search import WordSearch
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 LIMITS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in KINDS}
-"""The least and the largest number of each."""
+"""The least and largest number of each type."""
 
 
 def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
-    """The narrowest integer type for values within the bounds."""
+    """The narrowest integer type that holds the values."""
     lo, hi = int(known.lo.min()), int(known.hi.max())
     return next(kind for kind, (least, most) in LIMITS.items() if least <= lo and hi <= most)
 
 
 def in_int64(run: Kernel) -> Kernel:
-    """A readable operation, which computes in int64, on integers of any width."""
+    """Let a readable operation, which computes in int64, take integers of any width."""
 
     def call(*inputs: Array) -> Array:
         return run(*(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in inputs))
@@ -49,10 +49,10 @@ def in_int64(run: Kernel) -> Kernel:
 
 
 def fast_kernel(op: Op, types: Types, known: Type | None = None) -> Kernel:
-    """The fastest form of an operation on inputs of these types; constants are packed once.
+    """The fastest form of an operation for inputs of these types. It packs constants once.
 
-    Integers are int64. With `known`, the type of the result, they come and go in types as narrow
-    as their proved ranges allow.
+    Integers are int64. If the result's type `known` is given, inputs and results have the narrowest
+    types that their proved ranges allow.
     """
     return KERNELS.of(op)(op, types, known)
 
@@ -81,7 +81,7 @@ def _product(op: Mvm | CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 @KERNELS.rule(CrossbarMvm)
 def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     kernel = _product(op, types, known) if op.exact else _converted(op, types, known)
-    op.stored.release()  # a kernel has its own form of them
+    op.stored.release()  # the kernel has packed them
     return kernel
 
 
@@ -100,7 +100,7 @@ def _cell_distance(op: CellDistance, types: Types, known: Type | None) -> Kernel
 
 @KERNELS.rule(NoisyMvm)
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
-    """Frozen cells are integers like any others; a kernel of its own draws fresh noise."""
+    """Frozen noise is part of the cells, so any kernel does; fresh noise needs `noisy_cells`."""
     if op.measured is not None:
         return _readable(op, types, known)
     sums = fused_cells(op.layer) if op.frozen else noisy_cells(op)
@@ -113,7 +113,7 @@ def _clipped(kernel: Kernel, lo: IntArray, hi: IntArray) -> Kernel:
 
 
 def _kind(known: Type | None) -> Kind:
-    """The type in which a product's results are made."""
+    """The type of a product's results."""
     if known is None or not known.is_integer:
         return np.int64
     fits = int(known.lo.min()) >= INT32.min and int(known.hi.max()) <= INT32.max
@@ -121,7 +121,7 @@ def _kind(known: Type | None) -> Kind:
 
 
 def _narrow(form: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """The rule of a form for narrow integers alone, from the operation and its result's type."""
+    """Make a rule of a form that is only for narrow integers; else the readable operation runs."""
 
     def rule(op: Op, types: Types, known: Type | None) -> Kernel:
         if known is None or not known.is_integer:

@@ -9,13 +9,14 @@ from cimtool.base.compiled import jit
 from cimtool.hardware.cell_distance import CellDistance, rising_planes
 
 SINGLE_BITS = 24
-"""Bits of whole numbers that are exact in float32."""
+"""Whole numbers up to this many bits are exact in float32."""
 
 
 class WordSearch:
-    """A search whose words are packed once; one product where words are sensed without loss.
+    """A search of a content-addressable memory by a matrix product of marks per word.
 
-    Products of floating-point numbers are exact, as distances of words are below their last bit.
+    Words are packed once. If words are sensed without loss, one product does for all. The products
+    run in floating point and are exact, because word distances are small enough.
     """
 
     def __init__(self, op: CellDistance):
@@ -32,7 +33,7 @@ class WordSearch:
         ]
 
     def __call__(self, query: Array) -> IntArray:
-        """Distances [n, M] of codes [n, d]."""
+        """Distances [n, M] of query codes [n, d] to the stored items."""
         total = np.zeros((len(query), self.items), np.int64)
         for word, steps, least in self.planes:
             cells = query[:, word]
