@@ -54,29 +54,17 @@ def device_of(name: str) -> torch.device:
     return torch.device(name)
 
 
-class TorchBackend:
-    """A device's form of operations, and the way of values there and back."""
+def to_tensor(array: Array, device: torch.device) -> Tensor:
+    """Move an array to the device."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-    def __init__(self, name: str):
-        self.device = device_of(name)
 
-    def prepare(self, op: Op, types: Types, known: Type) -> TorchKernel:
-        """The form of an integer operation that takes and returns tensors on the device.
-
-        Raises TypeError for an operation that no compiled program holds.
-        """
-        return TORCH.of(op)(op, types, self.device)
-
-    def enter(self, array: Array) -> Tensor:
-        """Move an array to the device."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
-
-    def leave(self, value: Tensor, known: Type) -> Array:
-        """Move a value of a known type back, integers in as few bytes as they need."""
-        if known.is_integer:
-            value = value.to(_narrowest(known))
-        array: Array = value.cpu().numpy()
-        return array
+def to_array(value: Tensor, known: Type) -> Array:
+    """Move a value of a known type back, integers in the narrowest type that holds them."""
+    if known.is_integer:
+        value = value.to(_narrowest(known))
+    array: Array = value.cpu().numpy()
+    return array
 
 
 def _narrowest(known: Type) -> torch.dtype:

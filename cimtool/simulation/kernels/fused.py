@@ -28,7 +28,7 @@ BYTE = 256
 
 
 class RowDrive(NamedTuple):
-    """How a cycle cuts inputs into digits: (x + lift) >> shift & mask.
+    """The digits of inputs in each cycle: (x + lift) >> shift & mask.
 
     If `sign_magnitude`, the magnitude of x + lift is cut and the digit gets its sign. `factors`
     [cycles] weight the cycles.

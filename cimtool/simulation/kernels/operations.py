@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
-from cimtool.hardware.cell_distance import CellDistance
+from cimtool.hardware.cell_distance import CellDistance, rising_planes
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -26,11 +26,13 @@ from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import INT32
 from cimtool.simulation.kernels.noisy import noisy_cells
 from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
-from cimtool.simulation.kernels.search import WordSearch
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 LIMITS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in KINDS}
 """The least and largest number of each type."""
+
+SINGLE_BITS = 24
+"""Whole numbers up to this many bits are exact in float32."""
 
 
 def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
@@ -96,6 +98,44 @@ def _converted(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 @KERNELS.rule(CellDistance)
 def _cell_distance(op: CellDistance, types: Types, known: Type | None) -> Kernel:
     return WordSearch(op)
+
+
+class WordSearch:
+    """A search of a content-addressable memory by a matrix product of marks per word.
+
+    Words are packed once. If words are sensed without loss, one product does for all. The products
+    run in floating point and are exact, because word distances are small enough.
+    """
+
+    def __init__(self, op: CellDistance):
+        width = op.stored.shape[1]
+        words = (slice(0, width),) if op.plain_sum else op.words
+        largest = max(word.stop - word.start for word in words) * int(op.table.max())
+        self.kind = np.float32 if largest < 1 << SINGLE_BITS - 1 else np.float64
+        self.values, self.step, self.items = 1 << op.bits, op.step, len(op.stored)
+        unlimited = op.plain_sum or op.top is None
+        self.top = np.iinfo(np.int64).max if unlimited else op.top
+        self.planes = [
+            (one.word, one.steps.astype(self.kind), one.least.astype(self.kind))
+            for one in rising_planes(op, words)
+        ]
+
+    def __call__(self, query: Array) -> IntArray:
+        """Distances [n, M] of query codes [n, d] to the stored items."""
+        total = np.zeros((len(query), self.items), np.int64)
+        for word, steps, least in self.planes:
+            cells = query[:, word]
+            marks = np.hstack([cells >= k for k in range(1, self.values)])
+            partial = np.matmul(marks.astype(self.kind), steps)
+            _add_codes(partial, least, self.step, self.top, total)
+        return total
+
+
+@jit
+def _add_codes(partial, least, step, top, total):  # type: ignore[no-untyped-def]
+    for i in range(partial.shape[0]):
+        for j in range(partial.shape[1]):
+            total[i, j] += min(np.int64(partial[i, j] + least[j]) // step, top)
 
 
 @KERNELS.rule(NoisyMvm)
