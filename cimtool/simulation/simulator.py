@@ -21,7 +21,7 @@ from cimtool.simulation.device import Device
 
 ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
-"""Block sizes: rows of a projector, and pairs of a score."""
+"""Rows of a projector, and pairs of a score, that are computed at a time."""
 
 DEVICE_BLOCKS = 16
 """Blocks per call of a device, because one block does not fill it."""
