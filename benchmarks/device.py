@@ -24,7 +24,7 @@ from projector import AIMED, Contest, crosssim_entry, rates, times
 
 import cimtool
 from cimtool.demo.data import DemoFiles
-from cimtool.gpu.torch_device import TorchBackend
+from cimtool.gpu.plugin import TorchDevice
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.types import integer
 
@@ -56,7 +56,7 @@ def on_device(
     ops: list[CrossbarMvm], given: list[Array], device: str
 ) -> Callable[[], list[torch.Tensor]]:
     """The layers' outputs of inputs that are on the device."""
-    backend, (lo, hi) = TorchBackend(device), limits(ops[0].crossbar)
+    backend, (lo, hi) = TorchDevice(device), limits(ops[0].crossbar)
     types = [(integer(("n", len(op.weight)), lo, hi, 1.0),) for op in ops]
     run = [backend.prepare(op, t, op.infer(*t)) for op, t in zip(ops, types, strict=True)]
     there = [backend.enter(x.astype(np.int64)) for x in given]

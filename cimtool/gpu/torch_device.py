@@ -1,7 +1,7 @@
 """The integer operations on torch tensors: the same numbers on a CUDA device, bit for bit.
 
-Products run in float32 or float64 where every partial sum is exact there (below 2^24 or 2^53), in
-parts where none is; all else is int64. TensorFloat-32 is never used: it would round.
+Products run in float32 or float64 if every partial sum is exact there (below 2^24 or 2^53).
+Otherwise they run in parts. All else is int64. TensorFloat-32 is never used: it would round.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ TorchKernel = Callable[..., Tensor]
 
 
 def device_of(name: str) -> torch.device:
-    """The torch device `cpu`, `cuda` or `cuda:N`; CimError where torch has no such device."""
+    """The torch device `cpu`, `cuda` or `cuda:N`. Raises CimError if torch has no such device."""
     named = re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]{0,8}))?", str(name))
     if named is None:
         raise ArgumentError('{device} is "{}"; expected cpu, cuda or cuda:N', name)
     if named[0] != "cpu":
         count = torch.cuda.device_count()
-        if int(named[1] or 0) >= count:  # torch keeps a larger number's last byte
+        if int(named[1] or 0) >= count:  # torch would keep only the last byte of a large number
             raise ArgumentError(
                 '{device} is "{}"; this machine has {} CUDA device{} that torch can use',
                 name,
@@ -54,33 +54,21 @@ def device_of(name: str) -> torch.device:
     return torch.device(name)
 
 
-class TorchBackend:
-    """A device's form of operations, and the way of values there and back."""
+def to_tensor(array: Array, device: torch.device) -> Tensor:
+    """Move an array to the device."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-    def __init__(self, name: str):
-        self.device = device_of(name)
 
-    def prepare(self, op: Op, types: Types, known: Type) -> TorchKernel:
-        """The form of an integer operation that takes and returns tensors on the device.
-
-        Raises TypeError for an operation that no compiled program holds.
-        """
-        return TORCH.of(op)(op, types, self.device)
-
-    def enter(self, array: Array) -> Tensor:
-        """Move an array to the device."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
-
-    def leave(self, value: Tensor, known: Type) -> Array:
-        """Move a value of a known type back, integers in as few bytes as they need."""
-        if known.is_integer:
-            value = value.to(_narrowest(known))
-        array: Array = value.cpu().numpy()
-        return array
+def to_array(value: Tensor, known: Type) -> Array:
+    """Move a value of a known type back, integers in the narrowest type that holds them."""
+    if known.is_integer:
+        value = value.to(_narrowest(known))
+    array: Array = value.cpu().numpy()
+    return array
 
 
 def _narrowest(known: Type) -> torch.dtype:
-    """The smallest type for integers within the bounds."""
+    """The narrowest type that holds the integers."""
     kinds = torch.int8, torch.int16, torch.int32
     return next((one for one in kinds if known.magnitude <= torch.iinfo(one).max), torch.int64)
 
@@ -130,7 +118,7 @@ def _add(op: Add, types: Types, device: torch.device) -> TorchKernel:
 
 @TORCH.rule(Arithmetic)
 def _as_defined(op: Op, types: Types, device: torch.device) -> Any:
-    """The operation itself, whose definition takes tensors as it takes arrays."""
+    """The operation itself: its definition also takes tensors."""
     return op.run
 
 
@@ -148,7 +136,7 @@ def _matmul(op: MatMul, types: Types, device: torch.device) -> TorchKernel:
 
 @TORCH.rule(BatchMatMul)
 def _batch_matmul(op: BatchMatMul, types: Types, device: torch.device) -> TorchKernel:
-    """Products and sums: torch has no matrix product of integers on a GPU."""
+    """Multiply and sum elementwise, because torch has no integer matrix product on a GPU."""
     width = int(types[0].shape[-1])
 
     def run(x: Tensor, y: Tensor) -> Tensor:
@@ -166,7 +154,7 @@ def _arrange(op: Arrange, types: Types, device: torch.device) -> TorchKernel:
 
 
 def integer_product(a: int, b: int, width: int) -> TorchKernel:
-    """`x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b, exact."""
+    """An exact `x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b."""
     if width * a * b < 1 << 53:
         kind = torch.float32 if width * a * b < 1 << 24 else torch.float64
         return lambda x, y: (x.to(kind) @ y.to(kind)).to(torch.int64)
@@ -216,8 +204,8 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, device: torch.device) -> TorchK
 
 
 def _on_tensor_cores(op: CrossbarMvm, x: Type, device: torch.device) -> TorchKernel | None:
-    """The form of a layer with converters by Triton's kernels; None where they do not take it."""
-    # Triton compiles for GPUs alone; its interpreter, where that is on, runs anywhere.
+    """A layer with converters by the Triton kernels; None if they cannot take it."""
+    # Triton compiles only for GPUs. Its interpreter, if switched on, runs anywhere.
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return None
     try:
@@ -232,7 +220,7 @@ def _on_tensor_cores(op: CrossbarMvm, x: Type, device: torch.device) -> TorchKer
 
 
 def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
-    """The form of a layer with converters, its cells on the device."""
+    """A layer with converters by torch's operations, with its cells on the device."""
     layer, crossbar = op.layer, op.crossbar
     cells, places = layer.cells, layer.cells.places
     again = crossbar.reference_cycles
@@ -262,7 +250,7 @@ def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
 
 
 def _digits(x: Tensor, crossbar: Crossbar) -> list[Tensor]:
-    """The digits [n, K] of each cycle, as `Crossbar.digits`."""
+    """The digits [n, K] of each cycle, as in `Crossbar.digits`."""
     x = x + crossbar.inputs.lift
     sign = torch.ones_like(x)
     if crossbar.inputs.sign_magnitude:
@@ -273,7 +261,7 @@ def _digits(x: Tensor, crossbar: Crossbar) -> list[Tensor]:
 def _converter(
     column: ConvertedColumns, rise: int, device: torch.device
 ) -> Callable[[Tensor, int], Tensor]:
-    """The values that int64 column sums of a row group are taken for, as `Crossbar.read`."""
+    """Convert int64 column sums of a row group to values, as `Crossbar.read` does."""
     law, step, offsets = column.law, column.step, _constant(column.offset, device)
     if law is None:
         return lambda p, group: p << rise

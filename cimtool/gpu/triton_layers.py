@@ -1,8 +1,8 @@
-"""Layers with converters on a GPU: the steps of the fused kernels, in two Triton kernels.
+"""Layers with converters on a GPU: two Triton kernels do the steps of the fused CPU kernels.
 
-Digits and cells are signed bytes, whose products the tensor cores add in int32, exactly. The sums
-of a block are converted in registers and added to totals modulo 2^32, which is exact where the
-proved range of the layer's output fits 32 bits. Triton comes with torch where that has CUDA.
+Digits and cells are signed bytes. The tensor cores add their products exactly in int32. A program
+converts the sums of a block in registers and adds the codes to totals modulo 2^32. That is exact if
+the proved range of the layer's output fits 32 bits. Triton comes with a torch that has CUDA.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cimtool.simulation.kernels.dot import byte_parts, in_bytes
 from cimtool.simulation.kernels.fused import Layer, modulo_int32
 
 LEAST_DEPTH, MOST_DEPTH = 32, 256
-"""Rows of cells that are read at a time."""
+"""The fewest and most rows of cells per load."""
 
 
 @dataclass(frozen=True)
 class Extents:
-    """Inputs and columns whose sums a program holds, its warps, and its reads under way."""
+    """Inputs and columns per program, its warps, and its pipelined loads."""
 
     rows: int
     columns: int
@@ -36,31 +36,31 @@ class Extents:
     stages: int
 
     def programs(self, rows: int, columns: int) -> int:
-        """The count that a layer takes for so many inputs and columns."""
+        """Programs that these rows of inputs and columns need."""
         return -(-rows // self.rows) * -(-columns // self.columns)
 
 
 WIDE, NARROW = Extents(64, 128, 4, 2), Extents(64, 64, 4, 3)
-"""The fastest of 17 on an H200: for many inputs, and for so few that wide ones leave it idle."""
+"""The fastest of 17 on an H200: WIDE for many inputs, NARROW if WIDE would not fill the GPU."""
 
 CUT_ROWS = 16
-"""Inputs that a program cuts into digits."""
+"""Inputs per program that cuts digits."""
 
 
 FAULTS = triton.TritonError, RuntimeError, OSError, AssertionError, subprocess.SubprocessError
-"""Raised by Triton where it finds no compiler, no driver's library or no folder to keep code in."""
+"""Triton raises these if it finds no compiler, no driver library or no folder for its code."""
 
 
 def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | None:
-    """The layer on a device; None where digits or cells are no bytes.
+    """The layer on a device; None if its digits or cells do not fit bytes.
 
-    None also, with a warning, where Triton cannot compile or run it there, or it is not right.
+    Also None, with a warning, if Triton cannot compile or run it there, or gives wrong integers.
     """
     layer = candidate.layer
     if not in_bytes(layer) or byte_parts(layer.cells)[1] > 1:
         return None
     rows = torch.from_numpy(candidate.rows).to(device)
-    part = candidate.small._replace(digits=layer.digits, cells=layer.cells)  # for the same form
+    part = candidate.small._replace(digits=layer.digits, cells=layer.cells)  # as the whole
     try:
         small = TensorCoreLayer(part, device)
         found = [small.run(rows, blocks).cpu().numpy() for blocks in (WIDE, NARROW)]
@@ -80,7 +80,7 @@ def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | Non
 
 
 class TensorCoreLayer:
-    """A layer on a device: of int64 inputs [n, K] its int64 outputs [n, N]."""
+    """A layer on a device. It maps int64 inputs [n, K] to int64 outputs [n, N]."""
 
     def __init__(self, layer: Layer, device: torch.device):
         epilogue, drive, heights = layer.epilogue, layer.drive, np.diff(layer.bounds)
@@ -124,7 +124,7 @@ class TensorCoreLayer:
         self._processors = _processors(device)
 
     def _packed(self, layer: Layer, middle: int) -> Array:
-        """Cells less `middle` [groups, slices, N, rows of chunks], zeros behind a group's."""
+        """Cells minus `middle` [groups, slices, N, rows], zero-padded to whole chunks of rows."""
         rows = self._chunks * self._depth
         packed = np.zeros((len(layer.bounds), len(layer.slices), layer.columns, rows), np.int8)
         for g, (first, last) in enumerate(layer.bounds):
@@ -135,13 +135,13 @@ class TensorCoreLayer:
         return packed
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """The layer's outputs."""
+        """Compute the layer's outputs [n, N]."""
         filled = WIDE.programs(len(x), self._columns) >= self._processors
         return self.run(x, WIDE if filled else NARROW)
 
     def run(self, x: torch.Tensor, blocks: Extents) -> torch.Tensor:
-        """The outputs, computed in blocks of this size."""
-        # Triton launches on torch's present device, which need not be that of the inputs.
+        """Compute the outputs in blocks of this size."""
+        # Triton launches on torch's current device, which may differ from the inputs' device.
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             return self._run(x, blocks)
 
@@ -177,13 +177,13 @@ class TensorCoreLayer:
 
 
 def _processors(device: torch.device) -> int:
-    """Programs that fill the device."""
+    """Count the programs that fill the device."""
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-# Kernels are compiled for the forms of layers, not anew for numbers that are 1 or whole tiles.
+# Without this, Triton compiles again if a number is 1 or a multiple of 16.
 _CUT_NUMBERS = "rows", "width", "cycles", "lift", "moved", "chunks"
 
 
@@ -193,9 +193,10 @@ def _cut(  # type: ignore[no-untyped-def]
     rows, width, cycles, lift, moved, chunks,
     DEPTH: tl.constexpr, SIGN_MAGNITUDE: tl.constexpr, CUT_ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Cut inputs [n, K] into `digits` less `moved` [groups, cycles, n, rows of chunks].
+    """Cut inputs [n, K] into digits and write digits - `moved` [groups, cycles, n, rows].
 
-    With them go their `sums` [groups, cycles, n], and those `weighed` by cycle [groups, n].
+    Also write the digits' `sums` [groups, cycles, n], and the sums `weighed` by the cycles' factors
+    [groups, n].
     """
     g = tl.program_id(1)
     m = tl.program_id(0) * CUT_ROWS + tl.arange(0, CUT_ROWS)
@@ -241,12 +242,12 @@ def _multiply(  # type: ignore[no-untyped-def]
     TO_EVEN: tl.constexpr, MIDDLE: tl.constexpr, SUMMED: tl.constexpr,
     BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The outputs [n, N] of a block: products, conversions as `tiles.convert`, and `finish`."""
+    """Compute a block of outputs: products, conversions (`tiles.convert`), and `fused.finish`."""
     down = tl.cdiv(rows, BLOCK_ROWS)
     block = tl.program_id(0)
     m = block % down * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     n = block // down * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
-    # What is behind the last row and column is computed again, and not stored.
+    # Beyond the last row and column, the last one is computed again and not stored.
     own, column = tl.minimum(m, rows - 1), tl.minimum(n, width - 1)
     k = tl.arange(0, DEPTH)
     of_row = own.to(tl.int64)[:, None] * (chunks * DEPTH) + k[None, :]

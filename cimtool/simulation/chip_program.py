@@ -1,4 +1,4 @@
-"""A program on a measured chip: what its cells conduct, and where its converters switch."""
+"""A program on a measured chip, with its cell conductances and its converter thresholds."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ from cimtool.simulation.die_program import (
 
 @dataclass(frozen=True, eq=False)
 class LayerOfChip:
-    """A layer's cells on a chip, whose arrays are numbered from `first` on.
+    """A layer's cells on a chip. The layer's first array has the number `first`.
 
-    They are numbered as they are placed: all columns of the first rows of weights, and so on.
+    Arrays are numbered in the order of placement: first all arrays with the first rows of weights,
+    from left to right, then those with the next rows.
     """
 
     name: str
@@ -56,21 +57,21 @@ class LayerOfChip:
 
     @property
     def cells(self) -> int:
-        """The cells of all weights, and those of reference columns."""
+        """Count the cells, reference columns included."""
         return sum(rows * columns for rows, columns in self.shapes)
 
     @property
     def cells_per_weight(self) -> int:
-        """The cells of a weight: its slices, times two where each is a pair."""
+        """Cells per weight: one per slice, or two if a slice is a pair of cells."""
         return len(self.stored.slices) * (1 + self.stored.crossbar.by_difference)
 
     @property
     def layout(self) -> PhysicalLayout:
-        """The places of cells in an array."""
+        """The positions of cells in an array."""
         return layout_of(self.stored, self.arrays, self.cells_per_weight)
 
     def levels(self, full: float) -> CellLevels:
-        """The target conductances of cells whose largest digit conducts `full`."""
+        """Target conductances if a cell with the largest digit conducts `full` uS."""
         top = self.stored.crossbar.weights.cell_maximum
         return CellLevels(full, top, self.arrays.on_off_ratio)
 
@@ -88,19 +89,19 @@ class LayerOfChip:
         ]
 
     def bands(self) -> Iterator[tuple[slice, CellBand]]:
-        """Yield the rows of weights in one array after another, and the digits of their cells."""
+        """Yield each band of arrays: its rows of weights and the digits of their cells."""
         for rows in row_blocks(self.stored):
             yield rows, device_digits(self.stored, rows, self.arrays)
 
     def on_arrays(self, band: CellBand) -> Iterator[Array]:
-        """Yield the numbers of a band as its arrays [rows, columns] have them."""
+        """Split a band's cells into its arrays [rows, columns]."""
         for number, columns in enumerate(column_blocks(self.stored, self.arrays)):
             yield self.layout.cells(band, number, columns)
 
     def with_arrays(self, matrices: Mapping[int, FloatArray], full: float) -> Cells:
-        """The cells that conduct as `matrices` [rows, columns] of each array say, in uS.
+        """The layer's cells with conductances `matrices` [rows, columns] in uS, by array number.
 
-        Where these are NaN, and in arrays without one, cells are as programmed.
+        A cell keeps its target if its conductance is NaN or its array has no matrix.
         """
         levels, stored = self.levels(full), self.stored
         error = np.empty((len(stored.slices), *stored.shape), np.float32)
@@ -116,20 +117,21 @@ class LayerOfChip:
         return cells_with(stored, error)
 
     def converters(self, sharing: int) -> IntArray:
-        """The converter of each column [groups, slices, N], array after array."""
+        """The converter number of each column [groups, slices, N], counted over the arrays."""
         return converter_numbers(self.stored, self.arrays.across, sharing)
 
     def converters_of_array(self, sharing: int) -> int:
-        """Converters of an array that is full of weights."""
+        """Count the converters of an array that is full of weights."""
         width = self.stored.shape[1]
         across = min(self.arrays.across or width, width)
         return -(-across * self.stored.crossbar.slices // sharing)
 
 
 def layers_of_chip(program: Program, settings: Settings, argument: str) -> dict[str, LayerOfChip]:
-    """The layers that have cells of their own, in the order in which they are placed.
+    """The layers that have cells, in the order of placement; a layer that reuses cells is left out.
 
-    Raises CimError, which says to leave `argument` out, for cells that no conductance stands for.
+    Raises CimError if no conductance can hold a layer's digits. The message says to leave
+    `argument` out.
     """
     found: dict[str, LayerOfChip] = {}
     first = 0
@@ -148,14 +150,14 @@ class Chip(Protocol):
     """The measurements of a chip, layer by layer."""
 
     def cells(self, layer: LayerOfChip) -> Cells:
-        """The layer's cells as they conduct."""
+        """The layer's cells with their measured conductances."""
 
     def converters(self, layer: LayerOfChip, codes: int, lo: int) -> MeasuredConverters | None:
-        """The measured converters of a layer, of so many codes from `lo` on; None without any."""
+        """The measured converters of a layer, with `codes` codes from `lo` on; or None."""
 
 
 def on_chip(program: Program, settings: Settings, chip: Chip) -> DieProgram:
-    """Put a program on a measured chip; what was not measured is as the contract has it."""
+    """Put a program on a measured chip. Unmeasured parts behave as the contract defines."""
     layers = layers_of_chip(program, settings, "chip")
 
     def layer(op: CrossbarMvm, x: Type, place: LayerOnArrays) -> tuple[NoisyMvm, ReadoutCost]:

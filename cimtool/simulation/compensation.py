@@ -1,4 +1,4 @@
-"""Drift compensation: factors from reading known inputs back, applied behind the converters."""
+"""Drift compensation: known inputs are read back, and factors correct the converted sums."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cimtool.simulation.kernels.conversions import ConversionKernel
 Compensation = Literal["none", "global", "column"]
 
 READOUT_ROWS = 32
-"""Known inputs that are driven right after programming, and again when the die is read."""
+"""Number of known inputs. They drive the die right after programming and again when it is read."""
 
 DENSITIES = tuple(2.0**-n for n in range(8))
-"""Shares of the rows that known inputs may drive: the largest that hardly clips is used."""
+"""Shares of the rows that known inputs may drive. The largest within MOST_CLIPPED is used."""
 
 MOST_CLIPPED = 0.01
 """Largest share of clipped sums in a readout: a clipped sum shows no drift."""
@@ -29,7 +29,7 @@ LARGEST_FACTOR = 16.0
 
 @dataclass(frozen=True)
 class ReadoutCost:
-    """The cost of reading known inputs back: products of whole layers, and their conversions."""
+    """The cost of reading known inputs back: products of whole layers, and conversions."""
 
     products: int = 0
     conversions: int = 0
@@ -45,12 +45,12 @@ def compensated(
     scope: Compensation,
     rng: np.random.Generator,
 ) -> tuple[NoisyMvm, ReadoutCost]:
-    """The layer with a factor for what it lost since it was `programmed`, and what that cost.
+    """The layer with factors that correct its drift since it was `programmed`, and their cost.
 
-    Known inputs, drawn by `rng` over the range of `x`, drive as many rows as converters can take,
-    and are read with the converters and the noise of either time. A factor f minimises the squared
-    difference of f times the later readings from the earlier ones: over each physical column for
-    `column`, over the whole layer for `global`.
+    `rng` draws known inputs over the range of `x`. They drive as many rows as the converters can
+    take. They are read twice: once with the converters and noise of `programmed`, once with those
+    of `now`. The factor f minimises the squared error between `before` and f times `after`. With
+    the scope `column` each physical column has a factor; with `global` the layer has one.
     """
     kernels = [ConversionKernel(op) for op in (programmed, now)]
     known = _known_inputs(kernels[0], x, rng)
@@ -64,7 +64,7 @@ def compensated(
 
 
 def _known_inputs(kernel: ConversionKernel, x: Type, rng: np.random.Generator) -> IntArray:
-    """Random inputs [READOUT_ROWS, K] that drive the largest share of rows that hardly clips."""
+    """Random inputs [READOUT_ROWS, K] that drive as many rows as MOST_CLIPPED allows."""
     height = kernel.op.perfect.weight.shape[0]
     lo, hi = (np.broadcast_to(edge, (height,)) for edge in (x.lo, x.hi))
     codes = rng.integers(lo, hi, (READOUT_ROWS, height), endpoint=True)

@@ -1,4 +1,4 @@
-"""Devices: what runs integer graphs in place of the simulator's own kernels."""
+"""Devices run integer graphs in place of the simulator's kernels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from cimtool.ir.types import Type, Types
 
 
 class Device(Named):
-    """Base of the devices; the name of a class is that of a device up to its colon (`cuda:1`)."""
+    """Base of the devices. A class has the part of a device's name before the colon (`cuda:1`)."""
 
     @abstractmethod
     def __init__(self, name: str): ...
 
     @abstractmethod
     def prepare(self, op: Op, types: Types, known: Type) -> Any:
-        """The form of an integer operation that takes and returns values on the device.
+        """Make an integer operation callable with values on the device.
 
-        Raises TypeError for an operation that no compiled program holds.
+        Raises TypeError if compiled programs never contain this operation.
         """
 
     @abstractmethod
@@ -31,9 +31,9 @@ class Device(Named):
 
     @abstractmethod
     def leave(self, value: Any, known: Type) -> Array:
-        """Move a value of a known type back, integers in as few bytes as they need."""
+        """Move a value of a known type back, integers in the narrowest type that holds them."""
 
     @classmethod
     def opened(cls, name: str) -> Self:
-        """The device of a name such as `cuda:1`; CimError where there is none."""
+        """Open a device by a name such as `cuda:1`. Raises CimError if there is none."""
         return cls.named(str(name).partition(":")[0], Argument("device"))(name)

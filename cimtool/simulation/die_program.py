@@ -29,9 +29,9 @@ from cimtool.simulation.compensation import Compensation, ReadoutCost, compensat
 
 @dataclass(frozen=True)
 class Conditions:
-    """The noise that dies are drawn from, and the time and the way of reading them.
+    """The noise of the dies, and when and with which compensation they are read.
 
-    It is that of a `corner`, if any, under its name.
+    If `corner` is set, the noise belongs to that process corner.
     """
 
     noise: Noise
@@ -46,23 +46,23 @@ class Conditions:
 
     @property
     def when(self) -> str:
-        """The time of reading and the corner for a reader: `1 h`, `1 h, ss`."""
+        """The time of reading and the corner as text: `1 h`, `1 h, ss`."""
         return read_at(time_text(self.seconds), self.corner)
 
 
 @dataclass(frozen=True)
 class DieProgram:
-    """A program whose crossbar layers are those of one die, and what its compensation cost."""
+    """A program whose crossbar layers belong to one die, and the cost of its compensation."""
 
     program: Program
     readout: ReadoutCost
 
 
 def on_die(program: Program, settings: Settings, conditions: Conditions, index: int) -> DieProgram:
-    """Draw die `index` and put the program on it; products with the same cells share their errors.
+    """Draw die `index` and put the program on it. Products that share cells share their errors.
 
-    Raises CimError for a layer that the noise does not apply to, and for wires that the first-order
-    model of IR drop does not cover.
+    Raises CimError if the noise does not apply to a layer, or if the wires are outside the
+    first-order model of IR drop.
     """
 
     def layer(op: CrossbarMvm, x: Type, place: LayerOnArrays) -> tuple[NoisyMvm, ReadoutCost]:
@@ -72,9 +72,9 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
 
 
 def with_layers(program: Program, settings: Settings, layer_of: LayerOf) -> DieProgram:
-    """Put a program on arrays: `layer_of` makes each crossbar layer, from the type of its inputs.
+    """Put a program on imperfect arrays. `layer_of` replaces each crossbar layer.
 
-    Raises CimError for a program without one.
+    Raises CimError if the program has no crossbar layer.
     """
     costs: list[ReadoutCost] = []
 
@@ -99,14 +99,14 @@ def with_layers(program: Program, settings: Settings, layer_of: LayerOf) -> DieP
 
 
 def arrays_of(settings: Settings, layer: str, weight_bits: int) -> Arrays:
-    """The arrays of a layer; the weights of a gallery have bits of their own."""
+    """The arrays of a layer. A gallery's `weight_bits` may differ from the settings."""
     own = settings.of_layer(layer).with_weights(weight_bits)
     return Arrays(own.weights_across, own.pairs, own.on_off_ratio, own.redundant_columns or 0)
 
 
 @dataclass(frozen=True)
 class LayerOnArrays:
-    """A layer's name, that of the layer whose `cells` it drives, and how those lie on arrays."""
+    """A layer's name, the name of the layer whose `cells` it drives, and these cells' arrays."""
 
     layer: str
     cells: str
@@ -114,7 +114,7 @@ class LayerOnArrays:
 
 
 LayerOf = Callable[[CrossbarMvm, Type, LayerOnArrays], tuple[NoisyMvm, ReadoutCost]]
-"""A layer on arrays that are not perfect, and what the readout of its compensation costs."""
+"""Makes a layer on imperfect arrays; also returns the readout cost of its compensation."""
 
 
 def _layer(
@@ -132,9 +132,10 @@ def _layer(
 
 
 def check_analog(crossbar: Crossbar, layer: str, argument: str = "noise") -> None:
-    """Raise CimError, which says to leave `argument` out, for cells that no conductance stands for.
+    """Raise CimError if no conductance can hold the layer's digits.
 
-    Of these no noise can be drawn, and nothing is measured in uS.
+    The message says to leave `argument` out. Such cells have no analog noise, and no conductance
+    that could be measured.
     """
     what = "there is no analog noise to draw" if argument == "noise" else "none conducts digits"
     if not crossbar.weights.analog:
@@ -163,12 +164,12 @@ def check_analog(crossbar: Crossbar, layer: str, argument: str = "noise") -> Non
 def noisy_layer(
     op: CrossbarMvm, x: Type, place: LayerOnArrays, conditions: Conditions, die: Die
 ) -> NoisyMvm:
-    """One layer on a die, without compensation, for inputs of type `x`."""
+    """Draw one layer of a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
     drawn = draw(op.stored, place.arrays, noise, die, place.cells)
     known, fresh = op.infer(x), None
     if drawn.variance is not None:
-        first = noise.of(ReadNoise)[0]  # one number stands for all of them
+        first = noise.of(ReadNoise)[0]  # the first one's key serves them all
         key = die.key(first, place.layer)
         fresh = fresh_noise(drawn.variance, drawn.cells, key, first.shared)
     frozen = NoisyMvm(op, layer_with(op, drawn.cells), known.lo, known.hi, fresh)
@@ -176,7 +177,7 @@ def noisy_layer(
 
 
 def layer_with(op: CrossbarMvm, cells: Cells) -> ConvertedLayer:
-    """The layer on these cells: a converter that is lossless on perfect ones rounds noise."""
+    """The layer with these cells. A converter that was lossless now rounds the noise."""
     layer, references = op.layer, op.references
     if op.crossbar.law is not None:
         finest = op.crossbar.finest_references
@@ -185,7 +186,7 @@ def layer_with(op: CrossbarMvm, cells: Cells) -> ConvertedLayer:
 
 
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
-    """Errors of the layer's converters; None without such errors, or without converters."""
+    """Errors of the layer's converters; None if there are no errors or no converters."""
     steps = [one.width for one in op.layer.references if one is not None]
     if len(steps) < len(op.layer.references):
         return None
@@ -197,7 +198,7 @@ def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> Conve
 
 
 def converter_numbers(stored: StoredWeights, across: int | None, sharing: int) -> IntArray:
-    """The converter of each column [groups, slices, N]: neighbours in an array share one."""
+    """The converter number of each column [groups, slices, N]. Neighbouring columns share one."""
     rows, width = stored.shape
     slices = stored.crossbar.slices
     side = min(across or width, width)

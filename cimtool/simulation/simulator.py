@@ -23,25 +23,25 @@ ROW_BLOCK = 256
 """Rows of a projector that are computed at a time."""
 
 DEVICE_BLOCKS = 16
-"""Blocks that a device computes at a time: one is too small to fill it."""
+"""Blocks per call of a device, because one block does not fill it."""
 
 BLOCK_BYTES = 1 << 27
-"""Bytes that a projector's values may take on the rows that a thread computes at a time."""
+"""The most bytes that a projector's values take while a thread computes a block of rows."""
 
 UNIT_COLUMNS, UNIT_ROWS = 4096, 24
-"""Items and, at least, texts whose pairs a thread computes at a time: they stay in its cache."""
+"""A thread computes a unit of this many items and at least this many texts, to stay in cache."""
 
 THREAD_ROWS = 128
-"""Rows of a projector that a thread computes at a time."""
+"""Rows of a projector per thread and block."""
 
 Features = Mapping[str, Array]
 Result = TypeVar("Result")
 
 
 class Runner:
-    """A graph made ready: `fast` packs constants and picks kernels, else the readable ops run.
+    """Runs a graph. `fast` packs constants and picks kernels; else the readable operations run.
 
-    With a `device` an integer graph runs there instead (`simulation/device.py`).
+    If `device` is set, an integer graph runs there instead (`simulation/device.py`).
     """
 
     def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
@@ -71,7 +71,7 @@ class Runner:
         }
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Compute the outputs, by the names that the graph gives them."""
+        """Compute the outputs, by their names in the graph."""
         found = self.values(inputs, tuple(self.graph.outputs.values()))
         return {name: found[value] for name, value in self.graph.outputs.items()}
 
@@ -81,13 +81,13 @@ class Runner:
         names: Sequence[str],
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Array]:
-        """Compute the named values of the graph, inner ones as well; `given` are from `derived`."""
+        """Compute named values of the graph, also inner ones. `given` comes from `derived`."""
         return _wide(self._narrow_values(inputs, names, given))
 
     def _narrow_values(
         self, inputs: Mapping[str, Array], names: Sequence[str], given: Mapping[str, Any]
     ) -> dict[str, Array]:
-        """The same, integers in the types in which they are computed, or moved."""
+        """As `values`, but integers keep the narrow types in which they were computed or moved."""
         values = {name: self._enter(value) for name, value in inputs.items()} | dict(given)
         keep = set(names)
         for position, step in enumerate(self._steps):
@@ -106,11 +106,11 @@ class Runner:
         seen: Callable[[dict[str, Array]], Result],
         given: Mapping[str, Array | None] = MappingProxyType({}),
     ) -> list[Result]:
-        """Results of `seen`, called with the named values of a projector for each block of rows.
+        """Compute the named values block by block, and return what `seen` makes of each block.
 
-        Embeddings are `x` [n, width]. Blocks of real numbers are the same rows whatever the
-        threads: their products round by height. Values that are `given`, of all rows, are not
-        computed; None is one that nothing reads.
+        `x` [n, width] are embeddings. Values in `given` (all rows) are not computed again; None
+        means that nothing reads the value. A floating-point product rounds differently for
+        different block heights, so blocks of real numbers do not depend on the thread count.
         """
         return self._over_blocks(x, names, lambda found: seen(_wide(found)), given)
 
@@ -121,7 +121,7 @@ class Runner:
         seen: Callable[[dict[str, Array]], Result],
         given: Mapping[str, Array | None],
     ) -> list[Result]:
-        """The same of narrow values."""
+        """As `over_blocks`, with integers in narrow types."""
         height = block_height(self.graph, ROW_BLOCK * self.blocks, names)
 
         def of_block(block: slice) -> Result:
@@ -136,7 +136,7 @@ class Runner:
         return side_by_side(of_block, parts)
 
     def encode(self, x: Array) -> dict[str, Array]:
-        """The outputs of a projector on embeddings `x` [n, width], in blocks of rows."""
+        """Compute a projector's outputs for embeddings `x` [n, width], in blocks of rows."""
         outputs = self.graph.outputs
         found = self.rows_of(x, list(outputs.values()))
         return {name: found[value] for name, value in outputs.items()}
@@ -147,17 +147,17 @@ class Runner:
         names: Sequence[str],
         given: Mapping[str, Array | None] = MappingProxyType({}),
     ) -> dict[str, Array]:
-        """The named values of a projector on embeddings `x` [n, width], in blocks of rows.
+        """Compute named values of a projector for embeddings `x` [n, width], in blocks of rows.
 
-        `given` are those of `over_blocks`.
+        `given` is the same as for `over_blocks`.
         """
         blocks = self._over_blocks(x, names, dict, given)
-        if len(blocks) == 1:  # a copy would take as much again
+        if len(blocks) == 1:  # a copy would double the memory
             return _wide(blocks[0])
         return {name: _joined([block.pop(name) for block in blocks]) for name in names}
 
     def derived(self, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Any]:
-        """All that some of the inputs decide alone and `values` needs for the names."""
+        """Compute the values that depend on these inputs alone and that `values` needs."""
         values = {name: self._enter(value) for name, value in inputs.items()}
         rest = []
         for step in self._steps:
@@ -171,14 +171,14 @@ class Runner:
 
 
 def _exact(graph: Graph) -> bool:
-    """True where all is integers until the last line: the same in blocks of any height."""
+    """True if all values before the final scale are integers, so block heights do not matter."""
     nodes = (node for node in graph.nodes if not isinstance(node.op, Arrange | Dequantize))
     return all(graph.types[node.name].is_integer for node in nodes)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a runner: what it computes, from what, and how."""
+    """One step of a runner: the value's name, its inputs, and the kernel that computes it."""
 
     name: str
     inputs: tuple[str, ...]
@@ -186,7 +186,7 @@ class Call:
 
 
 def _steps(node: Node, kernel: Callable[..., Any]) -> list[Call]:
-    """The calls of a node: a kernel that packs its last input does so in a call of its own."""
+    """The calls of a node. A kernel that packs its last input needs a separate call for it."""
     pack = getattr(kernel, "pack", None)
     if pack is None:
         return [Call(node.name, node.inputs, kernel)]
@@ -204,19 +204,19 @@ def _as_int64(value: Array) -> Array:
 
 
 def _wide(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values whose integers are int64."""
+    """The values with all integers as int64."""
     return {name: _as_int64(value) for name, value in values.items()}
 
 
 def _joined(parts: Sequence[Array]) -> Array:
-    """Blocks of rows as one array, integers as int64: widened as they are copied."""
+    """Join blocks of rows into one array; integers become int64 in the same copy."""
     return np.concatenate(parts, dtype=np.int64 if parts[0].dtype.kind in "iu" else None)
 
 
 def live_numbers(graph: Graph, kept: Sequence[str] = ()) -> int:
-    """The most numbers of an item that a runner of a projector holds at once, with `kept` values.
+    """The most numbers per item that a runner of a projector holds at once.
 
-    Values are freed after their last use, but those that are kept or given as outputs.
+    A value is freed after its last use unless it is an output or in `kept`.
     """
     numbers = {name: numbers_of_item(known.shape) for name, known in graph.types.items()}
     last = {name: place for place, node in enumerate(graph.nodes) for name in node.inputs}
@@ -231,7 +231,7 @@ def live_numbers(graph: Graph, kept: Sequence[str] = ()) -> int:
 
 
 def block_height(graph: Graph, height: int, kept: Sequence[str] = ()) -> int:
-    """The rows of a projector that are computed at a time: `height`, fewer of very large items."""
+    """Rows per block of a projector: `height`, or fewer if items are very large."""
     return max(1, min(height, BLOCK_BYTES // (NUMBER * live_numbers(graph, kept))))
 
 
@@ -245,14 +245,14 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def run_rows(graph: Graph, x: Array) -> dict[str, Array]:
-    """A projector's outputs on embeddings [n, width], with the readable operations, in blocks."""
+    """Compute a projector's outputs [n, width] with the readable operations, in blocks of rows."""
     return Runner(graph, fast=False).encode(x)
 
 
 class Simulator:
-    """A program that encodes items and scores pairs, at whatever stage it is.
+    """Encodes items and scores pairs with a program of any stage.
 
-    Each of its graphs is made ready at its first use.
+    A graph is prepared when it is first used.
     """
 
     def __init__(self, program: Program, fast: bool = True, device: str | None = None):
@@ -262,17 +262,17 @@ class Simulator:
         self._form = fast, device
 
     def runner(self, name: str) -> Runner:
-        """One of its graphs made ready."""
+        """The runner of the graph with this name."""
         if name not in self._runners:
             self._runners[name] = Runner(self._graphs[name], *self._form)
         return self._runners[name]
 
     def encode(self, modality: str, x: Array) -> dict[str, Array]:
-        """Features of embeddings `x` [n, width] of one modality, in blocks of rows."""
+        """Compute features of embeddings `x` [n, width] of one modality, in blocks of rows."""
         return self.runner(modality).encode(x)
 
     def values(self, modality: str, x: Array, names: Sequence[str]) -> dict[str, Array]:
-        """The named inner values of one projector on embeddings `x`, in blocks of rows."""
+        """Compute named inner values of one projector for embeddings `x`, in blocks of rows."""
         return self.runner(modality).rows_of(x, names)
 
     def score(
@@ -281,9 +281,9 @@ class Simulator:
         video: Features | None = None,
         kind: type[np.float64] | type[np.float32] = np.float64,
     ) -> Array:
-        """`logit` [n, m] of all pairs, in blocks of text rows that go to their place at once.
+        """`logit` [n, m] of all pairs, computed in blocks of text rows.
 
-        Compiled logits are exact in float32 too, so that its half is enough for them.
+        Compiled logits are exact in float32 too, which takes half the memory.
         """
         logits = np.empty((len(text["mu"]), self.columns(video)), kind)
         for rows, part in self.iter_score(text, video):
@@ -293,10 +293,10 @@ class Simulator:
     def iter_score(
         self, text: Features, video: Features | None = None, names: Sequence[str] | None = None
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Yield (text rows, their scores against all videos), bounded in memory.
+        """Yield (text rows, their scores against all videos) block by block, to bound memory.
 
-        With `names` the named inner values are yielded in place of the outputs. Of a program that
-        holds a gallery `video` is not looked at.
+        If `names` is set, these inner values are yielded in place of the outputs. If the program
+        holds a gallery, `video` is ignored.
         """
         columns, gallery = self.columns(video), {}
         if self.program.gallery_items is None and video is not None:
@@ -304,7 +304,7 @@ class Simulator:
         yield from self._iter_pairs("score", text, gallery, columns, names)
 
     def columns(self, video: Features | None) -> int:
-        """Count the items that texts are scored against: the program's own, else `video`'s."""
+        """Count the items that texts are scored against: the program's gallery, else `video`."""
         held = self.program.gallery_items
         if held is not None:
             return held
@@ -313,7 +313,7 @@ class Simulator:
         return len(video["mu"])
 
     def iter_distances(self, text: Features) -> Iterator[tuple[slice, Array]]:
-        """Yield (text rows, their `ed` [rows, M] to the items that a shortlist's arrays hold)."""
+        """Yield (text rows, their `ed` [rows, M] to the items in the arrays of the shortlist)."""
         graph = self._graphs["shortlist"]
         (value,) = graph.outputs.values()
         columns = int(graph.types[value].shape[1])
@@ -356,7 +356,7 @@ class Simulator:
         block: slice,
         chunks: list[dict[str, Any]],
     ) -> dict[str, Array]:
-        """Compute a block of texts against chunks of the gallery, in units side by side."""
+        """Score a block of texts against all chunks of the gallery, in parallel units."""
         height = UNIT_ROWS if len(chunks) > 1 else 2 * UNIT_ROWS
         starts = range(block.start, block.stop, height)
         rows = [slice(start, min(start + height, block.stop)) for start in starts]

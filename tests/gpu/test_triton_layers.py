@@ -22,7 +22,7 @@ import torch
 from crossbars import at_steps, crossbar_of
 
 from cimtool.base.arrays import Array
-from cimtool.gpu.torch_device import TorchBackend
+from cimtool.gpu.plugin import TorchDevice
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
@@ -52,7 +52,7 @@ def taken(op: CrossbarMvm) -> TensorCoreLayer | None:
     """Triton's form of a layer, where it is what the device runs."""
     lo, hi = kernel_check.input_limits(op.crossbar)
     known = integer(("n", len(op.weight)), lo, hi, 1.0)
-    found = TorchBackend(DEVICE).prepare(op, (known,), op.infer(known))
+    found = TorchDevice(DEVICE).prepare(op, (known,), op.infer(known))
     return found if isinstance(found, TensorCoreLayer) else None
 
 

@@ -1,8 +1,9 @@
 """Digits times cells of up to 8 bits in the tile registers of AMX, on Linux.
 
-The bytes are those of `dot`. Two tile registers of 16 reads and 64 digits each times two of 64
-cells of 16 columns give the sums of 32 reads and 32 columns. Sums go through the first cache to
-the vector registers, where they are converted while the tile registers make the next ones.
+Cells and digits are cut into bytes as in `dot`. Two tile registers hold 16 reads of 64 digits each,
+two others 64 cells of 16 columns each. Their products are the sums of 32 reads and 32 columns. The
+sums pass through the L1 cache into the vector registers. These convert them while the tile
+registers compute the next sums.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 TILE_ROWS, TILE_BYTES = 16, 64
-"""Rows of a tile register, and the bytes of each."""
+"""Rows of a tile register, and bytes per row."""
 
 READS = 2 * TILE_ROWS
-"""Reads whose sums are made at a time."""
+"""Reads whose sums are computed together."""
 
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18
-"""Linux's numbers: of the call, of a request for registers, of those of tiles."""
+"""Linux's numbers for the system call, the request for registers, and the tile registers."""
 
 
 def allowed() -> bool:
-    """Ask Linux for the tile registers, which it grants to a whole process; False without them."""
+    """Ask Linux to let this process use the tile registers; False if there are none."""
     if platform.system() != "Linux" or not (cpu_has("amx-tile") and cpu_has("amx-int8")):
         return False
     asked = map(ctypes.c_long, (ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA))
@@ -54,24 +55,24 @@ ALLOWED = allowed()
 
 
 def fits(layer: Layer) -> bool:
-    """True where the CPU has tile registers, and digits and cells are bytes."""
+    """True if the CPU has tile registers and digits and cells fit bytes."""
     return ALLOWED and in_bytes(layer)
 
 
 def pack(layer: Layer) -> PackedCells:
-    """The bytes of `dot` in the narrowest fields that hold a cell, slices of a block together."""
+    """Pack cells as `dot` does, but with the slices of a block of columns side by side."""
     cells = in_fields(dot.pack_bytes(layer), layer, blocks_first=True)
-    # What the last tile reads behind the cells is multiplied by zeros.
+    # The last tile reads beyond the cells. It multiplies what it finds there by zeros.
     behind = np.zeros(TILE_ROWS * WIDTH, np.int32)
     return cells._replace(words=aligned(np.concatenate([cells.words, behind])))
 
 
 @jit
 def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
-    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    """Compute the layer's outputs from inputs `x` [rows, K] into `out` [rows, N]."""
     rows, cycles = x.shape[0], len(drive.factors)
-    # The cycles of a row are side by side where they fill the reads that are converted at a time,
-    # and share a reference; else each cycle has its own tiles.
+    # If the cycles of a row share a reference and fill whole groups of STORED_ROWS reads, they lie
+    # side by side. Otherwise each cycle has separate tiles.
     together = cycles % STORED_ROWS == 0 and epilogue.adc.shape[1] == 1
     turn = -(-(rows * cycles if together else rows) // READS) * READS
     by_row, by_cycle = (cycles, 1) if together else (1, turn)
@@ -106,9 +107,10 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
 
 @jit_inlined
 def _drive(x, start, width, lift, shift, mask, signs, lowest, driven, steps, at):  # type: ignore[no-untyped-def]
-    """Write digits above the lowest as read `at` of `driven`, bytes [reads / 32][steps][32][64].
+    """Cut `width` inputs from x[start] on into digits and write them as read `at` of `driven`.
 
-    Returns the sum of the digits of the inputs from `start` on.
+    `driven` has bytes [reads / 32][steps][32][64]: digits minus the lowest digit. Returns the sum
+    of the digits.
     """
     total = np.int32(0)
     for k in range(steps):
@@ -129,16 +131,16 @@ def _drive(x, start, width, lift, shift, mask, signs, lowest, driven, steps, at)
 
 @jit
 def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue, total):  # type: ignore[no-untyped-def]
-    """Add to `total` what a row group makes of its reads.
+    """Convert the column sums of a row group and add the codes to `total`.
 
-    The sums of a tile are converted while the tile registers make those of the next. `owners` are
-    the reads' cycles, counted from the first of the first row of inputs; -1 of none.
+    The vector registers convert the sums of one tile while the tile registers compute the next.
+    `owners` holds row * cycles + cycle for each read, or -1 if the read is padding.
     """
     blocks, (slices, references) = len(total), epilogue.adc.shape[:2]
     cycles, lines = epilogue.values.shape[1], total.shape[1]
     tiles, flat = len(owners) // READS, total.reshape(-1)
     rows, turns = owners // cycles, owners % cycles
-    # Arrays are taken from their tuples here, for in the loop that takes longer than conversions.
+    # Taking an array from a tuple costs more than a conversion, so do it before the loop.
     adc, tables, addends = epilogue.adc, epilogue.tables, epilogue.addends
     values, signs, entries = epilogue.values.reshape(-1), epilogue.signs, epilogue.entries
     stored, columns, narrow = cells.words, cells.columns, epilogue.narrow
@@ -146,7 +148,7 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
     step, size = READS * TILE_BYTES, words * WIDTH
     bits, sign = cells.bits, cells.sign
     extent = (cells.starts[g + 1] - start) // max(slices * blocks, 1)
-    # Where fields are narrower than bytes, those of a block and of the next are unpacked in turn.
+    # Fields narrower than a byte are unpacked into two rooms in turn: this block and the next.
     unpacked = extent * (8 // bits)
     held, of, apart = stored, start, extent
     if bits < 8:
@@ -172,8 +174,8 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
             _complete(p, parts, middle, row_sums, first)
         if more:
             clear()
-        # In turns, for a processor looks ahead by less than all that is done for a tile; operands
-        # are loaded ahead of the stores that their loads would wait for.
+        # Products and conversions alternate, because the CPU looks ahead by less than a whole tile.
+        # Operands are loaded before the stores that would delay them.
         for k in range(max(steps, READS // STORED_ROWS)):
             if more and k < steps:
                 multiply()
@@ -214,7 +216,7 @@ def _group(driven, steps, words, cells, g, row_sums, owners, together, epilogue,
 
 @jit
 def _complete(p, parts, middle, row_sums, first):  # type: ignore[no-untyped-def]
-    """Make the column sums of 32 reads from `first` on of the products of their cells' bytes."""
+    """Combine the products of cell bytes into the column sums of 32 reads from `first` on."""
     size = READS * WIDTH
     for i in range(READS):
         line, added = p[i * WIDTH : (i + 1) * WIDTH], np.int32(row_sums[first + i] * middle)
@@ -236,7 +238,7 @@ def _register(number: int) -> Any:
 
 @intrinsic
 def configure(typing):  # type: ignore[no-untyped-def]
-    """Give all eight tile registers 16 rows of 64 bytes, in this thread."""
+    """Configure all eight tile registers of this thread as 16 rows of 64 bytes."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         palette, widths = [1, *[0] * 15], [TILE_BYTES, 0] * 8 + [0] * 16
@@ -252,7 +254,7 @@ def configure(typing):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def release(typing):  # type: ignore[no-untyped-def]
-    """Give the tile registers back: Linux need not save them any more."""
+    """Release the tile registers, so that Linux need not save them."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         _operation(builder, "tilerelease")
@@ -262,7 +264,7 @@ def release(typing):  # type: ignore[no-untyped-def]
 
 
 QUARTERS = [(m, n) for m in range(2) for n in range(2)]
-"""The tile registers of sums: those of 16 reads m and 16 columns n."""
+"""Tile registers of sums: half m of the reads and half n of the columns."""
 
 
 def _move(arrays: VectorPlaces, name: str, register: int, place: Any, stride: int) -> None:
@@ -284,10 +286,10 @@ def clear(typing):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def load_operands(typing, driven, at, cells, of):  # type: ignore[no-untyped-def]
-    """Fill tile registers with 64 digits of 32 reads and cells of 32 columns.
+    """Load 64 digits of 32 reads, and the cells of 32 columns that they drive.
 
-    Unsigned bytes `driven` [32, 64] begin at `at`; signed ones at word `of` of `cells`, 16 words of
-    32 columns.
+    Digits are unsigned bytes `driven` [32, 64] from `at` on. Cells are signed bytes, 16 words of 32
+    columns, from word `of` of `cells` on.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""The choice of a layer's fused kernel: the fastest whose integers are right on this CPU."""
+"""The choice of a layer's fused kernel: the fastest one with the right integers on this CPU."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ KERNELS: dict[str, ModuleType] = {
 instruction set by `benchmarks/kernels.py`)."""
 
 CHECKED_ROWS, CHECKED_COLUMNS = 130, 40
-"""Rows and columns of weights that a kernel must get right before it is used: more than a tile."""
+"""A kernel must be right about this many rows and columns, more than a tile, before it is used."""
 
 ROW_BLOCK = 128
-"""Rows that a kernel takes at a time: their digits and totals stay in a core's cache."""
+"""Rows per call of a kernel. Their digits and totals stay in a core's cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A layer for the fused kernels, and a part of it, `small`, by which a kernel is checked.
+    """A layer for the fused kernels, and a part of it, `small`, that checks a kernel.
 
-    The part is packed as the layer is: for the layer's least and largest cell, which the part may
-    lack. `reference` is what the readable operation makes of the part, from inputs within `limits`.
+    The part is packed for the least and largest cell of the whole layer, so that both have the same
+    form. `reference` computes the part with the readable operation, for inputs within `limits`.
     """
 
     layer: Layer
@@ -55,21 +55,21 @@ class Candidate:
 
     @cached_property
     def rows(self) -> IntArray:
-        """Inputs [rows, K of the part] that drive sums to their ends, and random ones."""
+        """Inputs [rows, K of `small`]: extreme ones and random ones."""
         return extreme_rows(self.limits, int(self.small.bounds[-1, 1]))
 
     @cached_property
     def expected(self) -> Array:
-        """The part's outputs of those inputs, modulo 2^32."""
+        """The outputs of `small` for these inputs, modulo 2^32."""
         return modulo_int32(self.reference(self.rows))
 
 
 def candidate_of(
     layer: ConvertedLayer, bounds: tuple[IntArray, IntArray] | None = None
 ) -> Candidate | None:
-    """A converted layer for fused kernels; None where none can take it.
+    """Prepare a converted layer for the fused kernels; None if none can take it.
 
-    `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
+    `bounds` are proved bounds of the outputs [N]. Without them the codes' limits are used.
     """
     whole, corner = fused_layer(layer, bounds), layer.corner(CHECKED_COLUMNS)
     small = None if whole is None else fused_layer(corner, (corner.bias, corner.bias))
@@ -86,7 +86,7 @@ def fused_cells(
     bounds: tuple[IntArray, IntArray] | None = None,
     kind: Kind = np.int64,
 ) -> Kernel | None:
-    """A fused kernel of a converted layer; None where none takes it. `bounds`: `candidate_of`."""
+    """A fused kernel for a converted layer; None if none takes it. `bounds`: see `candidate_of`."""
     candidate = candidate_of(layer, bounds)
     return None if candidate is None else choose(candidate, kind)
 
@@ -94,7 +94,7 @@ def fused_cells(
 def exact_product(
     weight: IntArray, bias: IntArray, limits: tuple[int, int], kind: Kind = np.int64
 ) -> Kernel | None:
-    """`x @ weight + bias`, modulo 2^32, of inputs within limits, by a fused kernel; or None."""
+    """A fused kernel for `x @ weight + bias` modulo 2^32, x within limits; None if none fits."""
     few = weight[:CHECKED_ROWS, :CHECKED_COLUMNS]
     layer = exact_layer(weight, bias, limits)
     small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)._replace(cells=layer.cells)
@@ -102,7 +102,7 @@ def exact_product(
 
 
 def choose(candidate: Candidate, kind: Kind = np.int64) -> Kernel | None:
-    """The first kernel that takes a layer and is right about a part of it; or None.
+    """The first kernel that takes the layer and computes its part correctly; None if there is none.
 
     `kind` is the type of the outputs.
     """
@@ -116,7 +116,7 @@ def choose(candidate: Candidate, kind: Kind = np.int64) -> Kernel | None:
 
 
 def warn_of(name: str) -> bool:
-    """Say that a kernel is left out; False, for it is not right."""
+    """Warn that a kernel is not used because its integers are wrong. Returns False."""
     warnings.warn(
         f"the {name} kernel does not give the reference's integers on this CPU;"
         " a slower one is used",
@@ -127,7 +127,7 @@ def warn_of(name: str) -> bool:
 
 
 def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
-    """Inputs [rows, width] that drive sums to their ends, and random ones."""
+    """Inputs [rows, width]: some drive sums to their extremes, the others are random."""
     return _extreme_rows(*limits, width).copy()
 
 
@@ -139,8 +139,8 @@ def _extreme_rows(lo: int, hi: int, width: int) -> IntArray:
 
 
 def fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
-    """A layer packed for one of the `KERNELS`: a function of inputs [n, K] to outputs [n, N]."""
-    # Not the layer itself: its cells as int64 take eight times what is packed.
+    """Pack a layer for one of the `KERNELS`. The result maps inputs [n, K] to outputs [n, N]."""
+    # `fill` must not hold the layer: its int64 cells take eight times the packed memory.
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
     packed = kernel.pack(layer)
 
@@ -151,9 +151,9 @@ def fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
 
 
 def in_int32(run: Callable[..., None], x: Array, *more: Any) -> None:
-    """Call a compiled kernel, whose last argument is the array of outputs [n, N], as compiled.
+    """Call a compiled kernel with int32 inputs and outputs; the outputs [n, N] come last.
 
-    With inputs and outputs of int32: for each other pair all would be compiled once more.
+    Other types are converted, because each pair of types would compile the kernel again.
     """
     *layer, out = more
     made = out if out.dtype == np.int32 else np.empty(out.shape, np.int32)
@@ -165,7 +165,7 @@ def in_int32(run: Callable[..., None], x: Array, *more: Any) -> None:
 def in_blocks(
     fill: Callable[[Array, Array], None], columns: int, kind: type[np.number[Any]]
 ) -> Kernel:
-    """A kernel on blocks of rows, side by side: `fill` writes outputs [n, N] of inputs [n, K]."""
+    """A kernel that calls `fill(inputs [n, K], outputs [n, N])` on blocks of rows in parallel."""
 
     def run(x: Array) -> Array:
         out = np.empty((len(x), columns), kind)

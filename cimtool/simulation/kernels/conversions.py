@@ -1,8 +1,8 @@
-"""Layers with converters on every CPU: column sums by matrix products, then one pass over them.
+"""Layers with converters on every CPU: matrix products give column sums, one pass converts them.
 
-The pass reads the sums as the converters do, those of a die with its noise and errors. Blocks of
-rows run side by side in threads, each with a BLAS of one thread. Everything is an exact integer, or
-float32 arithmetic in one fixed order: the numbers are those of the readable operations.
+On a die the pass also adds noise and converter errors. Blocks of rows run in parallel threads, each
+with a BLAS of one thread. All arithmetic is exact integers, or float32 in one fixed order. So the
+numbers equal the readable operations'.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ EXPONENT_52 = 0x433 << 52
 """The bits of 2^52 as a float64."""
 
 SUMS_IN_CACHE = 1 << 20
-"""So many column sums are made before they are read."""
+"""Column sums that are computed before they are converted."""
 
 GROUP_ROWS = 64
-"""Rows for which a row group's cells are kept near: they are much larger than the rows."""
+"""Least rows per block: they share the loads of a row group's cells, which are much larger."""
 
 TILE = 256
-"""Columns whose Cholesky factors stay in the first cache while they are made."""
+"""Columns whose Cholesky factors fit the L1 cache."""
 
 NOTHING = np.zeros((0, 0, 0), np.int64)
 
 
 class Reading(NamedTuple):
-    """The conversions of column sums, for compiled code.
+    """The conversions of column sums, as compiled code takes them.
 
-    `rise` is by how many binary places they are finer than the sums. `steps` [references], so many
-    `cycles` of each slice or one for all, are 0 where nothing is converted, `shifts` their
-    logarithms, -1 for a step that is no power of two; `offsets` [groups, references, N] are empty
-    where all count from zero. Codes of equal steps run from `lo` to `hi`; staircases have `tables`.
-    `spans` [references, 2] are those of `converter_span`. The rest is a die's, empty where it has
-    none: `scale` of fresh noise, errors and `multipliers` [groups, slices, N].
+    `rise`: binary places by which references are finer than sums. A slice has one reference per
+    cycle, or one for all cycles; `cycles` is their number. `steps` [references] are 0 if a sum is
+    not converted. `shifts` [references] are log2 of the steps, or -1 if a step is no power of two.
+    `offsets` [groups, references, N] are empty if all converters count from zero. Codes of equal
+    steps run from `lo` to `hi`; staircases have `tables`. `spans` [references, 2] come from
+    `converter_span`. A die adds the `scale` of fresh noise, converter `errors` and `multipliers`
+    [groups, slices, N]; those that it does not have are empty.
     """
 
     rise: int
@@ -72,7 +73,7 @@ class Reading(NamedTuple):
 
 
 def reading_of(op: NoisyMvm) -> Reading:
-    """The conversions of a layer, for compiled code."""
+    """Collect the conversions of a layer for compiled code."""
     columns, crossbar = op.layer.of_slices, op.crossbar
     law: Law = crossbar.law or UniformLaw(0, 0, "floor")
     rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
@@ -91,7 +92,7 @@ def reading_of(op: NoisyMvm) -> Reading:
 
 
 class ConversionKernel:
-    """Packs a layer's cells once; called with inputs [n, K] it returns what `NoisyMvm.run` does."""
+    """Packs a layer's cells once. A call computes `NoisyMvm.run` for inputs [n, K]."""
 
     def __init__(self, op: NoisyMvm):
         self.op, self.layer = op, op.layer
@@ -130,7 +131,7 @@ class ConversionKernel:
         return total
 
     def _add(self, x: Array, total: IntArray) -> None:
-        """Add what the arrays make of inputs [n, K] to `total` [n, N]."""
+        """Add the arrays' values for inputs [n, K] to `total` [n, N]."""
         crossbar, cycle_factors = self.op.crossbar, self.op.crossbar.cycle_factors
         digits, keys = crossbar.digits(x), self._keys(x)
         for r, group in enumerate(self.groups):
@@ -153,10 +154,10 @@ class ConversionKernel:
         self, r: int, digits: IntArray, keys: Array, counts: IntArray, factors: IntArray,
         total: IntArray,
     ) -> None:  # fmt: skip
-        """Add the values of row group `r` to `total` [rows, N].
+        """Convert the sums of row group `r` and add them to `total` [rows, N].
 
-        Those of its digits [cycles, rows, K], which count `counts` [slices, N] times the `factors`
-        [cycles].
+        `digits` [cycles, rows, K] drive the group. `counts` [slices, N] and `factors` [cycles]
+        weight the converted sums.
         """
         driven = np.ascontiguousarray(digits[:, :, self.groups[r]])
         variances: Array = np.zeros((0, 0, 0, 0), np.float32)
@@ -167,7 +168,7 @@ class ConversionKernel:
         _read(sums, variances, keys, r, self.reading, self.idle[r], counts, factors, total)
 
     def readings(self, x: IntArray) -> IntArray:
-        """Converted sums [groups, slices, n, N] of inputs [n, K], their cycles added up."""
+        """Converted sums [groups, slices, n, N] of inputs [n, K], added over cycles."""
         digits, keys = self.op.crossbar.digits(x), self._keys(x)
         groups, slices, width = self.counts.shape
         found = np.zeros((groups, slices, len(x), width), np.int64)
@@ -182,7 +183,7 @@ class ConversionKernel:
         return found
 
     def clipped(self, x: IntArray) -> float:
-        """The share of column sums of inputs [n, K] that lie outside their converters' range."""
+        """The share of column sums outside the converters' range, for inputs [n, K]."""
         columns = self.layer.of_slices
         ends = [[end * one.step for end in one.law.ends] for one in columns if one.law is not None]
         if len(ends) < len(columns):
@@ -198,12 +199,12 @@ class ConversionKernel:
         return float(np.mean(shares))
 
     def _by_cycle(self, values: IntArray) -> IntArray:
-        """Values [references, ..] of slices as [cycles, 1, slices, ..], one cycle for all."""
+        """Values [references, ..] as [cycles, 1, slices, ..]; one cycle if they share one."""
         own = values.reshape(-1, self.reading.cycles, *values.shape[1:])
         return own.swapaxes(0, 1)[:, None]
 
     def _summed(self, driven: IntArray, product: Kernel) -> Array:
-        """Column sums [cycles, rows, slices, N] of what a row group's cycles drive."""
+        """Column sums [cycles, rows, slices, N] for `driven` [cycles, rows, K] of a row group."""
         sums = product(driven.reshape(-1, driven.shape[2]))
         return sums.reshape(*driven.shape[:2], *self.counts.shape[1:])
 
@@ -211,7 +212,7 @@ class ConversionKernel:
 def _products(
     parts: Sequence[IntArray], groups: tuple[slice, ...], inputs: tuple[int, int]
 ) -> list[Kernel]:
-    """Exact products with slices side by side, one a row group, of digits within limits."""
+    """One exact product per row group, slices side by side, for inputs within limits."""
     found: list[Kernel] = []
     for group in groups:
         cells = np.hstack([part[group] for part in parts]).astype(np.int64)
@@ -224,7 +225,7 @@ def _products(
 def _read(  # type: ignore[no-untyped-def]
     sums, variances, keys, group, reading, unused, counts, factors, total
 ):
-    """Add the values of a row group's column sums to `total` [rows, N]."""
+    """Convert a row group's column sums and add their values to `total` [rows, N]."""
     cycles, rows, slices, width = sums.shape
     errors, multipliers, offsets = reading.errors, reading.multipliers, reading.offsets
     p, none, added = np.empty(width, np.int64), np.zeros(width, np.int64), np.empty(width, np.int64)
@@ -273,7 +274,7 @@ def _read(  # type: ignore[no-untyped-def]
 
 @jit
 def _shifted(p, reading, shift):  # type: ignore[no-untyped-def]
-    """Convert at step 2^shift."""
+    """Convert with the step 2^shift."""
     half = (1 << shift) >> 1 if reading.half else 0
     even = 1 if reading.to_even and shift > 0 else 0
     lo, hi = reading.lo, reading.hi
@@ -284,11 +285,12 @@ def _shifted(p, reading, shift):  # type: ignore[no-untyped-def]
 
 @jit
 def divided(p, reading, step):  # type: ignore[no-untyped-def]
-    """Convert at any step, in vectors where what is not clipped has 50 bits.
+    """Convert with any step; in vectors if the converter's range is below 2^50.
 
-    Then (p + 1/2) / step is farther from whole numbers than float64 rounds; else, with sums below
-    2^53, a quotient is off by 1 at most. Vectors of AVX2 convert no integer of 64 bits, but one
-    from 0 to 2^52 is the fraction of a float64 whose exponent stands for 2^52.
+    Then (p + 1/2) / step is farther from a whole number than the rounding error of float64.
+    Otherwise, for sums below 2^53, the quotient is off by at most 1 and is corrected. AVX2 cannot
+    convert 64-bit integers to float64. But an integer from 0 to 2^52 is the fraction of a float64
+    with the exponent of 2^52.
     """
     half = step >> 1 if reading.half else 0
     even = 1 if reading.to_even and step % 2 == 0 else 0
@@ -330,7 +332,7 @@ def _err(p, offset, gain, bow, lowest, span):  # type: ignore[no-untyped-def]
 
 @jit
 def _noise(variances, key, conversion, i, k, noise):  # type: ignore[no-untyped-def]
-    """The noise [cycles, N] of one row and slice, still in the units of the variances' roots."""
+    """Draw the noise [cycles, N] of one row and slice, in units of the root of a variance."""
     cycles, width = noise.shape
     zero = np.float32(0)
     if variances.shape[0] == cycles:

@@ -1,6 +1,6 @@
-"""Digits times cells of up to 8 bits by the CPU's products of bytes: VNNI, or those of AVX2.
+"""Digits times cells of up to 8 bits, by the CPU's byte products (VNNI or AVX2).
 
-Digits are lifted to unsigned bytes, cells moved to signed ones:
+lo moves digits to unsigned bytes, and the middle m moves cells to signed bytes:
 
     column sum = sum of (x - lo) (w - m)  +  lo * sum of (w - m)  +  m * sum of x
 """
@@ -41,27 +41,27 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 DEPTH = 4
-"""Bytes of a column in one word."""
+"""Rows of a column in one word, a byte each."""
 
 
 def fits(layer: Layer) -> bool:
-    """True where the CPU has the product, of such a layer."""
+    """True if the CPU has byte products and the layer fits bytes."""
     return DOT_BITS > 0 and in_bytes(layer)
 
 
 def in_bytes(layer: Layer) -> bool:
-    """True where digits are bytes, and cells one or two."""
+    """True if a digit fits one byte, and a cell one or two."""
     digits, cells = (hi - lo for lo, hi in (layer.digits, layer.cells))
     return digits < BYTE and cells < BYTE * (BYTE - 1)
 
 
 def pack(layer: Layer) -> PackedCells:
-    """The cells' bytes in the narrowest fields that hold a cell."""
+    """Pack the cells' bytes in the narrowest fields that hold a cell."""
     return in_fields(pack_bytes(layer), layer)
 
 
 def pack_bytes(layer: Layer) -> PackedCells:
-    """Cut the cells into signed bytes and lay four rows of a column side by side."""
+    """Cut the cells into signed bytes, four rows of a column to a word."""
     return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits)
 
 
@@ -72,9 +72,9 @@ def pack_cells(
     digits: tuple[int, int],
     middle: int | None = None,
 ) -> PackedCells:
-    """Cells [K, N] of each slice, within limits, in row groups, for digits within theirs.
+    """Pack the cells [K, N] of each slice by row groups, for cells and digits within these limits.
 
-    Bytes count from the `middle`; where it is None, as `byte_parts` says.
+    Bytes hold a cell minus `middle`. If it is None, `byte_parts` chooses it.
     """
     lowest, short = digits[0], _short(limits, digits)
     middle, count = byte_parts(limits) if middle is None else (middle, 1)
@@ -92,7 +92,7 @@ def pack_cells(
 
 
 def _short(limits: tuple[int, int], digits: tuple[int, int]) -> int:
-    """Words whose products of two cells' bytes with those of digits add up to 16 bits; or 0."""
+    """Number of words whose byte products can be added in 16 bits; 0 if that is not used."""
     middle, parts = byte_parts(limits)
     if VNNI_BITS or parts > 1:
         return 0
@@ -101,7 +101,7 @@ def _short(limits: tuple[int, int], digits: tuple[int, int]) -> int:
 
 
 def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
-    """(middle, parts) of cells within the limits."""
+    """The value in the middle of the range of cells, and the bytes per cell."""
     lo, hi = limits
     if hi - lo < BYTE:
         return 0 if lo >= -128 and hi <= 127 else lo + 128, 1
@@ -111,7 +111,7 @@ def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
 def pack_rows(
     y: Array, limits: tuple[int, int], digits: tuple[int, int]
 ) -> tuple[PackedCells, IntArray]:
-    """Rows y [N, K] as one group of cells [K, N]; with them, what each row sums to [N]."""
+    """Pack rows y [N, K] as one group of cells [K, N]. Also returns the sum of each row [N]."""
     middle, parts = byte_parts(limits)
     words = -(-y.shape[1] // DEPTH)
     blocks = -(-len(y) // WIDTH)
@@ -143,7 +143,7 @@ def _pack_rows(y, middle, parts, packed, sums):  # type: ignore[no-untyped-def]
 
 
 def _words(cells: Array) -> Array:
-    """Bytes [slices, parts, rows, N] as words of four rows [slice][block][part][word][32]."""
+    """Arrange bytes [slices, parts, rows, N] as words [slice][block][part][word][32]."""
     count = -(-cells.shape[2] // DEPTH)
     room = np.zeros((*cells.shape[:2], count * DEPTH, cells.shape[3]), np.int8)
     room[:, :, : cells.shape[2]] = cells
@@ -153,7 +153,7 @@ def _words(cells: Array) -> Array:
 
 @jit
 def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
-    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    """Compute the layer's outputs from inputs `x` [rows, K] into `out` [rows, N]."""
     rows, cycles = x.shape[0], len(drive.factors)
     reads = ordered_reads(rows, epilogue, BYTE_ROWS)
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
@@ -179,7 +179,7 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
 
 @jit
 def pack_read(digits, packed, at):  # type: ignore[no-untyped-def]
-    """Write digits of bytes as read `at` of `packed` [tiles, words, rows], four to a word."""
+    """Write digits as read `at` of `packed` [tiles, words, rows], four bytes to a word."""
     rows = packed.shape[2]
     tile, lane = packed[at // rows], at % rows
     for k in range(len(tile)):
@@ -221,7 +221,7 @@ def _whole_products(driven, at, words, short, cells, of):  # type: ignore[no-unt
 
 @jit_inlined
 def _short_products(driven, at, words, short, cells, of):  # type: ignore[no-untyped-def]
-    """The same by way of sums in 16 bits, of so many words at a time."""
+    """As `_whole_products`, but `short` words at a time are added in 16 bits."""
     if short == 0:
         return _whole_products(driven, at, words, short, cells, of)
     p = byte_tile()
@@ -238,7 +238,7 @@ _products = _whole_products if VNNI_BITS else _short_products
 
 @jit_inlined
 def column_sums(driven, i, words, cells, stored, of, row_sums, column):  # type: ignore[no-untyped-def]
-    """The sums of a tile's reads from `i` on, of 32 columns whose bytes begin at stored[of]."""
+    """Sums of a tile of reads from `i` on and 32 columns, whose bytes start at stored[of]."""
     p = _products(driven, i * words, words, cells.short, stored, of)
     for q in range(1, cells.parts):
         more = of + q * words * WIDTH

@@ -1,4 +1,4 @@
-"""Cells packed in fields of few bits, of which a block at a time is unpacked into bytes."""
+"""Cells packed in fields of few bits. Kernels unpack one block at a time into bytes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EVERY_BYTE = 0x01010101
 
 
 class PackedCells(NamedTuple):
-    """Signed bytes of cells, in fields of `bits` bits, and where each group's `words` start.
+    """Packed cells: signed bytes in fields of `bits` bits. Group g starts at word `starts[g]`.
 
-    A group has a region for each slice and block of 32 columns: [part][word][32 columns], words of
-    four rows. Cells are sums of `parts` bytes, each counting 256 times the one before it, and
-    `middle`; `lowest` is the least digit, `columns` [groups * slices * N] what it makes of each
-    column. A kernel that adds products in 16 bits takes `short` words at a time.
+    A group has one region per slice and block of 32 columns: [part][word][32 columns]. A word holds
+    four rows. A cell is `middle` plus `parts` bytes; byte q has the weight 256^q. `lowest` is the
+    least digit, and `columns` [groups * slices * N] is its share of each column sum. A kernel that
+    adds products in 16 bits takes `short` words at a time.
 
-    Regions of fields narrower than a byte are filled with zeros up to whole vectors of each field:
-    the first fields of its words are its first bytes. A field's highest bit `sign`, if that is not
-    0, is the sign.
+    If fields are narrower than a byte, zeros fill a region up to whole vectors of every field. The
+    first fields of a region's bytes are its first bytes, then the second fields follow. `sign` is
+    the sign bit of a field, or 0 if fields are unsigned.
     """
 
     words: Array
@@ -43,14 +43,14 @@ class PackedCells(NamedTuple):
 
 
 FIELDS = 1, 2, 4
-"""Bits of fields that are narrower than a byte."""
+"""Field widths in bits below a byte."""
 
 
 def in_fields(cells: PackedCells, layer: Layer, blocks_first: bool = False) -> PackedCells:
-    """Cells of whole bytes [group][slice][block] in the narrowest fields that hold them.
+    """Repack cells of whole bytes [group][slice][block] in the narrowest fields that hold them.
 
-    With `blocks_first` regions are in the order [group][block][slice]. `starts` also say where the
-    last group ends, where cells are copied.
+    If `blocks_first`, regions are ordered [group][block][slice]. If cells are repacked, `starts`
+    has one more entry: the end of the last group.
     """
     lo, hi = (edge - cells.middle for edge in layer.cells)
     bits, sign = _field((lo, hi)) if cells.parts == 1 else (8, 0)
@@ -71,7 +71,7 @@ def in_fields(cells: PackedCells, layer: Layer, blocks_first: bool = False) -> P
 
 
 def _field(limits: tuple[int, int]) -> tuple[int, int]:
-    """The bits, and the sign's bit, of the narrowest field that holds cells within the limits."""
+    """Bits and sign bit of the narrowest field that holds cells within the limits."""
     lo, hi = limits
     for bits in FIELDS:
         for sign in (0, 1 << bits - 1):
@@ -81,7 +81,7 @@ def _field(limits: tuple[int, int]) -> tuple[int, int]:
 
 
 def _in_fields(words: Array, bits: int) -> Array:
-    """The bytes of regions of words as fields of so many bits."""
+    """Pack the bytes of each region of `words` [regions, size] into fields of `bits` bits."""
     count, (regions, size) = 8 // bits, words.shape
     room = np.zeros((regions, -(-size // (LANES * count)) * LANES * count), np.int32)
     room[:, :size] = words
@@ -94,7 +94,7 @@ def _in_fields(words: Array, bits: int) -> Array:
 
 @jit
 def zero_bytes(size):  # type: ignore[no-untyped-def]
-    """Zero bytes from the beginning of a cache line: registers are filled by lines."""
+    """Zero bytes that start on a cache line, because registers load whole lines."""
     room = np.zeros(size + CACHE_LINE, np.uint8)
     start = -room.ctypes.data % CACHE_LINE
     return room[start : start + size]
@@ -102,7 +102,7 @@ def zero_bytes(size):  # type: ignore[no-untyped-def]
 
 @jit
 def unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-def]
-    """Write the fields of `extent` words as bytes, from word `to` of `out` on."""
+    """Unpack the fields of `extent` words into bytes, from word `to` of `out` on."""
     mask, signs = np.int32(((1 << bits) - 1) * EVERY_BYTE), np.int32(sign * EVERY_BYTE)
     for q in range(8 // bits):
         for i in range(0, extent, LANES):
@@ -111,7 +111,7 @@ def unpack(words, at, extent, bits, sign, out, to):  # type: ignore[no-untyped-d
 
 @jit_inlined
 def room_of(cells, size):  # type: ignore[no-untyped-def]
-    """The room for `size` words of a region whose fields are unpacked; the words of whole bytes."""
+    """An array for a region of `size` unpacked words; the cells' words if these are whole bytes."""
     if cells.bits == 8:
         return cells.words
     return zero_bytes(4 * _extent(cells.bits, size) * (8 // cells.bits)).view(np.int32)
@@ -119,7 +119,7 @@ def room_of(cells, size):  # type: ignore[no-untyped-def]
 
 @jit_inlined
 def region(cells, g, number, size, room):  # type: ignore[no-untyped-def]
-    """The place in the room of a group's region of `size` words, once it is unpacked."""
+    """Unpack a region of a group, if needed, and return its first word in `room`."""
     if cells.bits == 8:
         return cells.starts[g] + number * size
     extent = _extent(cells.bits, size)
@@ -134,9 +134,9 @@ def _extent(bits, size):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def unpack_fields(typing, words, at, shift, mask, signs, out, to):  # type: ignore[no-untyped-def]
-    """Write one field of each byte of 16 words, from its lowest bit `shift` on, as a byte.
+    """Write one field of each byte of 16 words as a byte. `shift` is the field's lowest bit.
 
-    `mask` and `signs` have the bits of a field, and its sign if it has one, in every byte.
+    `mask` and `signs` repeat the field's bits and its sign bit (0 if unsigned) in every byte.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]

@@ -1,7 +1,7 @@
 """The common parts of the fused kernels: digits, conversion behind the sums, modulo 2^32.
 
-The sums of a tile are converted in registers and added to int32 totals. Totals wrap modulo 2^32,
-which is exact where the proved range of the layer's output fits 32 bits.
+A tile's sums are converted in registers and added to int32 totals. Totals wrap modulo 2^32. That is
+exact if the proved range of the layer's output fits 32 bits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from cimtool.simulation.kernels.tiles import WIDTH
 INT32 = np.iinfo(np.int32)
 
 BYTE = 256
-"""Values of a byte."""
+"""Number of values of a byte."""
 
 
 class RowDrive(NamedTuple):
-    """The cut of inputs into digits: (x + lift, or its size) >> shift & mask, by cycle.
+    """The digits of inputs in each cycle: (x + lift) >> shift & mask.
 
-    `factors` [cycles] weigh the cycles' sums of digits.
+    If `sign_magnitude`, the magnitude of x + lift is cut and the digit gets its sign. `factors`
+    [cycles] weight the cycles.
     """
 
     lift: int
@@ -41,16 +42,20 @@ class RowDrive(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """The steps behind a column sum, in int32.
+    """The steps from a column sum to the output, in int32.
 
-    `adc` [slices, cycles or 1, 5] are the first numbers of `tiles.convert`, of converters that
-    count from zero by powers of two, or of those with `addends`
-    [groups * slices * cycles or 1 * N]. Where these have levels they give places in the `entries`
-    of a slice, which begin at `tables` [slices, cycles or 1], -1 where a code counts itself; both
-    are empty where none has. A code counts `values` [slices, cycles] times `signs`
-    [groups * slices * N], in units of `unit`; `row_factors` [groups, N] is how often a group's row
-    sum is added; `start` [N]. Values have `places` binary places, rounded half up. `narrow` where
-    codes that count from zero have 16 bits even before they are limited, as has what they count.
+    `adc` [slices, cycles or 1, 5]: the five numbers of `tiles.convert`.
+    `addends` [groups * slices * cycles or 1 * N]: empty if converters count from zero with steps
+    that are powers of two.
+    `tables` [slices, cycles or 1]: the first of a converter's levels in `entries`; -1 if the code
+    itself is used. Both are empty if no converter has levels.
+    `values` [slices, cycles], `signs` [groups * slices * N], `unit`: a code is multiplied by all
+    three.
+    `row_factors` [groups, N]: a group's row sum is multiplied by them and added; `start` [N] is
+    added too.
+    `places`: binary places of the total, which is rounded half up.
+    `narrow`: codes that count from zero fit 16 bits even before they are clipped, and so do their
+    factors.
     """
 
     adc: Array
@@ -67,13 +72,14 @@ class Epilogue(NamedTuple):
 
 
 NOTHING_SET = np.zeros(0, np.int32), np.zeros((0, 0), np.int64), np.zeros(0, np.int32)
-"""Of an `Epilogue`: no addends, tables and entries."""
+"""Empty `addends`, `tables` and `entries` of an `Epilogue`."""
 
 
 class Layer(NamedTuple):
-    """A layer as the fused kernels take it: cells of each slice, row groups, and what is around.
+    """A layer as the fused kernels take it.
 
-    `digits` and `cells` are the least and largest digit that is driven, and that a cell holds.
+    `bounds` [groups, 2] are the rows of each group. `digits` and `cells` are the least and largest
+    value of a driven digit and of a cell.
     """
 
     slices: tuple[Slice, ...]
@@ -91,7 +97,7 @@ def modulo_int32(values: Array) -> Array:
 
 
 def padded(values: Array, columns: int | None = None) -> Array:
-    """Zeros behind the last axis, up to whole tiles."""
+    """Pad the last axis with zeros to whole tiles."""
     width = values.shape[-1] if columns is None else columns
     room = np.zeros((*values.shape[:-1], -(-width // WIDTH) * WIDTH), values.dtype)
     room[..., : values.shape[-1]] = values
@@ -101,7 +107,7 @@ def padded(values: Array, columns: int | None = None) -> Array:
 def packed_groups(
     slices: Sequence[Array], bounds: Array, words: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """The words of every row group's cells [slices, rows, N], and where each group starts."""
+    """Apply `words` to each row group's cells [slices, rows, N]; returns words and group starts."""
     cells = (np.stack([digits[a:b] for digits in slices]) for a, b in bounds)
     parts = [words(group).reshape(-1) for group in cells]
     starts = np.cumsum([0, *(part.size for part in parts[:-1])], dtype=np.int64)
@@ -111,10 +117,10 @@ def packed_groups(
 def fused_layer(
     layer: ConvertedLayer, bounds: tuple[IntArray, IntArray] | None, noise: int = 0
 ) -> Layer | None:
-    """A converted layer as fused kernels take it; None where they cannot.
+    """Prepare a converted layer for the fused kernels; None if they cannot take it.
 
-    `bounds` are those proved of the outputs [N]; where None they are found from the codes. `noise`
-    is what is added to a sum before it is converted, at most.
+    `bounds` are proved bounds of the outputs [N]; if None, they come from the codes' limits.
+    `noise` is the most that is added to a sum before its conversion.
     """
     cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
     if crossbar.fraction_bits or cells.leak:
@@ -143,22 +149,22 @@ def fused_layer(
 
 
 def _values(layer: ConvertedLayer, steps: Sequence[int]) -> Array:
-    """The values [slices, cycles] of codes at the steps of each reference."""
+    """The weights [slices, cycles] of codes, from the steps of the references."""
     of_slices = np.array(steps, np.int64).reshape(len(layer.cells.slices), -1)
     return modulo_int32(of_slices * layer.crossbar.cycle_factors)
 
 
 def _units(values: Array) -> tuple[int, Array]:
-    """The largest number that divides all values, and how often each has it."""
+    """The greatest common divisor of all values, and the values divided by it."""
     whole = values.astype(np.int64)
     unit = max(int(np.gcd.reduce(whole, axis=None)), 1)
     return unit, modulo_int32(whole // unit)
 
 
 def _narrow(adc: Array, reach: int, values: Array, signs: Array) -> bool:
-    """Tell whether codes of sums up to `reach`, and what they count, have 16 bits.
+    """True if codes of sums up to `reach`, and their factors, fit 16 bits.
 
-    No tie may go to the even code, and no step be beyond 2^16.
+    Also no tie may round to the even code, and no step may exceed 2^16.
     """
     _, steps, even, *limits = adc.T.astype(np.int64)
     largest = max(int(np.abs(one).max()) for one in limits)
@@ -169,7 +175,7 @@ def _narrow(adc: Array, reach: int, values: Array, signs: Array) -> bool:
 
 
 def _from_zero(layer: ConvertedLayer, reach: int) -> Epilogue | None:
-    """Conversions at steps of powers of two, from zero, of sums up to `reach`."""
+    """Conversions of sums up to `reach` that count from zero with steps that are powers of two."""
     cells, columns = layer.cells, layer.of_slices
     steps = [one.step for one in columns]
     if any(step & step - 1 for step in steps) or reach + max(*steps, 1) > INT32.max:
@@ -191,17 +197,16 @@ def _from_zero(layer: ConvertedLayer, reach: int) -> Epilogue | None:
 
 
 def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
-    """Conversions of sums up to `reach` at any step from any offset: with R the references' places,
+    """Conversions of sums up to `reach` with any step S and offset O. R are the references' places:
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
-    What lo S + O make of an output is the same for all inputs: it is a part of `start`. Of a law
-    that is a staircase the quotient is a place in its table:
+    lo S + O does not depend on the input, so its share of the output is part of `start`. For a
+    staircase the quotient is a place in its table. Its thresholds are in 2^-F of a step:
 
         place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
 
-    with thresholds in 2^-F of a step. None where a quotient has no reciprocal in 32 bits, or a tie
-    goes to the even code.
+    None if a quotient has no reciprocal in 32 bits, or if ties round to the even code.
     """
     cells, crossbar, columns = layer.cells, layer.crossbar, layer.of_slices
     rise, width = crossbar.reference_bits, len(layer.bias)
@@ -221,7 +226,7 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
             count = law.hi + 1 - law.lo
             least = zero = zero + law.lo * step
         else:
-            # A lossless sum is a code of its own: counted from the least, it is never negative.
+            # A lossless sum is its own code. It counts from the least sum, so it is never negative.
             step, count = 1 << cells.finer, (2 * reach << rise) + 1
             least = zero = np.full_like(zero, -reach << rise)
         divisor = reciprocal(step, count * step - 1)
@@ -257,8 +262,8 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
 def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
     """(down, M, t) with x // divisor = ((x >> down) M mod 2^32) >> t for 0 <= x <= largest.
 
-    None where there are none. Of divisor = m 2^down with odd m, M = ceil(2^t / m) is right where
-    (M m - 2^t) (largest >> down) < 2^t, and the product must fit 32 bits.
+    With divisor = m 2^down and odd m, M = ceil(2^t / m) is right if
+    (M m - 2^t) (largest >> down) < 2^t. The product must fit 32 bits. None if no t satisfies both.
     """
     down = (divisor & -divisor).bit_length() - 1
     odd, most = divisor >> down, largest >> down
@@ -273,7 +278,7 @@ def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
 
 
 def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
-    """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
+    """Bounds of outputs [N] if every code or lossless sum has its largest magnitude."""
     cells, crossbar, again = layer.cells, layer.crossbar, layer.crossbar.reference_cycles
     largest = []
     for one in layer.of_slices:
@@ -292,7 +297,7 @@ def _code_bounds(layer: ConvertedLayer) -> tuple[IntArray, IntArray]:
 
 
 def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> Layer:
-    """One integer product, modulo 2^32, as a layer of one group and slice."""
+    """Express one integer product, modulo 2^32, as a layer of one row group and one slice."""
     drive, digits = exact_drive(inputs)
     cells = plain(weight, (slice(0, len(weight)),), 0)
     reach = (int(weight.min()), int(weight.max())) if weight.size else (0, 0)
@@ -302,9 +307,9 @@ def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> La
 
 
 def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
-    """The drive of one product by inputs within limits, and the limits of its digits.
+    """The drive of one product with inputs within limits, and the limits of its digits.
 
-    Those of more than a byte take two cycles, lifted to be unsigned.
+    If inputs need more than a byte, they are lifted to be unsigned and take two cycles.
     """
     lo, hi = inputs
     one = np.ones(1, np.int32)
@@ -315,7 +320,7 @@ def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
 
 
 def exact_epilogue(drive: RowDrive, start: IntArray) -> Epilogue:
-    """The steps behind the sums of one product: nothing but `start` [N]."""
+    """The steps behind the sums of one product: they only add `start` [N]."""
     return Epilogue(
         np.array([[_LOSSLESS]], np.int32),
         *NOTHING_SET,
@@ -333,7 +338,7 @@ _LOSSLESS = (0, 0, 0, INT32.min, INT32.max)
 
 
 def _adc(columns: ConvertedColumns) -> tuple[int, ...]:
-    """The numbers of `tiles.convert`; half to even adds one less below an even code."""
+    """The five numbers of `tiles.convert`. Half to even adds one less below even codes."""
     law, step = columns.law, columns.exponent
     if law is None:
         return _LOSSLESS
@@ -356,7 +361,7 @@ def _drive(crossbar: Crossbar) -> RowDrive:
 
 @jit
 def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
-    """Write the digits that a cycle drives into the rows of a group; return their sum."""
+    """Write the digits that a cycle drives into rows first..last of a group; returns their sum."""
     lift, shift, mask = np.int32(drive.lift), drive.shifts[cycle], drive.masks[cycle]
     own, total = x[first:last], np.int32(0)
     if drive.sign_magnitude:
@@ -373,11 +378,11 @@ def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
 
 
 class Reads(NamedTuple):
-    """The order of the tiles' rows, one for each row of inputs and cycle.
+    """The order of reads in tiles. A read is one row of inputs in one cycle.
 
-    That of row i and cycle c is i * `by_row` + c * `by_cycle`. Every `stride` of them share their
-    references, which are whole tiles; those without an input count nothing. `owners` [size] are
-    the rows of inputs, `values` [slices * size] what a code counts.
+    Row i and cycle c have the read i * `by_row` + c * `by_cycle`. Each run of `stride` reads is
+    whole tiles and shares its references; padding reads have the value 0. `owners` [size] are the
+    reads' rows of inputs, `values` [slices * size] the weights of their codes.
     """
 
     by_row: int
@@ -390,7 +395,7 @@ class Reads(NamedTuple):
 
 @jit
 def ordered_reads(rows, epilogue, height):  # type: ignore[no-untyped-def]
-    """The order of reads in tiles of `height` rows: `Reads`."""
+    """Order the reads in tiles of `height` rows."""
     slices, cycles = epilogue.values.shape
     references = epilogue.adc.shape[1]
     by_row, by_cycle, stride = cycles, 1, -(-rows * cycles // height) * height
@@ -410,10 +415,10 @@ def ordered_reads(rows, epilogue, height):  # type: ignore[no-untyped-def]
 
 @jit_inlined
 def converters(adc, tables, s, c):  # type: ignore[no-untyped-def]
-    """The numbers that `tiles.convert` takes for slice s and cycle c, its table's start last.
+    """The five numbers of `tiles.convert` for slice s and cycle c, and the start of its table.
 
-    From `adc` and `tables` of an `Epilogue`: to take an array from a tuple, or a part of an array,
-    costs as much as some conversions.
+    They come from `adc` and `tables` of an `Epilogue`. Callers fetch them outside inner loops,
+    because taking an array from a tuple costs as much as some conversions.
     """
     table = tables[s, c] if len(tables) else np.int64(-1)
     return adc[s, c, 0], adc[s, c, 1], adc[s, c, 2], adc[s, c, 3], adc[s, c, 4], table
@@ -421,9 +426,9 @@ def converters(adc, tables, s, c):  # type: ignore[no-untyped-def]
 
 @jit
 def finish(total, sums, epilogue, out):  # type: ignore[no-untyped-def]
-    """Write the totals [blocks, rows, 32] as rows [rows, N], with what is added digitally.
+    """Write the totals [blocks, rows, 32] to `out` [rows, N] and add the digital terms.
 
-    That are `start` and the row sums [rows, groups] times the columns' factors.
+    These are `start` and the row sums [rows, groups] times `row_factors`.
     """
     rows, width = out.shape
     places, half = np.int32(epilogue.places), np.int32(1 << epilogue.places >> 1)

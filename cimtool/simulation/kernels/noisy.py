@@ -1,11 +1,11 @@
-"""Layers with fresh read noise by the CPU's products of bytes: `NoisyMvm.run` in one pass.
+"""Layers with fresh read noise, by the CPU's byte products: `NoisyMvm.run` in one pass.
 
-Column sums, and the variances and covariances of their noise, are products of the same cells' rows:
+Column sums are byte products, and so are the variances and covariances of their noise:
 
     covariance of cycles a and b = sum of x_a x_b v
 
-with v the variance of a cell. Both are made for a few rows of inputs and 32 columns, which stay in
-the first cache while noise is drawn, sums are converted and added up.
+v is the variance of a cell. The kernel takes a few rows of inputs and 32 columns at a time, which
+stay in the L1 cache while it draws noise, converts the sums and adds the codes.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 LONGEST_NORMAL = 6.5
-"""Above the largest normal number that a key gives."""
+"""A bound above the largest normal number that a key gives."""
 
 
 class DrivenBytes(NamedTuple):
-    """Reads of a row group: bytes [tiles * words * rows], the sum of each, what they drive."""
+    """Reads of a row group: bytes [tiles * words * rows], their sums, and the cells they drive."""
 
     bytes: Array
     sums: Array
@@ -76,12 +76,12 @@ class DrivenBytes(NamedTuple):
 
 
 class DrawnNoise(NamedTuple):
-    """The noise of a layer, for compiled code.
+    """The noise of a layer, as compiled code takes it.
 
-    `cells` are the variances. Of the pairs of cycles (`first`, `second`) whose products drive them,
-    `lowest` is the least product, and `planes` are the bytes of one above it. `lifts`
-    [groups * slices * N] are what `lowest` makes of a column, `scale` is the unit of noise.
-    Rows of inputs are taken `chunk` at a time.
+    `cells` holds the variances. The products of digits in the cycles `first` and `second` [pairs]
+    drive them. `lowest` is the least product; a product minus `lowest` has `planes` bytes. `lifts`
+    [groups * slices * N] is the share of `lowest` in each column. `scale` is the unit of noise. The
+    kernel takes `chunk` rows of inputs at a time.
     """
 
     cells: PackedCells
@@ -95,13 +95,13 @@ class DrawnNoise(NamedTuple):
 
 
 def noisy_cells(op: NoisyMvm) -> Kernel | None:
-    """`op.run` without its limits, where the fused kernel takes it; else None."""
+    """The fused kernel for `op.run` without final clipping; None if it cannot take the layer."""
     made = _made(op)
     if made is None:
         return None
     fresh, rows, code = op.fresh, op.cells.groups[0], op.crossbar.inputs
     assert fresh is not None
-    # A corner of the layer, without limits; its noise is the layer's own.
+    # Check a corner of the layer, without clipping, with the layer's noise.
     variance = tuple(v[rows, :CHECKED_COLUMNS] for v in fresh.variance)
     few = replace(
         op,
@@ -119,7 +119,7 @@ def noisy_cells(op: NoisyMvm) -> Kernel | None:
 
 
 def _made(op: NoisyMvm) -> Kernel | None:
-    """The kernel of a layer, not checked; None where it does not take it."""
+    """The kernel of a layer, not checked; None if it cannot take the layer."""
     fresh = op.fresh
     beside = (op.errors, op.factors, op.measured)
     if fresh is None or any(one is not None for one in beside) or None in op.layer.references:
@@ -132,7 +132,7 @@ def _made(op: NoisyMvm) -> Kernel | None:
     if drawn is None:
         return None
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
-    # Not the noise itself: what its cells hold as whole numbers takes as much again as is packed.
+    # `fill` must not hold the noise: its cells as integers would double the memory.
     cells, key = dot.pack_bytes(layer), fresh.key
 
     def fill(x: Array, out: Array) -> None:
@@ -142,7 +142,7 @@ def _made(op: NoisyMvm) -> Kernel | None:
 
 
 def _variances(op: NoisyMvm, fresh: Fresh) -> IntArray:
-    """The sums [groups, slices, N] of the variances of cells."""
+    """Sums [groups, slices, N] of the cells' variances."""
     of_groups = [
         [v[g].sum(axis=0, dtype=np.int64) for v in fresh.variance] for g in op.cells.groups
     ]
@@ -150,7 +150,7 @@ def _variances(op: NoisyMvm, fresh: Fresh) -> IntArray:
 
 
 def _longest(fresh: Fresh, sums: IntArray, op: NoisyMvm) -> int:
-    """A bound of the noise of every sum."""
+    """An upper bound of the noise of any sum."""
     size = max(map(abs, op.crossbar.digit_limits))
     shares = len(op.crossbar.cycles) if fresh.shared else 1
     spread = math.sqrt(float(sums.max()) * shares) * size * float(fresh.scale)
@@ -158,7 +158,7 @@ def _longest(fresh: Fresh, sums: IntArray, op: NoisyMvm) -> int:
 
 
 def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoise | None:
-    """The noise of a layer; None where its variances are not two bytes, or leave 32 bits."""
+    """The noise of a layer; None if a variance exceeds two bytes or a sum of them 32 bits."""
     lo, hi = layer.digits
     lowest = min(0, lo * hi) if fresh.shared else 0
     reach = max(lo * lo, hi * hi) - lowest
@@ -175,7 +175,7 @@ def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoi
 
 @jit
 def _run(x, keys, bounds, drive, epilogue, cells, drawn, out):  # type: ignore[no-untyped-def]
-    """The layer's outputs [rows, N] of inputs `x` [rows, K] with these keys, into `out`."""
+    """Compute the layer's outputs from inputs `x` [rows, K] and noise keys into `out` [rows, N]."""
     rows, cycles, reads = len(x), len(drive.factors), len(drawn.first) * drawn.planes
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
     whole = -(-rows // drawn.chunk) * drawn.chunk
@@ -208,7 +208,7 @@ def _run(x, keys, bounds, drive, epilogue, cells, drawn, out):  # type: ignore[n
 
 @jit
 def _pack_squares(digits, height, drawn, at, sums, packed):  # type: ignore[no-untyped-def]
-    """Write the products of pairs of digits [cycles, rows], a read for each byte, from `at` on."""
+    """Write products of digits [cycles, rows], pair by pair, one read per byte, from `at` on."""
     line = np.zeros(digits.shape[1], np.int32)
     for n in range(len(drawn.first)):
         one, other = digits[drawn.first[n]], digits[drawn.second[n]]
@@ -223,7 +223,7 @@ def _pack_squares(digits, height, drawn, at, sums, packed):  # type: ignore[no-u
 
 @jit
 def _group(own, noisy, keys, words, drawn, g, cycles, epilogue, total):  # type: ignore[no-untyped-def]
-    """Add to `total` [blocks, rows, 32] what a row group makes of the reads of its sums."""
+    """Add noise to a row group's sums and add their codes to `total` [blocks, rows, 32]."""
     blocks, rows, slices = len(total), len(keys), epilogue.adc.shape[0]
     pairs, planes, chunk, lifts = len(drawn.first), drawn.planes, drawn.chunk, drawn.lifts
     flat, owners = total.reshape(-1), np.arange(max(rows, 1)).astype(np.int32)
@@ -261,7 +261,7 @@ def _group(own, noisy, keys, words, drawn, g, cycles, epilogue, total):  # type:
 
 @jit
 def _sums(driven, first, count, words, g, block, column, out):  # type: ignore[no-untyped-def]
-    """Write the sums [count * 32] that reads from `first` on make of a block of 32 columns."""
+    """Write the sums [count * 32] of reads from `first` on and a block of 32 columns."""
     cells = driven.cells
     of = cells.starts[g] + block * cells.parts * words * WIDTH
     for i in range(0, count, BYTE_ROWS):
@@ -273,7 +273,7 @@ def _sums(driven, first, count, words, g, block, column, out):  # type: ignore[n
 
 @jit
 def _covariance(v, at, planes, lifts, column):  # type: ignore[no-untyped-def]
-    """The covariances of 32 columns, of the sums of the bytes of products from v[at] on."""
+    """The covariances of 32 columns, from the sums of each byte of the products at v[at]."""
     total = add_scaled(load_line(lifts, column), load_line(v, at), np.int32(1))
     for q in range(1, planes):
         total = add_scaled(total, load_line(v, at + q * WIDTH), np.int32(1 << 8 * q))
@@ -282,7 +282,7 @@ def _covariance(v, at, planes, lifts, column):  # type: ignore[no-untyped-def]
 
 @jit
 def _factor(v, at, cycles, planes, lifts, column, factor):  # type: ignore[no-untyped-def]
-    """The Cholesky factors [pairs * 32] of 32 columns, those of cycle a from pair a(a+1)/2 on."""
+    """Write the Cholesky factors [pairs * 32] of 32 columns; cycle a starts at pair a(a+1)/2."""
     for a in range(cycles):
         of_a = a * (a + 1) // 2
         for b in range(a + 1):
@@ -297,7 +297,7 @@ def _factor(v, at, cycles, planes, lifts, column, factor):  # type: ignore[no-un
 
 @jit
 def _correlated(factor, z, cycle):  # type: ignore[no-untyped-def]
-    """The noise of a cycle: its row of the factor times the normal numbers up to it."""
+    """The noise of a cycle: its row of the Cholesky factor times the normal numbers."""
     of_cycle = cycle * (cycle + 1) // 2
     noise = times(load_reals(factor, of_cycle * WIDTH), load_reals(z, 0))
     for b in range(1, cycle + 1):

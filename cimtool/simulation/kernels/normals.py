@@ -1,6 +1,6 @@
-"""Normal numbers by counter in vector registers: the bits of `gaussian.normal`, 16 at a time.
+"""Normal numbers from counters, in vector registers, bit for bit as `fresh.normal`.
 
-A loop over `gaussian.normal` runs in half the width of the registers, that of its 64-bit keys.
+A plain loop over `fresh.normal` uses only half of each register, because its keys have 64 bits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _WORDS, _KEYS, _REALS = (ir.VectorType(kind, WIDTH) for kind in (_I32, _I64, _F3
 
 
 def _all(kind: Any, value: Any) -> Any:
-    """A constant in every lane; a real one is rounded to float32."""
+    """A constant in every lane. A real number is rounded to float32."""
     number = float(np.float32(value)) if kind is _REALS else int(value)
     return ir.Constant(kind, [number] * WIDTH)
 
 
 def _polynomial(b: Any, x: Any, coefficients: Sequence[np.float32]) -> Any:
-    """Horner's scheme, the highest power first."""
+    """Evaluate a polynomial by Horner's scheme; the highest power comes first."""
     value = _all(_REALS, coefficients[0])
     for coefficient in coefficients[1:]:
         value = b.fadd(b.fmul(value, x), _all(_REALS, coefficient))
@@ -43,14 +43,14 @@ def _polynomial(b: Any, x: Any, coefficients: Sequence[np.float32]) -> Any:
 
 
 def _mixed(b: Any, z: Any) -> Any:
-    """`gaussian.mix`."""
+    """As `fresh.mix`."""
     for shift, factor in ((30, MIX_1), (27, MIX_2)):
         z = b.mul(b.xor(z, b.lshr(z, _all(_KEYS, shift))), _all(_KEYS, factor))
     return b.xor(z, b.lshr(z, _all(_KEYS, 31)))
 
 
 def _logarithm(b: Any, t: Any) -> Any:
-    """`gaussian._log`."""
+    """As the logarithm in `fresh`."""
     bits = b.bitcast(t, _WORDS)
     exponent = b.ashr(b.sub(bits, _all(_WORDS, 0x3F3504F3)), _all(_WORDS, 23))
     mantissa = b.bitcast(b.sub(bits, b.shl(exponent, _all(_WORDS, 23))), _REALS)
@@ -63,7 +63,7 @@ def _logarithm(b: Any, t: Any) -> Any:
 
 
 def _normal(b: Any, keys: Any) -> Any:
-    """`gaussian.normal` of 16 keys."""
+    """As `fresh.normal`, for 32 keys."""
     bits = b.trunc(b.lshr(_mixed(b, keys), _all(_KEYS, 32)), _WORDS)
     low = b.sitofp(b.and_(bits, _all(_WORDS, 0x7FFFFFFF)), _REALS)
     p = b.fmul(b.fadd(low, _all(_REALS, 0.5)), _all(_REALS, 2.0**-31))
@@ -85,7 +85,7 @@ def _normal(b: Any, keys: Any) -> Any:
 
 
 class Line(types.Type):  # type: ignore[misc]
-    """The type of 32 float32 numbers, those of a tile's columns, in compiled code."""
+    """The type of 32 float32 numbers in compiled code: one for each column of a tile."""
 
     def __init__(self) -> None:
         super().__init__(name=f"line{WIDTH}")
@@ -102,7 +102,7 @@ class _LineModel(models.PrimitiveModel):  # type: ignore[misc]
 
 @intrinsic
 def normal_line(typing, key, first):  # type: ignore[no-untyped-def]
-    """The normal numbers of the keys key + (first + j) GOLDEN, j < 32."""
+    """Normal numbers for the keys key + (first + j) GOLDEN, j < 32."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         start = builder.add(args[0], builder.mul(args[1], ir.Constant(_I64, int(GOLDEN))))
@@ -115,7 +115,7 @@ def normal_line(typing, key, first):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def load_reals(typing, values, at):  # type: ignore[no-untyped-def]
-    """The float32 elements at..at+31 of `values`."""
+    """Load the float32 elements at..at+31 of `values`."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         place = VectorPlaces(context, builder, signature.args).pointer(args, 0, args[1], _REALS)
@@ -137,7 +137,7 @@ def store_reals(typing, line, out, at):  # type: ignore[no-untyped-def]
 
 
 def _lanewise(count: int, operation: Callable[..., Any]) -> Any:
-    """An operation on so many lines, of what it makes of their vectors."""
+    """Make an operation on `count` lines from one on their vectors."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
         return operation(builder, *args)
@@ -170,15 +170,15 @@ less_product = _lanewise(3, lambda b, total, x, y: b.fsub(total, b.fmul(x, y)))
 """total - x y."""
 
 root = _lanewise(1, _root)
-"""The root of x, 0 where x is below."""
+"""The square root of x; 0 if x is negative."""
 
 share = _lanewise(2, _share)
-"""x / pivot, 0 where the pivot is not above 0."""
+"""x / pivot; 0 if the pivot is not positive."""
 
 
 @intrinsic
 def as_reals(typing, tile):  # type: ignore[no-untyped-def]
-    """The integers of a tile of one row as a line, rounded to float32."""
+    """Convert the integers of a one-row tile to a line, rounded to float32."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.sitofp(_words(builder, args[0]), _REALS)
@@ -188,7 +188,7 @@ def as_reals(typing, tile):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def add_rounded(typing, tile, line, scale):  # type: ignore[no-untyped-def]
-    """A tile of one row plus floor(line scale + 1/2)."""
+    """Add floor(line * scale + 1/2) to a tile of one row."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         scaled = builder.fmul(args[1], splat(builder, args[2], WIDTH))
@@ -207,7 +207,7 @@ def add_rounded(typing, tile, line, scale):  # type: ignore[no-untyped-def]
 
 
 def _words(builder: Any, tile: Any) -> Any:
-    """The integers of a tile of one row as one vector."""
+    """Join the integers of a one-row tile into one vector."""
     halves = [builder.extract_value(tile, v) for v in range(VECTORS)]
     every = ir.Constant(ir.VectorType(_I32, WIDTH), list(range(WIDTH)))
     return builder.shuffle_vector(*halves, every)

@@ -1,8 +1,8 @@
-"""The same integers as the readable operations, fast: what the simulator runs.
+"""Fast forms of the operations for the simulator, with the integers of the readable ones.
 
-A layer with converters goes to the first kernel that takes it: bits counted (few-bit digits and
-cells), products of bytes (AMX, VNNI, AVX2), or the floating-point BLAS, which runs everywhere. A
-kernel that does not give the readable reference's integers on this CPU is left out, with a warning.
+A layer with converters gets the first kernel that can take it: bit counting (few-bit digits and
+cells), byte products (AMX, VNNI, AVX2), or floating-point BLAS, which runs on every CPU. A kernel
+that does not give the readable reference's integers on this CPU is skipped, with a warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
-from cimtool.hardware.cell_distance import CellDistance
+from cimtool.hardware.cell_distance import CellDistance, rising_planes
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -26,21 +26,23 @@ from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import INT32
 from cimtool.simulation.kernels.noisy import noisy_cells
 from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
-from cimtool.simulation.kernels.search import WordSearch
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 LIMITS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in KINDS}
-"""The least and the largest number of each."""
+"""The least and largest number of each type."""
+
+SINGLE_BITS = 24
+"""Whole numbers up to this many bits are exact in float32."""
 
 
 def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
-    """The narrowest integer type for values within the bounds."""
+    """The narrowest integer type that holds the values."""
     lo, hi = int(known.lo.min()), int(known.hi.max())
     return next(kind for kind, (least, most) in LIMITS.items() if least <= lo and hi <= most)
 
 
 def in_int64(run: Kernel) -> Kernel:
-    """A readable operation, which computes in int64, on integers of any width."""
+    """Let a readable operation, which computes in int64, take integers of any width."""
 
     def call(*inputs: Array) -> Array:
         return run(*(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in inputs))
@@ -49,10 +51,10 @@ def in_int64(run: Kernel) -> Kernel:
 
 
 def fast_kernel(op: Op, types: Types, known: Type | None = None) -> Kernel:
-    """The fastest form of an operation on inputs of these types; constants are packed once.
+    """The fastest form of an operation for inputs of these types. It packs constants once.
 
-    Integers are int64. With `known`, the type of the result, they come and go in types as narrow
-    as their proved ranges allow.
+    Integers are int64. If the result's type `known` is given, inputs and results have the narrowest
+    types that their proved ranges allow.
     """
     return KERNELS.of(op)(op, types, known)
 
@@ -81,7 +83,7 @@ def _product(op: Mvm | CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 @KERNELS.rule(CrossbarMvm)
 def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     kernel = _product(op, types, known) if op.exact else _converted(op, types, known)
-    op.stored.release()  # a kernel has its own form of them
+    op.stored.release()  # the kernel has packed them
     return kernel
 
 
@@ -98,9 +100,47 @@ def _cell_distance(op: CellDistance, types: Types, known: Type | None) -> Kernel
     return WordSearch(op)
 
 
+class WordSearch:
+    """A search of a content-addressable memory by a matrix product of marks per word.
+
+    Words are packed once. If words are sensed without loss, one product does for all. The products
+    run in floating point and are exact, because word distances are small enough.
+    """
+
+    def __init__(self, op: CellDistance):
+        width = op.stored.shape[1]
+        words = (slice(0, width),) if op.plain_sum else op.words
+        largest = max(word.stop - word.start for word in words) * int(op.table.max())
+        self.kind = np.float32 if largest < 1 << SINGLE_BITS - 1 else np.float64
+        self.values, self.step, self.items = 1 << op.bits, op.step, len(op.stored)
+        unlimited = op.plain_sum or op.top is None
+        self.top = np.iinfo(np.int64).max if unlimited else op.top
+        self.planes = [
+            (one.word, one.steps.astype(self.kind), one.least.astype(self.kind))
+            for one in rising_planes(op, words)
+        ]
+
+    def __call__(self, query: Array) -> IntArray:
+        """Distances [n, M] of query codes [n, d] to the stored items."""
+        total = np.zeros((len(query), self.items), np.int64)
+        for word, steps, least in self.planes:
+            cells = query[:, word]
+            marks = np.hstack([cells >= k for k in range(1, self.values)])
+            partial = np.matmul(marks.astype(self.kind), steps)
+            _add_codes(partial, least, self.step, self.top, total)
+        return total
+
+
+@jit
+def _add_codes(partial, least, step, top, total):  # type: ignore[no-untyped-def]
+    for i in range(partial.shape[0]):
+        for j in range(partial.shape[1]):
+            total[i, j] += min(np.int64(partial[i, j] + least[j]) // step, top)
+
+
 @KERNELS.rule(NoisyMvm)
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
-    """Frozen cells are integers like any others; a kernel of its own draws fresh noise."""
+    """Frozen noise is part of the cells, so any kernel does; fresh noise needs `noisy_cells`."""
     if op.measured is not None:
         return _readable(op, types, known)
     sums = fused_cells(op.layer) if op.frozen else noisy_cells(op)
@@ -113,7 +153,7 @@ def _clipped(kernel: Kernel, lo: IntArray, hi: IntArray) -> Kernel:
 
 
 def _kind(known: Type | None) -> Kind:
-    """The type in which a product's results are made."""
+    """The type of a product's results."""
     if known is None or not known.is_integer:
         return np.int64
     fits = int(known.lo.min()) >= INT32.min and int(known.hi.max()) <= INT32.max
@@ -121,7 +161,7 @@ def _kind(known: Type | None) -> Kind:
 
 
 def _narrow(form: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """The rule of a form for narrow integers alone, from the operation and its result's type."""
+    """Make a rule of a form that is only for narrow integers; else the readable operation runs."""
 
     def rule(op: Op, types: Types, known: Type | None) -> Kernel:
         if known is None or not known.is_integer:

@@ -1,10 +1,10 @@
-"""Bit-serial products of bytes: the digits of two cycles in one byte, added in 16 bits.
+"""Bit-serial byte products: one byte holds the digits of two cycles, and products add in 16 bits.
 
-Of digits x and y of one bit and cells w from 0 to 7, so few products are added at a time that
+Digits x and y have one bit, cells w are 0 to 7. The kernel adds so few products at a time that in
 
     sum of (x + 128 y) w  =  sum of x w  +  128 * sum of y w
 
-has a first part below 128 and 14 bits in all: it comes apart by a mask and a shift.
+the first part is below 128 and the total fits 14 bits. A mask and a shift separate the two parts.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from cimtool.simulation.kernels.tiles import (
 )
 
 FASTER = SHORT_SUMS and not cpu_has("avx512vpopcntdq")
-"""The kernel is taken: a CPU that counts the bits of vectors at once is faster by counting."""
+"""True if the kernel pays. If the CPU counts bits in vectors, `popcount` is faster."""
 
 SMALLEST_CELL, LARGEST_CELL = 2, 7
-"""Limits of the largest cell: below, bits are counted as fast; beyond, so few products are added at
-a time that taking their sums apart costs as much."""
+"""Limits of the largest cell. Below, counting bits is as fast. Above, too few products can be added
+at a time for a gain."""
 
 
 def fits(layer: Layer) -> bool:
-    """True for an even number of cycles of one bit that share references, and cells of few bits."""
+    """True if one-bit cycles, an even number, share references, and cells have few bits."""
     cycles, references = len(layer.drive.factors), layer.epilogue.adc.shape[1]
     few = SMALLEST_CELL <= _largest(layer) <= LARGEST_CELL
     return FASTER and layer.digits == (0, 1) and cycles % 2 == 0 and references == 1 and few
 
 
 def _largest(layer: Layer) -> int:
-    """The largest cell, counted from the least or from 0."""
+    """The largest cell minus the least one or 0."""
     lo, hi = layer.cells
     return hi - min(lo, 0)
 
 
 def pack(layer: Layer) -> PackedCells:
-    """The bytes of `dot`, none below 0, in the narrowest fields that hold a cell."""
+    """Pack as `dot` does, with no byte below 0."""
     slices, least = [s.digits for s in layer.slices], min(layer.cells[0], 0)
     cells = in_fields(pack_cells(slices, layer.bounds, layer.cells, layer.digits, least), layer)
     return cells._replace(short=((1 << PART_BITS) - 1) // (2 * _largest(layer)))
@@ -59,10 +59,10 @@ def pack(layer: Layer) -> PackedCells:
 
 @jit
 def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
-    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    """Compute the layer's outputs from inputs `x` [rows, K] into `out` [rows, N]."""
     rows, pairs = len(x), len(drive.factors) // 2
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
-    # Reads of the first cycles of all pairs, then those of the second ones.
+    # First come the reads of the first cycle of every pair, then those of the second cycle.
     size = -(-rows * pairs // PAIR_ROWS) * PAIR_ROWS
     slices = epilogue.adc.shape[0]
     owners, values = np.zeros(2 * size, np.int32), np.zeros(slices * 2 * size, np.int32)
@@ -94,7 +94,7 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
 
 @jit
 def _group(driven, words, cells, g, row_sums, owners, values, epilogue, total):  # type: ignore[no-untyped-def]
-    """Add to `total` what a row group makes of its pairs of reads."""
+    """Convert the column sums of a row group's pairs of reads and add the codes to `total`."""
     blocks, slices, reads = len(total), epilogue.adc.shape[0], len(owners)
     flat, size, stored = total.reshape(-1), words * WIDTH, room_of(cells, words * WIDTH)
     middle, short, columns = np.int32(cells.middle), cells.short, cells.columns

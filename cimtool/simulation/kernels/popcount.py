@@ -1,6 +1,6 @@
-"""Few-bit digits times few-bit cells by counting bits: 32 rows of a column are one word.
+"""Few-bit digits times few-bit cells by counting bits. A word holds one bit of 32 rows.
 
-With x_a and w_b the bit planes of digits and cells (two's complement where signed),
+x_a and w_b are the bit planes of digits and cells, two's complement if signed:
 
     column sum = sum over a, b of s_a s_b 2^(a+b) popcount(x_a & w_b)
 """
@@ -38,10 +38,9 @@ WORD = 32
 
 
 def most_planes() -> int:
-    """The most pairs of planes that take less time than products of bytes, measured.
+    """The most pairs of planes for which counting bits is faster than byte products (measured).
 
-    Where the CPU counts the bits of vectors by one instruction; by several; and where it has no
-    products of bytes beside.
+    It depends on whether the CPU has byte products, and an instruction that counts bits in vectors.
     """
     if not DOT_BITS:
         return 8
@@ -52,7 +51,7 @@ MOST_PLANES = most_planes()
 
 
 class Planes(NamedTuple):
-    """Packed cells: words [group][slice][block][plane][word][32 columns], where each group starts.
+    """Packed cells: words [group][slice][block][plane][word][32 columns], and group starts.
 
     `factors` [digit planes, cell planes] are s_a s_b 2^(a+b).
     """
@@ -63,7 +62,7 @@ class Planes(NamedTuple):
 
 
 def plane_factors(limits: tuple[int, int]) -> IntArray:
-    """The weight of each bit of integers within the limits: the last is negative where signed."""
+    """The weight of each bit of integers within the limits. The last is negative if signed."""
     lo, hi = limits
     if lo >= 0:
         return 1 << np.arange(max(1, hi.bit_length()))
@@ -74,12 +73,12 @@ def plane_factors(limits: tuple[int, int]) -> IntArray:
 
 
 def plane_pairs(layer: Layer) -> int:
-    """Products of planes in one column sum."""
+    """Pairs of planes in one column sum."""
     return plane_factors(layer.digits).size * plane_factors(layer.cells).size
 
 
 def fits(layer: Layer) -> bool:
-    """True where counting bits takes less time than a product of bytes."""
+    """True if counting bits is faster than byte products."""
     return plane_pairs(layer) <= MOST_PLANES
 
 
@@ -98,7 +97,7 @@ def pack(layer: Layer) -> Planes:
 
 
 def _words(planes: Array) -> Array:
-    """Bits [.., rows, N] as int32 words of 32 rows [.., words, N], the first row lowest."""
+    """Pack bits [.., rows, N] into int32 words [.., words, N]; the first row is the lowest bit."""
     packed = np.packbits(planes, axis=-2, bitorder="little")
     count = -(-packed.shape[-2] // 4)
     room = np.zeros((*packed.shape[:-2], 4 * count, packed.shape[-1]), np.uint8)
@@ -110,7 +109,7 @@ def _words(planes: Array) -> Array:
 
 @jit
 def run(x, bounds, drive, epilogue, planes, out):  # type: ignore[no-untyped-def]
-    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    """Compute the layer's outputs from inputs `x` [rows, K] into `out` [rows, N]."""
     rows, cycles = x.shape[0], len(drive.factors)
     reads = ordered_reads(rows, epilogue, BIT_ROWS)
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)

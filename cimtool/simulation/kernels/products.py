@@ -1,8 +1,7 @@
-"""Integer products without converters: with trained weights, or of all pairs of two sets of rows.
+"""Integer products without converters: with weights, or of all pairs of rows of two arrays.
 
-If the CPU has the dot product of bytes, they run on bytes, in as many parts of the rows as keep
-sums within 32 bits. Else they run in floating point: in a few parts that float32 adds exactly, or
-in float64.
+If the CPU has byte products, they are used, in as many parts of K as keep sums within 32 bits.
+Otherwise products run in floating point: in a few parts that are exact in float32, or in float64.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ from cimtool.simulation.kernels.fused import (
 from cimtool.simulation.kernels.tiles import DOT_BITS, VNNI_BITS
 
 MOST_PARTS = 4
-"""With more parts than this, products in float32 take as long as one in float64."""
+"""With more parts, products in float32 are as slow as one in float64."""
 
 WIDE = 1 << 16
-"""Inputs and weights of two bytes span less."""
+"""Values of two bytes span less than this."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """Bounds of one side of a product: the least and largest value in each row [K]."""
+    """Bounds of one factor of a product: the least and largest value at each of its K places."""
 
     lo: IntArray
     hi: IntArray
 
     @classmethod
     def of(cls, known: Type) -> Factor:
-        """From the type of rows [n, K]."""
+        """The bounds of rows [n, K] of this type."""
         width = int(known.shape[-1])
         return cls(
             *(np.broadcast_to(bound, width).astype(np.int64) for bound in (known.lo, known.hi))
@@ -60,32 +59,32 @@ class Factor:
 
     @cached_property
     def limits(self) -> tuple[int, int]:
-        """Least and largest value, and zero, which pads."""
+        """The least and largest value. Zero, the padding, is within them."""
         return min(int(self.lo.min()), 0), max(int(self.hi.max()), 0)
 
     @property
     def reach(self) -> IntArray:
-        """Largest magnitude in each row."""
+        """The largest magnitude at each of the K places."""
         return np.maximum(-self.lo, self.hi)
 
     @property
     def narrow(self) -> bool:
-        """The byte kernel takes values like these."""
+        """True if the byte kernel takes these values."""
         lo, hi = self.limits
         return hi - lo < WIDE - 256
 
 
 def product_kind(bound: int) -> type[np.float32] | type[np.float64] | type[np.int64]:
-    """The fastest number in which sums of so large magnitude are exact."""
+    """The fastest type in which sums up to `bound` are exact."""
     if bound < 1 << 24:
         return np.float32
     return np.float64 if bound < 1 << 53 else np.int64
 
 
 def equal_parts(reach: Array, limit: int, most: int) -> list[slice] | None:
-    """The fewest equal parts of rows whose sums of `reach` stay below the limit; None above `most`.
+    """The fewest equal parts of K whose sums stay below the limit; None if more than `most`.
 
-    `reach` [K] or [K, N] are the largest products of a row.
+    `reach` [K] or [K, N] are the largest magnitudes of the products.
     """
     height = len(reach)
     for count in range(1, min(most, height) + 1):
@@ -98,9 +97,9 @@ def equal_parts(reach: Array, limit: int, most: int) -> list[slice] | None:
 
 @dataclass(frozen=True)
 class Packed:
-    """A product with packed weights: the parts of its rows, and each one's kernel.
+    """A product with packed weights: the parts of K, with a kernel each.
 
-    The outputs are of `kind`; where it is None, of any that holds them. `bias` [N] is added.
+    Outputs have the type `kind`; if None, any type that holds them. `bias` [N] is added.
     """
 
     parts: list[slice]
@@ -119,7 +118,7 @@ class Packed:
 
 
 def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | None = None) -> Packed:
-    """`x @ weight + bias`, one integer product; `kind`, where given, holds every output."""
+    """Pack the integer product `x @ weight + bias`. `kind`, if given, must hold every output."""
     reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
@@ -133,7 +132,7 @@ def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | Non
 
 
 class PairProduct:
-    """All inner products of rows x [n, K] and y [m, K]; y may be packed beforehand."""
+    """All inner products [n, m] of rows x [n, K] and y [m, K]. y may be packed beforehand."""
 
     def __init__(self, types: tuple[Type, ...], kind: Kind):
         self.x, self.y = (Factor.of(known) for known in types)
@@ -144,7 +143,7 @@ class PairProduct:
             self.parts = equal_parts(self.reach, INT32.max, MOST_PARTS)
 
     def pack(self, y: Array) -> Packed:
-        """The packed form of the rows y, which products take in their place."""
+        """Pack the rows y [m, K]. A call takes the result in place of y."""
         if self.parts is None:
             return by_blas(y.T, self.reach, self.kind)
         kind = self.kind if len(self.parts) == 1 else np.int64
@@ -167,21 +166,21 @@ class PairProduct:
         return in_blocks(fill, len(y), kind)
 
     def _checked(self) -> bool:
-        """True where the byte kernel is right on this CPU about rows like these."""
+        """True if the byte kernel is right on this CPU for values within these limits."""
         x, y = (extreme_rows(factor.limits, CHECKED_ROWS) for factor in (self.x, self.y))
         right = np.array_equal(self._by_rows(y, np.int32)(x), modulo_int32(x @ y.T))
         return right or warn_of("dot product")
 
 
 def _pays(*limits: tuple[int, int]) -> bool:
-    """True where bytes take less time than floats: several for a value do by VNNI alone."""
+    """True if bytes are faster than floats. Two bytes per value pay only with VNNI."""
     return VNNI_BITS > 0 or all(hi - lo < BYTE for lo, hi in limits)
 
 
 def _by_bytes(
     weight: IntArray, bias: IntArray, x: Factor, parts: list[slice], kind: Kind
 ) -> list[Kernel] | None:
-    """A kernel a part, on bytes; None where weights do not fit, or the CPU cannot."""
+    """A byte kernel per part; None if weights do not fit or the CPU has no such kernel."""
     kernels = []
     for part in parts:
         added = bias if part is parts[0] else np.zeros_like(bias)
@@ -196,7 +195,7 @@ def _by_bytes(
 def by_blas(
     weight: Array, reach: IntArray, kind: Kind | None, bias: IntArray | None = None
 ) -> Packed:
-    """`x @ weight + bias` in floating point, of products [K] or [K, N] of at most `reach`."""
+    """Pack `x @ weight + bias` in floating point. `reach` [K] or [K, N] bounds the products."""
     parts = equal_parts(reach, 1 << 24, MOST_PARTS)
     real = np.float32 if parts else product_kind(int(reach.sum(axis=0).max(initial=0)))
     parts = parts or [slice(None)]

@@ -1,4 +1,4 @@
-"""Laws of thresholds and levels for compiled code: a conversion is one look-up."""
+"""Converter laws with thresholds and levels, as tables: compiled code converts by one look-up."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cimtool.hardware.converters import Law, StaircaseLaw
 
 
 class Tables(NamedTuple):
-    """The tables of laws one behind the other in `entries`; these are empty where none has one.
+    """The tables of staircase laws, joined in `entries`, which is empty if there are none.
 
-    Entry i of law k stands for the sums from `firsts[k]` + i on, in 2^-`places[k]` of a step, and
-    is a value in steps; `spans` [laws, 2] are where those of a law begin, and its last i.
+    Entry i of law k is the value, in steps, of sums from `firsts[k]` + i on, in units of
+    2^-`places[k]` of a step. `spans` [laws, 2] hold where a law's entries begin, and its last i.
     """
 
     places: IntArray
@@ -26,7 +26,7 @@ class Tables(NamedTuple):
 
 
 def tables_of(laws: Sequence[Law | None]) -> Tables:
-    """The tables of those laws that are staircases; a common one is kept once."""
+    """Join the tables of the staircase laws. A law that occurs twice is stored once."""
     kept: dict[int, int] = {}
     parts, spans, firsts, places = [np.zeros(0, np.int64)], [], [], []
     for law in laws:
@@ -48,7 +48,7 @@ def tables_of(laws: Sequence[Law | None]) -> Tables:
 
 @jit
 def look_up(p, tables, law, step, shift):  # type: ignore[no-untyped-def]
-    """Put the values at a step, 2^shift where that is not negative, in place of sums `p` [N]."""
+    """Replace sums `p` [N] by their values. If `shift` is not negative, `step` is 2^shift."""
     places, first = tables.places[law], tables.firsts[law]
     start, last = tables.spans[law]
     for j in range(len(p)):

@@ -1,8 +1,8 @@
 """Tiles of column sums in a CPU's vector registers, for the compiled kernels.
 
-A tile is `rows` x `vectors` vectors of 16 int32 lanes: so many inputs by 16 * `vectors` columns.
-Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step`, which needs
-DOT_BITS, and those on sums in 16 bits, which need SHORT_SUMS. Arithmetic wraps modulo 2^32.
+A tile has `rows` rows of 2 vectors of 16 int32 lanes: rows are reads, lanes are columns. Most
+operations are LLVM's vector operations, which every CPU can run. `dot_step` needs DOT_BITS, and
+operations on 16-bit sums need SHORT_SUMS. Arithmetic wraps modulo 2^32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDTH = LANES * VECTORS
 """Columns of a tile."""
 
 STORED_ROWS = 8
-"""Rows of a tile of sums that are read from memory: the cycles of a row of inputs, often."""
+"""Rows of a tile of sums in memory. Often these are the cycles of one row of inputs."""
 
 _I32 = ir.IntType(32)
 _LANES = ir.VectorType(_I32, LANES)
@@ -36,16 +36,16 @@ _HALVES = ir.VectorType(ir.IntType(HALF), 2 * LANES)
 
 
 def vnni_bits() -> int:
-    """Width in bits of the CPU's dot product of unsigned and signed bytes (VNNI); 0 without one."""
+    """Width in bits of the CPU's dot product of unsigned and signed bytes (VNNI), or 0."""
     if cpu_has("avx512vnni"):
         return 512
     return 256 if cpu_has("avxvnni") else 0
 
 
 def dot_bits() -> int:
-    """Width in bits of vectors of bytes whose products the CPU adds, with VNNI or in steps.
+    """Width in bits of the CPU's vectors for byte products, by VNNI or in several instructions.
 
-    0 where it has only narrower ones.
+    0 if the CPU has neither AVX2 nor AVX-512.
     """
     if VNNI_BITS:
         return VNNI_BITS
@@ -58,16 +58,16 @@ VNNI_BITS = vnni_bits()
 DOT_BITS = dot_bits()
 
 SHORT_SUMS = DOT_BITS > 0 and (DOT_BITS == 256 or cpu_has("avx512bw"))
-"""The CPU adds products of bytes in 16 bits, in vectors of DOT_BITS."""
+"""True if the CPU adds byte products in 16 bits, in vectors of DOT_BITS."""
 
 BIT_ROWS, BYTE_ROWS = 4, 12 if DOT_BITS == 512 else 3 if VNNI_BITS else 2
-"""Rows of a tile: those whose sums, with the operands, fill the registers, 32 of AVX-512 or 16."""
+"""Rows of a tile. Its sums and operands fill the registers: 32 with AVX-512, else 16."""
 
 PAIR_ROWS = 6 if DOT_BITS == 512 else 2
-"""Rows of a tile of sums in 16 bits that come apart into two."""
+"""Rows of a tile of 16-bit sums that hold two parts each."""
 
 PART_BITS = 7
-"""Bits of the lower of these two."""
+"""Bits of the lower part."""
 
 
 class Tile(types.Type):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def splat(builder: Any, value: Any, lanes: int = LANES) -> Any:
-    """A number in every lane of a vector."""
+    """A vector with this number in every lane."""
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
     zeros = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
@@ -105,17 +105,17 @@ class VectorPlaces:
         self.context, self.builder, self.kinds = context, builder, kinds
 
     def pointer(self, args: Sequence[Any], i: int, index: Any, to: Any) -> Any:
-        """The address of element `index` of the array that is argument `i`."""
+        """The address of element `index` of the array in argument `i`."""
         kind = self.kinds[i]
         data = self.context.make_array(kind)(self.context, self.builder, args[i]).data
         return self.builder.bitcast(self.builder.gep(data, [index]), to.as_pointer())
 
     def scalar(self, args: Sequence[Any], i: int, index: Any) -> Any:
-        """Element `index` of the int32 array that is argument `i`, in every lane."""
+        """Element `index` of the int32 array in argument `i`, in every lane."""
         return splat(self.builder, self.builder.load(self.pointer(args, i, index, _I32)))
 
     def vectors(self, args: Sequence[Any], i: int, index: Any) -> list[Any]:
-        """The vectors of a tile's row from element `index` of the array that is argument `i`."""
+        """Load the vectors of a tile's row from element `index` on of the array in argument `i`."""
         builder = self.builder
         return [
             builder.load(self.pointer(args, i, self.after(index, v * LANES), _LANES), align=4)
@@ -123,12 +123,12 @@ class VectorPlaces:
         ]
 
     def empty(self, args: Sequence[Any], i: int) -> Any:
-        """True where the array that is argument `i` has no elements."""
+        """True if the array in argument `i` has no elements."""
         size = self.context.make_array(self.kinds[i])(self.context, self.builder, args[i]).nitems
         return self.builder.icmp_signed("==", size, ir.Constant(size.type, 0))
 
     def after(self, index: Any, count: int) -> Any:
-        """The index so many elements on."""
+        """The index plus `count`."""
         return self.builder.add(index, ir.Constant(index.type, count))
 
 
@@ -176,7 +176,7 @@ def store_tile(typing, sums, out, at):  # type: ignore[no-untyped-def]
 
 
 def _load(rows: int) -> Any:
-    """An operation that makes a tile of the int32 elements of `values` from `at` on."""
+    """Make an operation that loads a tile from the int32 elements of `values` from `at` on."""
 
     @intrinsic
     def load(typing, values, at):  # type: ignore[no-untyped-def]
@@ -195,9 +195,9 @@ load_line = _load(1)
 
 
 def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
-    """An operation that adds one product to each sum: `x` is spread along rows, `w` along columns.
+    """Make an operation that adds x of the row times w of the column to each sum.
 
-    Row r takes int32 element `at + r * stride` of x; the columns take 32 elements of w from `of`.
+    Row r takes int32 element `at + r * stride` of x. Columns take 32 elements of w from `of` on.
     """
 
     @intrinsic
@@ -224,14 +224,14 @@ def _popcount(builder: Any, total: Any, x: Any, w: Any) -> Any:
 
 
 PAIRS = {256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
-"""By width, the sums of two neighbours' products of 16 signed bits, in 32."""
+"""By width: products of signed 16-bit numbers, neighbours added in 32 bits."""
 
 BYTE_PAIRS = {256: "llvm.x86.avx2.pmadd.ub.sw", 512: "llvm.x86.avx512.pmaddubs.w.512"}
-"""By width, those of unsigned and signed bytes, in 16 bits, beyond which they are limited."""
+"""By width: products of unsigned and signed bytes, neighbours added in 16 bits, saturating."""
 
 
 def _in_pieces(product: Callable[..., Any]) -> Callable[..., Any]:
-    """A product of vectors of 16 lanes by one of vectors of DOT_BITS."""
+    """Make a product of 16-lane vectors from a product of vectors of DOT_BITS."""
     lanes = DOT_BITS // 32
 
     def whole(builder: Any, *operands: Any) -> Any:
@@ -285,17 +285,17 @@ def _high(builder: Any, short: Any) -> Any:
 
 
 popcount_step = _step(_popcount)
-"""Add how many bits stand in both words."""
+"""Add the number of bits that are set in both words."""
 
 dot_step = _step(_dot)
-"""Add the products of four unsigned bytes of x with four signed bytes of w; needs DOT_BITS."""
+"""Add the products of four unsigned bytes of x and four signed bytes of w; needs DOT_BITS."""
 
 short_dot_step = _step(_short_dot)
-"""The same in the 16 bits of both halves of a lane, as long as these sums fit; by SHORT_SUMS."""
+"""As `dot_step`, in the two 16-bit halves of a lane; sums must fit. Needs SHORT_SUMS."""
 
 
 def _adding(part: Callable[[Any, Any], Any]) -> Any:
-    """An operation that adds a part of both halves of each lane of `short_dot_step`'s sums."""
+    """Make an operation that adds part of both halves of each lane of `short_dot_step`'s sums."""
 
     @_in_pieces
     def added(builder: Any, total: Any, short: Any) -> Any:
@@ -316,12 +316,12 @@ def _adding(part: Callable[[Any, Any], Any]) -> Any:
 
 
 add_short, add_low, add_high = _adding(_whole), _adding(_low), _adding(_high)
-"""sums + all of the short sums, their lowest PART_BITS, and what is above these."""
+"""They add to the sums: all bits of the short sums; their lowest PART_BITS; the bits above."""
 
 
 @intrinsic
 def add_scaled(typing, sums, other, factor):  # type: ignore[no-untyped-def]
-    """sums + other * factor, one int32 for all lanes."""
+    """sums + other * factor, with one int32 factor."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         factor = splat(builder, args[2])
@@ -351,13 +351,15 @@ def add_outer(typing, sums, rows, at, factor, columns, of):  # type: ignore[no-u
 
 @intrinsic
 def convert(typing, sums, one, two, three, four, five, addends, of, entries, table):  # type: ignore[no-untyped-def]
-    """The conversions of every sum p. Where there are no addends, an ADC's code from zero:
+    """Convert every sum p. If there are no addends, the ADC counts from zero:
 
         clip((p + one + ((p >> two) & three)) >> two, four, five)
 
-    Else ((clip((p << one) + addends[of + j], 0, two) >> three) * four) >> five, the product
-    unsigned, a quotient by the reciprocal that `fused.reciprocal` gives; where `table` is at least
-    0 that is a place i, and entries[table + i] is the result.
+    Otherwise the code is a quotient by the reciprocal of `fused.reciprocal`, an unsigned product:
+
+        ((clip((p << one) + addends[of + j], 0, two) >> three) * four) >> five
+
+    If `table` is not negative, the quotient is a place i, and the result is entries[table + i].
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -367,7 +369,7 @@ def convert(typing, sums, one, two, three, four, five, addends, of, entries, tab
         def converted(code: Code) -> list[Any]:
             return [code(p, i % VECTORS) for i, p in enumerate(parts)]
 
-        # A choice for each vector: one of whole tiles would go through memory.
+        # Choose per vector: a choice between whole tiles would go through memory.
         return _tile(builder, codes.each(converted))
 
     i32, i64 = types.int32, types.int64
@@ -375,13 +377,13 @@ def convert(typing, sums, one, two, three, four, five, addends, of, entries, tab
 
 
 Code = Callable[[Any, int], Any]
-"""The conversion of a vector of sums in one of a tile's vectors of columns."""
+"""Converts a vector of sums; the number says which of the tile's vectors of columns it is."""
 
 
 class _Codes:
-    """The conversions of sums plus `columns`: a vector of them for each vector of a tile's row.
+    """The conversions of sums plus `columns`, which has a vector for each vector of a tile's row.
 
-    An operation's arguments from the `first` on are those of `convert` from `one` on.
+    The operation's arguments from `first` on are the arguments of `convert` from `one` on.
     """
 
     def __init__(self, arrays: VectorPlaces, args: Sequence[Any], first: int, columns: list[Any]):
@@ -390,7 +392,7 @@ class _Codes:
         self.numbers = args[first : first + 5]
 
     def each(self, made: Callable[[Code], list[Any]]) -> list[Any]:
-        """The vectors that `made` makes of the conversion, in a block of code for each kind."""
+        """Call `made` for each kind of conversion, in separate branches, and join the vectors."""
         builder, args, addends = self.builder, self.args, self.first + 5
         even, table = self.numbers[2], args[addends + 3]
         from_zero = self.arrays.empty(args, addends)
@@ -413,7 +415,7 @@ class _Codes:
         )
 
     def splats(self) -> list[Any]:
-        """The five numbers, in every lane."""
+        """The five numbers as vectors."""
         return [splat(self.builder, a) for a in self.numbers]
 
     def _plain(self) -> Code:
@@ -453,7 +455,7 @@ class _Codes:
         pointers = ir.VectorType(ir.PointerType(), LANES)
         undefined = ir.Constant(pointers, ir.Undefined)
         one = builder.insert_element(undefined, pointer, ir.Constant(_I32, 0))
-        # One base for all lanes: the gather's indices are then of 32 bits.
+        # With one base for all lanes, the gather uses 32-bit indices.
         base = builder.shuffle_vector(one, undefined, _ZEROS)
         every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
         align, name = ir.Constant(_I32, 4), "llvm.masked.gather.v16i32.v16p0"
@@ -473,7 +475,7 @@ def _limited(builder: Any, value: Any, lo: Any, hi: Any) -> Any:
 def _either(
     builder: Any, some: Sequence[Any], before: Any, others: Sequence[Any], behind: Any
 ) -> list[Any]:
-    """Those vectors by whose block this place was reached."""
+    """The vectors of the branch that was taken."""
     chosen = [builder.phi(_LANES) for _ in some]
     for phi, one, other in zip(chosen, some, others, strict=True):
         phi.add_incoming(one, before)
@@ -485,7 +487,7 @@ def _either(
 def accumulate(typing, codes, rows, at, owners, first, columns, of, total, to):  # type: ignore[no-untyped-def]
     """Add codes * rows[at + r] * columns[of + j] to total[to + owners[first + r] * 32 + j].
 
-    Where all rows have one owner, they are added before they go to memory.
+    If all rows have one owner, they are added up before the memory is written.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -534,12 +536,13 @@ def convert_stored(  # type: ignore[no-untyped-def]
     typing, p, at, one, two, three, four, five, addends, of, entries, table,
     columns, column, values, value, together, narrow, signs, total, to,
 ):  # fmt: skip
-    """Add to a total what the conversions of 8 rows of sums p[at + 32 r + j] count.
+    """Convert 8 rows of sums p[at + 32 r + j] and add the weighted codes to a total.
 
-    columns[column + j] is added to the sums; the arguments from `one` to `table` are those of
-    `convert`. Codes of row r count values[value + r] and come to total[to + j] where the rows
-    belong `together`, else values[value], to total[to + 32 r + j]; times signs[column + j].
-    `narrow` is that of a layer's `Epilogue`: two rows are then converted in one vector.
+    columns[column + j] is added to the sums. The arguments from `one` to `table` are as for
+    `convert`. If the rows belong `together`, the codes of row r times values[value + r] are added
+    to total[to + j]. Otherwise codes times values[value] are added to total[to + 32 r + j]. In both
+    cases they are multiplied by signs[column + j]. If `narrow` (see `Epilogue`), two rows are
+    converted in one vector.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -558,7 +561,7 @@ def convert_stored(  # type: ignore[no-untyped-def]
 
 
 class _StoredRows:
-    """The rows of sums, and what their codes count, of the arguments of `convert_stored`."""
+    """The rows of sums in the arguments of `convert_stored`, and the weights of their codes."""
 
     def __init__(self, arrays: VectorPlaces, args: Sequence[Any]):
         self.arrays, self.builder, self.args = arrays, arrays.builder, args
@@ -567,7 +570,7 @@ class _StoredRows:
         self.signs = arrays.vectors(args, 17, column)
 
     def count(self, code: Code) -> list[Any]:
-        """Add what the codes of every row count to the total; nothing is left to choose from."""
+        """Add the weighted codes of every row to the total; returns no vectors."""
         builder = self.builder
         with builder.if_else(self.args[15]) as (one_row, a_row_each):
             with one_row:
@@ -587,7 +590,7 @@ class _StoredRows:
         return []
 
     def count_pairs(self, pairs: _Pairs) -> None:
-        """Add what the codes of every two rows count to the total."""
+        """Add the weighted codes to the total, two rows at a time."""
         builder, starts = self.builder, range(0, STORED_ROWS, 2)
         with builder.if_else(self.args[15]) as (one_row, a_row_each):
             with one_row:
@@ -619,12 +622,12 @@ class _StoredRows:
         return self.builder.load(self.arrays.pointer(self.args, 13, index, _I32))
 
     def _factors(self) -> list[Any]:
-        """The factors of codes in each column, where all rows have the first one's value."""
+        """The factors of codes in each column, if all rows have the first row's value."""
         value = splat(self.builder, self._value(0))
         return [self.builder.mul(sign, value) for sign in self.signs]
 
     def _total(self, r: int, v: int) -> tuple[Any, Any]:
-        """The place of a vector of the total's row r, and what is there."""
+        """The address of vector v of the total's row r, and its content."""
         index = self.arrays.after(self.args[19], r * WIDTH + v * LANES)
         place = self.arrays.pointer(self.args, 18, index, _LANES)
         return place, self.builder.load(place, align=4)
@@ -637,7 +640,7 @@ class _StoredRows:
 
 
 class _Pairs:
-    """Codes of 16 bits that count from zero: those of two rows, in the halves of each lane."""
+    """16-bit codes that count from zero. The halves of a lane hold the codes of two rows."""
 
     def __init__(self, codes: _Codes):
         self.builder = builder = codes.builder
@@ -647,16 +650,16 @@ class _Pairs:
         self.lo, self.hi = (self._halves(self.both(limit, limit)) for limit in (lo, hi))
 
     def both(self, low: Any, high: Any) -> Any:
-        """The low halves of one vector, and those of another in the high ones."""
+        """Join the low halves of two vectors: `low` stays low, `high` moves to the high halves."""
         return self._joined(low, self.builder.shl(high, _every(HALF)))
 
     def apart(self, value: Any) -> tuple[Any, Any]:
-        """The low halves in their place and in the high ones, beside zeros."""
+        """The low halves in two vectors, once kept low and once moved high, beside zeros."""
         low, half = _every((1 << HALF) - 1), _every(HALF)
         return self.builder.and_(value, low), self.builder.shl(value, half)
 
     def codes(self, p: Any, q: Any, v: int) -> Any:
-        """The codes of sums p, in the low halves, and q."""
+        """The codes of sums p in the low halves, and of sums q in the high halves."""
         builder = self.builder
         low, high = (builder.add(one, self.moved[v]) for one in (p, q))
         x = self._joined(builder.ashr(low, self.step), builder.shl(high, self.rise))
@@ -665,7 +668,7 @@ class _Pairs:
         return builder.bitcast(limited, _LANES)
 
     def add_products(self, total: Any, codes: Any, factors: Any) -> Any:
-        """The total, and the products of both halves."""
+        """The total plus the products of the low halves and of the high halves."""
         builder, half = self.builder, _every(HALF)
         if VNNI_BITS == 512:
             return call(builder, "llvm.x86.avx512.vpdpwssd.512", _LANES, total, codes, factors)
@@ -674,7 +677,7 @@ class _Pairs:
         return _sum(builder, [total, builder.mul(*low), builder.mul(*high)])
 
     def _joined(self, low: Any, high: Any) -> Any:
-        """The low halves of one vector and the high ones of another."""
+        """Join the low halves of one vector and the high halves of another."""
         mask = (1 << HALF) - 1
         kept = self.builder.and_(low, _every(mask)), self.builder.and_(high, _every(mask << HALF))
         return self.builder.or_(*kept)
@@ -691,8 +694,9 @@ def _every(number: int) -> Any:
 def cut_line(typing, x, at, lift, shift, mask, signs, lowest, out, to):  # type: ignore[no-untyped-def]
     """Write the digits of 64 int32 inputs x[at + k], less the lowest, as bytes out[to + k].
 
-        (x + lift) >> shift & mask, of the size with the sign where `signs` is -1, not 0
+        (x + lift) >> shift & mask
 
+    If `signs` is -1 and not 0, the magnitude of x + lift is cut, and the digit gets its sign.
     Returns the sum of the digits.
     """
 
@@ -720,7 +724,7 @@ def cut_line(typing, x, at, lift, shift, mask, signs, lowest, out, to):  # type:
 
 @intrinsic
 def bits(typing, values, at, plane):  # type: ignore[no-untyped-def]
-    """Bit `plane` of the int32 elements at..at+31 of `values`, as one word, the first lowest."""
+    """Bit `plane` of the int32 elements at..at+31 of `values` as one word; the first is lowest."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = VectorPlaces(context, builder, signature.args)
