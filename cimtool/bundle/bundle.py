@@ -189,8 +189,8 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
     def stages(self) -> tuple[Stage, ...]:
         """The program after each pass, from the trained model to the compiled program.
 
-        Those are kept that a pass declares so, for `verify` to say which pass cost what. CimError
-        for a bundle that was compiled without them.
+        Only stages of passes with `kept` are here, for `verify` to say which pass cost what.
+        CimError for a bundle that was compiled without them.
         """
         file = self.folder / STAGES
         if STAGES not in self.manifest["files"]:

@@ -113,9 +113,11 @@ def file_bytes(model: ModelProto) -> bytes:
 
 
 def onnx_files(program: Program, calibrated: Program) -> dict[str, bytes]:
-    """The four files of a bundle by name, from the final and from the calibrated program.
+    """The ONNX files of a bundle by name: one per graph, and `float.onnx`.
 
-    Raises CimError where a layer has no integer ONNX form.
+    The first are of the final program, the last of the calibrated one.
+
+    Raises CimError if a layer has no integer ONNX form.
     """
     models = {f"{graph.name}.onnx": onnx_model(graph) for graph in program.graphs}
     models["float.onnx"] = float_model(calibrated)

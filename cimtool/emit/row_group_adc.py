@@ -16,11 +16,11 @@ FLAGS = (
 )  # fmt: skip
 """Properties of a row group, in the order of its function's name.
 
-`set`: references are set; `levels`: slices have tables of their own; else `signed`: sums may be
-negative, `raised`: the lowest code is above zero; `lossless`: a table leaves some columns as they
-are; `cycles`: each has steps of its own; `scaled`: slices have factors (or complements a sign);
-`leaking`: every cell conducts, `idle`: rows without weights too; `unit`: the last column is the
-unit column; `wide`: sums need int64.
+`set`: references are set; `levels`: each slice has its own table; `signed` and `raised`, only if
+neither is: sums may be negative, the lowest code is above zero; `lossless`: a table leaves some
+columns as they are; `cycles`: each cycle has its own steps; `scaled`: slices have factors (or
+complements a sign); `leaking`: every cell conducts; `idle`: rows without weights conduct too;
+`unit`: the last column is the unit column; `wide`: sums need int64.
 """
 
 

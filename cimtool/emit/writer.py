@@ -32,9 +32,9 @@ class GraphWriter:
         self._names: set[str] = set()
 
     def node(self, op_type: str, *inputs: str, unread: int = 0, **attributes: Any) -> str:
-        """Append one node of the standard operator set and return its value's name.
+        """Append one node of the standard operator set and return its first output's name.
 
-        That of the first of its outputs, behind which so many are `unread`.
+        The node has `unread` more outputs that nothing reads.
         """
         name = self._unique(op_type)
         outputs = [name, *(self._unique(op_type) for _ in range(unread))]

@@ -13,9 +13,10 @@ Bounds = tuple[IntArray, IntArray]
 
 
 def column_bounds(conducts: IntArray, crossbar: Crossbar, idle: IntArray) -> Bounds:
-    """Bounds of the sums of columns [K, N] that conduct so much, as converters see them.
+    """The smallest and largest sum of each column over all inputs, as converters see them.
 
-    In units of 2^-fraction_bits of a digit; idle rows add `idle` [groups, cycles].
+    `conducts` [K, N] are the cells. Bounds are in units of 2^-fraction_bits of a digit; idle rows
+    add `idle` [groups, cycles].
     """
     lo, hi = crossbar.digit_limits
     groups = crossbar.tiling.groups(len(conducts))
@@ -41,9 +42,9 @@ def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
 def conversion_error(
     bounds: Bounds, law: Law, step: int, offset: IntArray, places: int
 ) -> IntArray:
-    """Largest |converted - exact| of any conversion [groups, N], in the units of the step.
+    """Largest |converted - exact| of any conversion [groups, N].
 
-    These are `places` binary places finer than those of the bounds.
+    In the unit in which `step` counts, 2^-places of the unit of `bounds`.
     """
     lo, hi = (end * step + offset for end in law.ends)
     down, up = (edge << places for edge in bounds)

@@ -23,11 +23,10 @@ from cimtool.base.arrays import FLOAT_BITS, SINGLE_BITS, IntArray
 from cimtool.hardware.converted_layer import ConvertedLayer
 
 Convert = Callable[[IntArray, int, int, int], IntArray]
-"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for, finer.
+"""Converts (column sums [n, N], row group, slice, cycle) to the values that the digital side adds.
 
-It counts reference_bits more binary places than the sums.
-
-The unit column, where there is one, counts as the slice after the last.
+A value has `reference_bits` more binary places than a sum. The unit column, if there is one, counts
+as the slice after the last.
 """
 
 

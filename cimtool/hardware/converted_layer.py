@@ -2,8 +2,9 @@
 
 Nothing here depends on which code or which converter a target names. A new weight code is a class
 in `weight_codes.py`: its digits, shifts, signs and flags arrive here as `Cells`. A new converter is
-a class in `converters.py`, whose law is one of the two that are there: equal steps, or a staircase,
-which is any law whose codes rise with the sum. Only a third kind of law would change backends.
+a class in `converters.py`, whose law is one of two kinds: equal steps, or a staircase, which is any
+law whose codes rise with the sum (thresholds in 1/16 step, levels in whole steps). Only a third
+kind of law would change backends.
 """
 
 from __future__ import annotations
@@ -98,11 +99,11 @@ class Cells:
 class ConvertedColumns:
     """Columns that are converted alike: the N of one slice, or the one unit column.
 
-    In `cycles`, which are all, or one where each has references of its own. Their sums lie within
-    `bounds` and become values by `law` at a `step` from `offset` [groups, columns] on, both in
-    2^-places of a digit; a lossless conversion has no law and a step of 0. A value of a row group
-    counts `factors` [groups, N] times in each output, times the factor of its cycle; the sizes of
-    these factors come to `drive`.
+    `cycles` are the cycles that share these references: all, or one if each cycle has its own. Sums
+    lie within `bounds` and become values by `law` at a `step` from `offset` [groups, columns] on,
+    both in 2^-places of a digit; a lossless conversion has no law and a step of 0. A value of a row
+    group counts `factors` [groups, N] times in each output, times the factor of its cycle. `drive`
+    is the sum of the cycles' absolute factors.
     """
 
     cells: Slice

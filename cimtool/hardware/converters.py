@@ -1,12 +1,12 @@
 """Converters of column sums: a formula, the thresholds measured on one, or none.
 
-A converter yields the law that takes a column sum p to a code, and a code to what the digital side
-takes the sum for, at a step S:
+A converter yields a law. At a step S the law turns a column sum p into a code, and a code into the
+value that the digital side adds:
 
     uniform      code = clip(round(p / S), lo, hi)          value = code S
     staircase    code = lo + (number of t_j <= p / S)       value = level[code - lo] S
 
-Whoever walks an array reads the law's data and never asks for a converter's name.
+Every backend and pass reads the law's data and never asks for a converter's name.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Converter(Named):
     bits: int | None
 
     reads: ClassVar[tuple[str, ...]] = ()
-    """Those of the keys `rounding` and `transfer` from which its law follows."""
+    """The keys, of `rounding` and `transfer`, that decide its law."""
 
     @classmethod
     def parameters(cls) -> list[str]:

@@ -137,7 +137,7 @@ class Crossbar:
 
     @property
     def slices(self) -> int:
-        """Columns that are converted for each weight: its slices, each polarity where converted."""
+        """Conversions of a weight: one a slice, or two if each polarity is converted."""
         return self.weights.slices * (1 + self.columns_by_polarity)
 
     @property
@@ -177,17 +177,17 @@ class Crossbar:
 
     @property
     def column_leak(self) -> int:
-        """The excess of a column sum for each row; cancels in analog differences."""
+        """The leak of each row in a column sum; 0 if an analog difference cancels it."""
         return 0 if self.by_difference or self.weights.reference_column else self.leak
 
     @property
     def fraction_bits(self) -> int:
-        """Binary places in which column sums are counted: none where no leak makes fractions."""
+        """Binary places of a column sum; 0 unless a leak makes fractions."""
         return LEAK_BITS if self.column_leak else 0
 
     @cached_property
     def cycles(self) -> tuple[Cycle, ...]:
-        """The cycles whose column sums are converted: all in one where they are added before."""
+        """The cycles that are converted: one if cycles are added in analog."""
         return (Cycle(0, None, 1),) if self.shift_add == "analog" else self.inputs.cycles
 
     @property
@@ -224,13 +224,13 @@ class Crossbar:
 
     @property
     def places(self) -> int:
-        """Binary places of a digit in which what is read of a column sum counts."""
+        """Binary places of the values that are read of column sums, in units of a digit."""
         return self.fraction_bits + self.reference_bits
 
     def read(self, p: IntArray, references: AdcReferences | None, group: int) -> IntArray:
-        """The values that column sums [.., N] of a row group are taken for, in `places`.
+        """The values that the digital side adds for a row group's column sums [.., N].
 
-        Without references it gets the sums as they are.
+        They have `places` binary places. If there are no references, they are the sums.
         """
         fine = p << self.reference_bits
         if references is None or self.law is None:

@@ -23,7 +23,7 @@ from cimtool.base.toml_files import name_of
 class Cycle:
     """One cycle: `bits` of the inputs from bit `shift` on, which count `sign << shift` in the sum.
 
-    Where `bits` is None a cycle takes all that is above `shift`.
+    If `bits` is None, the cycle drives all bits from `shift` up.
     """
 
     shift: int

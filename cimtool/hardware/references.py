@@ -24,9 +24,13 @@ from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 
 AdcReferenceKind = Literal["fixed", "slice", "column", "cycle", "levels"]
-"""Nothing can be set; or a step and an offset a slice; or a step a slice, an offset a column.
+"""The references that can be set:
 
-Or, of each cycle, a step a slice and an offset a column; or levels a slice, an offset a column.
+    fixed    none
+    slice    a step and an offset per slice
+    column   a step per slice, an offset per column
+    cycle    for each cycle a step per slice and an offset per column
+    levels   levels per slice, an offset per column
 """
 
 
@@ -57,7 +61,7 @@ SCOPES: dict[AdcReferenceKind, ReferenceScope] = {
     "cycle": ReferenceScope(columns=True, cycles=True),
     "levels": ReferenceScope(columns=True, levels=True),
 }
-"""The kinds of references: all that tells one from another."""
+"""The references that each kind can set."""
 
 REFERENCE_BITS = 2
 """Binary places of a sum's unit in which references that can be set count."""
@@ -94,16 +98,16 @@ class AdcReferences:
         return row
 
     def among(self, columns: slice) -> AdcReferences:
-        """Those of some columns of the first row group."""
+        """The references of some columns in the first row group."""
         first = self.offset[:1]
         return replace(self, offset=first if first.shape[1] == 1 else first[:, columns])
 
     def finer(self, places: int) -> AdcReferences:
-        """The same references in units so many binary places finer."""
+        """The same references in units that are `places` binary places finer."""
         return replace(self, step=self.step << places, offset=self.offset << places)
 
     def law(self, law: Law) -> Law:
-        """The law of these columns, whose converters have this one if they have no levels."""
+        """The law of these columns: their levels if they have some, else the converter's `law`."""
         return self.levels or law
 
     @property
@@ -115,9 +119,9 @@ class AdcReferences:
         return max((hi - lo) * self.step // len(self.levels.thresholds), 1)
 
     def unclipped(self, law: Law) -> tuple[int, int]:
-        """The lowest and the highest sum, less its offset, that is taken not to be clipped.
+        """The lowest and the highest sum, less its offset, that counts as not clipped.
 
-        The last codes are taken to be as wide as a code is in the mean.
+        The first and the last code count as wide as the mean code.
         """
         if self.levels is None:
             return law.unclipped(self.step)
@@ -125,12 +129,12 @@ class AdcReferences:
         return lo * self.step - half, hi * self.step + self.width - half - 1
 
     def read(self, law: Law, p: IntArray, group: int) -> IntArray:
-        """The values that the digital side takes column sums [.., N] of a row group for."""
+        """The values of column sums [.., N] of a row group, after conversion and read-back."""
         offset, law = self.of_group(group), self.law(law)
         return law.values(law.codes(p - offset, self.step), self.step) + offset
 
     def with_equal_levels(self, law: Law) -> AdcReferences:
-        """The same conversions by levels, in 1/8 of a step or finer: ties go up, if not down."""
+        """The same conversions by levels, in 1/8 of a step or finer; ties go up unless floored."""
         half = 0 if isinstance(law, UniformLaw) and not law.half else self.step >> 1
         # A power of two that divides the step and half of it.
         unit = min((self.step & -self.step) >> 1, 1 << self.step.bit_length() >> 4) or 1

@@ -1,4 +1,4 @@
-"""Weights as the cells of crossbars hold them: what every walker of an array reads."""
+"""Weights as the cells of crossbars hold them, for every backend and pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cimtool.hardware.weight_codes import Slice, plain, stored_slices
 
 @dataclass(frozen=True, eq=False)
 class StoredWeights:
-    """Integer weights [K, N] in the cells of crossbars: cut into slices once, for every walker."""
+    """Integer weights [K, N] in the cells of crossbars, cut into slices once."""
 
     weight: IntArray
     crossbar: Crossbar
@@ -61,7 +61,7 @@ class StoredWeights:
 
     @cached_property
     def correction(self) -> IntArray:
-        """The excess of every output [N] by lifted inputs, to be taken off in the digital bias."""
+        """The sum that the lift of the inputs adds to each output [N]; the bias subtracts it."""
         total: IntArray = self.weight.sum(axis=0)
         return total * self.crossbar.inputs.lift
 

@@ -1,8 +1,8 @@
 """Weight codes: how the cells of an array hold signed integer weights.
 
 A code yields plain data: for each slice the digits that its cells hold, what they count, and which
-columns hold complements; and what all cells hold beyond the weight, which the digital side takes
-off. Whoever walks an array reads these and never asks for a code's name.
+columns hold complements; and the offset that all cells of a weight hold beyond it, which the
+digital side takes off. Every backend and pass reads these data and never asks for a code's name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WeightCode(Named):
     cell_bits: int
 
     paired: ClassVar[bool] = False
-    """Signed digits: a pair of cells holds each, one a polarity."""
+    """Each digit has a sign, and two cells hold it, one for each polarity."""
     analog: ClassVar[bool] = True
     """Cells conduct, and converters read their sums; else an array adds digitally."""
     is_offset: ClassVar[bool] = False

@@ -92,7 +92,7 @@ def _bounds_by_sign(weight: Array, bias: Array, lo: Array, hi: Array) -> tuple[A
 def _whole_bounds(
     weight: IntArray, bias: IntArray, lo: IntArray, hi: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """The same of integers: in float64, whose products are fast, where all sums are exact there."""
+    """As `_bounds_by_sign`, of integers: in float64, which is fast, if every sum is exact there."""
     real = weight.astype(np.float64)
     size = np.abs(real)
     # Without BLAS: its threads take longer to meet than so few products take.
@@ -187,8 +187,8 @@ def _total(bound: Array, width: str | int) -> Array:
 class Add(Arithmetic, name="add"):
     """`sum_i factors[i] * x_i + offset`: constants multiply and are added, nothing else.
 
-    `scale` is the real value of one unit of the result for integers (factors are then integers,
-    as many units of the result as one unit of that operand is), None for real numbers.
+    `scale` is the real value of one unit of the result for integers, None for real numbers. Factors
+    are then integers: how many units of the result one unit of the operand is.
     """
 
     factors: tuple[Array, ...]

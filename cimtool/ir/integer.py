@@ -59,7 +59,7 @@ class Requant(Op, name="requant", levels=Level.INTEGER.to(Level.DIE)):
 
 @dataclass(frozen=True, eq=False)
 class Dequantize(Op, name="dequantize", levels=Level.INTEGER.to(Level.DIE)):
-    """Integers below 2^24 times a power of two: exact in float32."""
+    """Integers below 2^24 times a power of two, in float64; float32 holds them exactly."""
 
     scale: Array
 

@@ -20,7 +20,7 @@ class Level(IntEnum):
     FLOAT = auto()
     """Real numbers, batch normalisation folded into layers."""
     MAC = auto()
-    """Real numbers; multiply, add and clip alone."""
+    """Real numbers; only multiply, add and clip."""
     INTEGER = auto()
     """Integers: multiply, add, shift and clip; layers with their weights as one matrix."""
     CROSSBAR = auto()

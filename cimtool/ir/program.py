@@ -23,8 +23,8 @@ from cimtool.ir.op import Level, Op
 from cimtool.ir.types import RangeError, Type, rows_of_item
 
 REACHES = np.arange(-10, 33) / 4
-"""log2 of the value of a format's largest code, in units of a channel's largest magnitude: below 0
-values are clipped."""
+"""Formats to try: log2 of a format's largest value over a channel's largest magnitude. Below 0 the
+format clips."""
 
 
 @dataclass(frozen=True, eq=False)

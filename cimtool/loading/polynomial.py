@@ -49,7 +49,7 @@ def fitted_to(path: Path) -> str | None:
 
 
 def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:
-    """Build the polynomial of a dictionary: DESIGN's keys with their aliases.
+    """Build a polynomial from a dictionary, by these keys or their aliases.
 
     `coeff` (`coef_`, `c`) in scikit-learn's order without the constant, `bias` (`intercept_`; `b`
     beside `c` where there is neither), `degree` (else the one that has as many coefficients),

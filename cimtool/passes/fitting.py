@@ -67,8 +67,7 @@ class Tried:
     """Errors at a layer's output of one kind of column, by the references of its converters.
 
     `errors` [references, rows, columns], of the `tried_columns`, are whole numbers of 2^-places of
-    the layer's unit. The first `free` references are those that only converters with references to
-    set can have.
+    the layer's unit. The first `free` references need converters whose references can be set.
     """
 
     references: tuple[AdcReferences, ...]
@@ -76,7 +75,7 @@ class Tried:
     free: int = 0
 
     def at_steps(self, steps: Sequence[int]) -> Tried:
-        """Those of them that have one of these steps."""
+        """The references that have one of these steps."""
         kept = [i for i, one in enumerate(self.references) if one.step in steps]
         free = sum(i < self.free for i in kept)
         return Tried(tuple(self.references[i] for i in kept), self.errors[kept], free)
@@ -227,7 +226,7 @@ class Trial:
     def around(self, means: IntArray, lowest: IntArray, step: int, eighths: int) -> AdcReferences:
         """A step, and whole offsets that put the mean at a place of the range.
 
-        No code is left for sums below the least that there can be.
+        The lowest code never lies below the least possible sum.
         """
         lo, hi = self.law.ends
         below = lo * step + (hi - lo) * step * eighths // 8

@@ -1,4 +1,5 @@
-"""Fold: batch normalisation goes into the layer before it, the common mean of mu into the head.
+"""Fold: batch normalisation goes into the layer before it; the common mean of mu, into the bias
+of the layer that makes mu.
 
 Distances depend on differences of mu only, so one vector may be taken from both sides; the mean
 over calibration rows makes ed far less noisy if the means share an offset. A cosine does not.

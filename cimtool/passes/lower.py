@@ -101,9 +101,9 @@ class LowerPass(Pass):
 
 
 def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
-    """The rule of a node, for inputs among which the embedding is stored first.
+    """Store the embedding before the rule of a node reads it.
 
-    Of one that is arranged the numbers are stored where they come: columns have scales.
+    If the node arranges it, it is stored after that, because each column has its own scale.
     """
     if node.name not in builder.embeddings and not isinstance(op, QuantizedStore):
         bits = builder.settings.input_bits

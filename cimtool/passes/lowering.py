@@ -39,7 +39,7 @@ ROOT_TOLERANCE = 2.0**-18
 """Relative error of the reciprocal norm, below a step of a 16-bit mean."""
 
 NORMAL_BITS = 21
-"""Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
+"""Bits of a normalised variable: [-1, 1], both ends included, in steps of 2^-20."""
 
 
 class Lowering(Builder):

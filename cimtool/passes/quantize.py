@@ -1,7 +1,7 @@
 """Quantize: real numbers become integers; rounding happens where values are stored.
 
-Between stores sums and products stay exact, in up to 46 bits; a value is narrowed only where a
-product would leave the 62 bits of the digital unit.
+Between stores sums and products stay exact: a sum has up to 45 bits and a sign. A value is narrowed
+only if a product would leave the 62 bits of the digital unit.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Quantizing(Builder):
         self._trained = bool(source.operations(QuantizedMvm) or source.operations(QuantizedStore))
 
     def fraction_bits(self, constant: Array, unit: FloatArray, top: float) -> int:
-        """Bits below the unit of values up to `top` in which a constant is added to or limits them.
+        """Bits by which a constant must count finer than the unit of values up to `top`.
 
         Zero, unless the model is already quantized and the constant is not whole: codes have few
         bits, and the model's runtime computes with them in float32. Then as many as make

@@ -70,9 +70,9 @@ class FiniteCount:
 class TrainedRun:
     """The trained program on data: its features, its scores [n, m] and the references.
 
-    `known` is None where the teacher's a and b are not known, or say nothing of the head's items;
-    `against` are those that drift is measured from, None for a score of its own too. `ed` [n, m] is
-    that of a polynomial.
+    `known` is None if the teacher's a and b are not known, or say nothing of the head's items.
+    Drift is measured from `against`, which is None if the head approximates no other score. `ed`
+    [n, m] is the statistic of a polynomial.
     """
 
     simulator: Simulator
@@ -87,23 +87,23 @@ class TrainedRun:
 
     @property
     def scatter(self) -> Scatter | None:
-        """Monte Carlo's own, where the sampled score or the exact one is what drift is from."""
+        """The scatter of Monte Carlo, if drift is from the sampled score or the exact one."""
         return None if self.against is None else self.against.scatter
 
 
 @dataclass(frozen=True, eq=False)
 class FloatRun(TrainedRun):
-    """The same, and the `table` up to its row."""
+    """A trained run, with the `table` up to its row."""
 
     table: DriftTable
 
 
 @dataclass(frozen=True, eq=False)
 class StageRuns:
-    """Results of all stages: the rows so far, and the compiled program's features and scores.
+    """Results of all stages: the drift rows, and the compiled program's features and scores.
 
-    `scatter`, `statistics` and `jitter` are those of the trained program, as a TrainedRun has them;
-    `domains` begin with those that it was fitted on.
+    `scatter`, `statistics` and `jitter` are the trained program's, as in a TrainedRun; `domains`
+    begin with the ranges that it was fitted on.
     """
 
     reference: str

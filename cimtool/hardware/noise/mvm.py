@@ -139,11 +139,11 @@ FACTOR_BITS = 12
 
 @dataclass(frozen=True, eq=False)
 class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
-    """`perfect` on the arrays of a `layer` that conduct otherwise: [rows, K] -> [rows, N] integers.
+    """`perfect` on arrays whose cells conduct the values of `layer`: [rows, K] -> [rows, N].
 
-    `factors` [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say; `measured` are
-    those whose thresholds are known. The digital unit saturates at `lo` and `hi` [N], the range
-    that was proved for the perfect layer.
+    `factors` [groups, slices, N], in 2^-FACTOR_BITS, multiply converted values; `measured` are the
+    converters whose thresholds are known. The digital unit saturates at `lo` and `hi` [N], the
+    range that was proved for the perfect layer.
     """
 
     perfect: CrossbarMvm
@@ -200,7 +200,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return noisy
 
     def seen(self, p: IntArray, r: int, k: int, c: int) -> IntArray:
-        """The sums that converters make codes of, errors included; finer by reference_bits."""
+        """The sums that converters see, errors included, shifted left by `reference_bits`."""
         p = p << self.crossbar.reference_bits
         law, place = self.crossbar.law, self.crossbar.reference_of(k, c)
         references = self.layer.references[place]

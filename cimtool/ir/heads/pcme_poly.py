@@ -7,8 +7,9 @@ products:
     vd = vd_t + vd_v + 4 s_t.s_v + 4 mu_t^2.s_v + 4 s_t.mu_v^2
          - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)         vd_self = sum 2 s^2 + 4 mu^2 s
 
-Sums of s take it in more bits than the products of two items do. What s loses there, s - r, is
-given back in vd_self as 4 s (s - r): nearly all of it if both items' variances are alike.
+s is stored twice: as r in feature bits for the products of two items, and as s in 16 bits for the
+sums of one item. vd_self adds 4 s (s - r) to make up for r: nearly all of it if both items'
+variances are alike.
 
 A polynomial in ed alone needs the first line, one product in place of six, and stores mu and
 ed_self.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import SINGLE_BITS, Array, IntArray
 from cimtool.base.compiled import jit
 from cimtool.hardware.cell_distance import CellDistance, rising_planes
 from cimtool.hardware.mvm import CrossbarMvm
@@ -30,9 +30,6 @@ from cimtool.simulation.kernels.products import Factor, PairProduct, weight_prod
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 LIMITS = {kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in KINDS}
 """The least and largest number of each type."""
-
-SINGLE_BITS = 24
-"""Whole numbers up to this many bits are exact in float32."""
 
 
 def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
