@@ -116,7 +116,7 @@ def forms(op: CrossbarMvm, read: str | None) -> dict[str, choice.Kernel]:
     popcount.MOST_PLANES, paired.FASTER = 9, tiles.SHORT_SUMS  # where they are not chosen too
     return {"portable": portable} | {
         name: choice.fused(kernel, layer, np.int32)
-        for name, kernel in choice.KERNELS.items()
+        for name, kernel in choice.FUSED_KERNELS.items()
         if kernel.fits(layer)
     }
 
@@ -175,7 +175,7 @@ def row(cpu: str, array: str, times: Mapping[str, list[float]]) -> Row:
     }
 
 
-KERNELS = (*choice.KERNELS, "noisy", "portable")
+KERNELS = (*choice.FUSED_KERNELS, "noisy", "portable")
 
 
 def main() -> None:

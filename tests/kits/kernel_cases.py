@@ -21,7 +21,7 @@ from cimtool.ir.arithmetic import MatMul
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
 from cimtool.simulation.kernels import noisy, paired
-from cimtool.simulation.kernels.choice import KERNELS, candidate_of
+from cimtool.simulation.kernels.choice import FUSED_KERNELS, candidate_of
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.operations import fast_kernel
 
@@ -93,7 +93,7 @@ def serial_case(op: CrossbarMvm, x: Array, rng: np.random.Generator) -> Case:
     if candidate is None or not paired.fits(candidate.layer):
         return None
     rows = drawn(rng, input_limits(hardware), (len(x), x.shape[1]))
-    with patch.dict(KERNELS, {"two cycles": paired}, clear=True):
+    with patch.dict(FUSED_KERNELS, {"two cycles": paired}, clear=True):
         kernel = fast_kernel(made, (integer(("n", x.shape[1]), *input_limits(hardware), 1.0),))
     return kernel(rows), made.run(rows)
 

@@ -84,7 +84,7 @@ EMULATED = {
 }
 """The feature that a CPU may lack, and the words of a process in which it is emulated."""
 
-EVERY = *choice.KERNELS, "portable", *CASES
+EVERY = *choice.FUSED_KERNELS, "portable", *CASES
 
 
 def environment(name: str, folder: Path) -> dict[str, str]:
@@ -170,7 +170,7 @@ def random_layers(count: int, rows: int) -> Iterator[tuple[CrossbarMvm, np.ndarr
 
 def counted(layers: int, rows: int, kernels: Iterable[str]) -> Counts:
     """Layers, values and differing values of each of the kernels in this process."""
-    every = dict(choice.KERNELS)
+    every = dict(choice.FUSED_KERNELS)
     popcount.MOST_PLANES, paired.FASTER = 99, tiles.SHORT_SUMS
     found = {name: {"layers": 0, "values": 0, "differing": 0} for name in kernels}
     fused = [name for name in found if name not in CASES]
@@ -182,13 +182,13 @@ def counted(layers: int, rows: int, kernels: Iterable[str]) -> Counts:
         expected = op.run(x) if fused else x
         known = integer(("n", x.shape[1]), *input_limits(op.crossbar), 1.0)
         for name in fused:
-            choice.KERNELS.clear()
-            choice.KERNELS.update({name: every[name]} if name in every else {})
+            choice.FUSED_KERNELS.clear()
+            choice.FUSED_KERNELS.update({name: every[name]} if name in every else {})
             taken.clear()
             result = fast_kernel(op, (known,))(x)
             if name not in every or name in taken:
                 _count(found[name], result, expected)
-        choice.KERNELS.update(every)
+        choice.FUSED_KERNELS.update(every)
         for name in CASES.keys() & found.keys():
             made = CASES[name](op, x, np.random.default_rng((i, 2)))
             if made is not None:

@@ -33,7 +33,7 @@ from cimtool.simulation.kernels.staircases import tables_of
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 
-OF_MOST = [name for name in choice.KERNELS if name != "two cycles"]
+OF_MOST = [name for name in choice.FUSED_KERNELS if name != "two cycles"]
 """Kernels that take nearly every layer; `test_paired.py` has the layers of the other."""
 
 
@@ -134,14 +134,14 @@ def leave(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         pytest.skip("this CPU adds no products of bytes in 16 bits")
     if name == "AMX" and not amx.ALLOWED:
         pytest.skip("this CPU has no tile registers: test_amx.py emulates them")
-    taken = {name: choice.KERNELS[name]} if name in choice.KERNELS else {}
-    monkeypatch.setattr(choice, "KERNELS", taken)
+    taken = {name: choice.FUSED_KERNELS[name]} if name in choice.FUSED_KERNELS else {}
+    monkeypatch.setattr(choice, "FUSED_KERNELS", taken)
     monkeypatch.setattr(popcount, "MOST_PLANES", 999)
     monkeypatch.setattr(paired, "FASTER", True)
 
 
 @pytest.mark.thorough("all modes of rounding", quick=("half-up",))
-@pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
+@pytest.mark.parametrize("name", [*choice.FUSED_KERNELS, "portable"])
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
 @pytest.mark.parametrize("input_encoding", INPUTS)
@@ -160,7 +160,7 @@ def test_every_kernel_gives_the_same_integers(
 
 
 @pytest.mark.parametrize("bits", [1, 5, 8])
-@pytest.mark.parametrize("name", choice.KERNELS)
+@pytest.mark.parametrize("name", choice.FUSED_KERNELS)
 def test_measured_converters_are_looked_up_behind_the_sums(
     monkeypatch: pytest.MonkeyPatch, name: str, bits: int
 ) -> None:
@@ -206,7 +206,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         )
         op = replace(op, references=found)
         # Those of 8-bit cells are too wide for 32 bits now and then.
-        if choice.KERNELS and cell_bits < 8:
+        if choice.FUSED_KERNELS and cell_bits < 8:
             known = integer(("n", 133), *limits(hardware), 1.0)
             bounds = op.infer(known)
             assert fused_cells(op.layer, (bounds.lo, bounds.hi)) is not None
@@ -333,14 +333,14 @@ def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) 
     return replace(cells, digits=(cells.digits.astype(np.int64) << fraction) + off)
 
 
-@pytest.mark.parametrize("name", choice.KERNELS)
+@pytest.mark.parametrize("name", choice.FUSED_KERNELS)
 def test_a_kernel_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     leave(monkeypatch, name)
 
     def wrong(x: IntArray, *others: IntArray) -> None:
         others[-1][:] = 1
 
-    monkeypatch.setattr(choice.KERNELS[name], "run", wrong)
+    monkeypatch.setattr(choice.FUSED_KERNELS[name], "run", wrong)
     rng = np.random.default_rng(2)
     hardware = plain(dac_bits=8 if name in ("AMX", "dot product") else 1)
     op = layer(rng, hardware, 130, 9)
@@ -349,7 +349,7 @@ def test_a_kernel_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch, nam
 
 
 @pytest.mark.thorough("all encodings of weights", quick=("differential", "centred"))
-@pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
+@pytest.mark.parametrize("name", [*choice.FUSED_KERNELS, "portable"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
 def test_layers_of_one_value_one_row_and_one_column(

@@ -43,7 +43,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(paired, "run", noted)
     monkeypatch.setattr(paired, "FASTER", True)
-    monkeypatch.setattr(choice, "KERNELS", {"two cycles": paired})
+    monkeypatch.setattr(choice, "FUSED_KERNELS", {"two cycles": paired})
     return calls
 
 
@@ -102,7 +102,7 @@ def test_layers_of_one_bit_a_cycle(
     op, limits = random_layer(seed, hardware, rows, columns)
     made = choice.candidate_of(op.layer)
     if made is not None:
-        lo, hi = made.layer.cells
+        lo, hi = made.layer.cell_limits
         assert paired.fits(made.layer) == (hi - min(lo, 0) >= 2)
     assert_equal(op, limits, 1 + seed % 9)
 

@@ -27,7 +27,7 @@ from cimtool.simulation.kernels.fused import (
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
 
-KERNELS: dict[str, ModuleType] = {
+FUSED_KERNELS: dict[str, ModuleType] = {
     "AMX": amx, "two cycles": paired, "popcount": popcount, "dot product": dot,
 }  # fmt: skip
 """The fused kernels: modules with `fits`, `pack` and `run`, the fastest first (measured on each
@@ -56,7 +56,7 @@ class Candidate:
     @cached_property
     def rows(self) -> IntArray:
         """Inputs [rows, K of `small`]: extreme ones and random ones."""
-        return extreme_rows(self.limits, int(self.small.bounds[-1, 1]))
+        return extreme_rows(self.limits, int(self.small.group_ends[-1, 1]))
 
     @cached_property
     def expected(self) -> Array:
@@ -77,7 +77,7 @@ def candidate_of(
         return None
     code = layer.crossbar.inputs
     limits = code.limits(code.bits)
-    small = small._replace(cells=whole.cells)
+    small = small._replace(cell_limits=whole.cell_limits)
     return Candidate(whole, small, limits, lambda x: layer_mvm(x, corner))
 
 
@@ -97,7 +97,9 @@ def exact_product(
     """A fused kernel for `x @ weight + bias` modulo 2^32, x within limits; None if none fits."""
     few = weight[:CHECKED_ROWS, :CHECKED_COLUMNS]
     layer = exact_layer(weight, bias, limits)
-    small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)._replace(cells=layer.cells)
+    small = exact_layer(few, np.zeros(few.shape[1], np.int64), limits)._replace(
+        cell_limits=layer.cell_limits
+    )
     return choose(Candidate(layer, small, limits, lambda x: x @ few), kind)
 
 
@@ -106,7 +108,7 @@ def choose(candidate: Candidate, kind: Kind = np.int64) -> Kernel | None:
 
     `kind` is the type of the outputs.
     """
-    for name, kernel in KERNELS.items():
+    for name, kernel in FUSED_KERNELS.items():
         if kernel.fits(candidate.layer):
             part = fused(kernel, candidate.small, np.int32)
             if np.array_equal(candidate.expected, part(candidate.rows)):
@@ -139,9 +141,9 @@ def _extreme_rows(lo: int, hi: int, width: int) -> IntArray:
 
 
 def fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
-    """Pack a layer for one of the `KERNELS`. The result maps inputs [n, K] to outputs [n, N]."""
+    """Pack a layer for a fused kernel. The result maps inputs [n, K] to outputs [n, N]."""
     # `fill` must not hold the layer: its int64 cells take eight times the packed memory.
-    bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
+    bounds, drive, epilogue, columns = layer.group_ends, layer.drive, layer.epilogue, layer.columns
     packed = kernel.pack(layer)
 
     def fill(x: Array, out: Array) -> None:

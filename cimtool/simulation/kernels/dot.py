@@ -51,7 +51,7 @@ def fits(layer: Layer) -> bool:
 
 def in_bytes(layer: Layer) -> bool:
     """True if a digit fits one byte, and a cell one or two."""
-    digits, cells = (hi - lo for lo, hi in (layer.digits, layer.cells))
+    digits, cells = (hi - lo for lo, hi in (layer.digit_limits, layer.cell_limits))
     return digits < BYTE and cells < BYTE * (BYTE - 1)
 
 
@@ -62,7 +62,9 @@ def pack(layer: Layer) -> PackedCells:
 
 def pack_bytes(layer: Layer) -> PackedCells:
     """Cut the cells into signed bytes, four rows of a column to a word."""
-    return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits)
+    return pack_cells(
+        [s.digits for s in layer.slices], layer.group_ends, layer.cell_limits, layer.digit_limits
+    )
 
 
 def pack_cells(

@@ -52,7 +52,7 @@ def in_fields(cells: PackedCells, layer: Layer, blocks_first: bool = False) -> P
     If `blocks_first`, regions are ordered [group][block][slice]. If cells are repacked, `starts`
     has one more entry: the end of the last group.
     """
-    lo, hi = (edge - cells.middle for edge in layer.cells)
+    lo, hi = (edge - cells.middle for edge in layer.cell_limits)
     bits, sign = _field((lo, hi)) if cells.parts == 1 else (8, 0)
     if bits == 8 and not blocks_first:
         return cells

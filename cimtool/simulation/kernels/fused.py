@@ -78,14 +78,14 @@ NOTHING_SET = np.zeros(0, np.int32), np.zeros((0, 0), np.int64), np.zeros(0, np.
 class Layer(NamedTuple):
     """A layer as the fused kernels take it.
 
-    `bounds` [groups, 2] are the rows of each group. `digits` and `cells` are the least and largest
-    value of a driven digit and of a cell.
+    `group_ends` [groups, 2] are the first row of each row group, and the row after its last one. The
+    limits are the least and the largest value of a driven digit and of a cell.
     """
 
     slices: tuple[Slice, ...]
-    bounds: Array
-    digits: tuple[int, int]
-    cells: tuple[int, int]
+    group_ends: Array
+    digit_limits: tuple[int, int]
+    cell_limits: tuple[int, int]
     drive: RowDrive
     epilogue: Epilogue
     columns: int

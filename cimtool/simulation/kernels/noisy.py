@@ -131,7 +131,7 @@ def _made(op: NoisyMvm) -> Kernel | None:
     drawn = _drawn(op, fresh, layer, sums)
     if drawn is None:
         return None
-    bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
+    bounds, drive, epilogue, columns = layer.group_ends, layer.drive, layer.epilogue, layer.columns
     # `fill` must not hold the noise: its cells as integers would double the memory.
     cells, key = dot.pack_bytes(layer), fresh.key
 
@@ -159,7 +159,7 @@ def _longest(fresh: Fresh, sums: IntArray, op: NoisyMvm) -> int:
 
 def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoise | None:
     """The noise of a layer; None if a variance exceeds two bytes or a sum of them 32 bits."""
-    lo, hi = layer.digits
+    lo, hi = layer.digit_limits
     lowest = min(0, lo * hi) if fresh.shared else 0
     reach = max(lo * lo, hi * hi) - lowest
     most = max(int(v.max()) for v in fresh.variance)
@@ -168,7 +168,7 @@ def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoi
     first, second = np.array(fresh.pairs(op.crossbar), np.int64).T.copy()
     planes = max(1, -(-reach.bit_length() // 8))
     chunk = BYTE_ROWS // math.gcd(BYTE_ROWS, len(layer.drive.factors), first.size * planes)
-    cells = dot.pack_cells(fresh.variance, layer.bounds, (0, most), (0, BYTE - 1))
+    cells = dot.pack_cells(fresh.variance, layer.group_ends, (0, most), (0, BYTE - 1))
     lifts = padded(modulo_int32(lowest * sums)).reshape(-1)
     return DrawnNoise(cells, first, second, planes, lowest, lifts, fresh.scale, chunk)
 

@@ -41,19 +41,21 @@ def fits(layer: Layer) -> bool:
     """True if one-bit cycles, an even number, share references, and cells have few bits."""
     cycles, references = len(layer.drive.factors), layer.epilogue.adc.shape[1]
     few = SMALLEST_CELL <= _largest(layer) <= LARGEST_CELL
-    return FASTER and layer.digits == (0, 1) and cycles % 2 == 0 and references == 1 and few
+    return FASTER and layer.digit_limits == (0, 1) and cycles % 2 == 0 and references == 1 and few
 
 
 def _largest(layer: Layer) -> int:
     """The largest cell minus the least one or 0."""
-    lo, hi = layer.cells
+    lo, hi = layer.cell_limits
     return hi - min(lo, 0)
 
 
 def pack(layer: Layer) -> PackedCells:
     """Pack as `dot` does, with no byte below 0."""
-    slices, least = [s.digits for s in layer.slices], min(layer.cells[0], 0)
-    cells = in_fields(pack_cells(slices, layer.bounds, layer.cells, layer.digits, least), layer)
+    slices, least = [s.digits for s in layer.slices], min(layer.cell_limits[0], 0)
+    cells = in_fields(
+        pack_cells(slices, layer.group_ends, layer.cell_limits, layer.digit_limits, least), layer
+    )
     return cells._replace(short=((1 << PART_BITS) - 1) // (2 * _largest(layer)))
 
 

@@ -74,7 +74,7 @@ def plane_factors(limits: tuple[int, int]) -> IntArray:
 
 def plane_pairs(layer: Layer) -> int:
     """Pairs of planes in one column sum."""
-    return plane_factors(layer.digits).size * plane_factors(layer.cells).size
+    return plane_factors(layer.digit_limits).size * plane_factors(layer.cell_limits).size
 
 
 def fits(layer: Layer) -> bool:
@@ -84,16 +84,16 @@ def fits(layer: Layer) -> bool:
 
 def pack(layer: Layer) -> Planes:
     """Cut the cells into bit planes."""
-    cell_factors = plane_factors(layer.cells)
+    cell_factors = plane_factors(layer.cell_limits)
 
     def words(cells: Array) -> Array:
         planes = np.stack([cells >> b & 1 for b in range(cell_factors.size)], axis=1)
         packed = _words(planes.astype(np.uint8))  # [slices, planes, words, N]
         return padded(packed).reshape(*packed.shape[:3], -1, WIDTH).transpose(0, 3, 1, 2, 4)
 
-    factors = np.outer(plane_factors(layer.digits), cell_factors).astype(np.int32)
+    factors = np.outer(plane_factors(layer.digit_limits), cell_factors).astype(np.int32)
     slices = [s.digits for s in layer.slices]
-    return Planes(*packed_groups(slices, layer.bounds, words), factors)
+    return Planes(*packed_groups(slices, layer.group_ends, words), factors)
 
 
 def _words(planes: Array) -> Array:
