@@ -251,14 +251,16 @@ def simulate(
 
     Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
     text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
-    `device` as in `load`. A bundle that holds a gallery looks at the texts alone: `top_index` are
-    ids of its items, and `items` [m] those of the columns of `scores`. With a hybrid score it
-    returns the best of each shortlist, all of it without `top`. With `noise` the scores of
-    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
-    where the right pairs are known, `trial_r1` [T, 2]; of a hybrid score `trial_index` [T, n, K],
-    the shares of best items on its shortlists `trial_recall` [T], and `trial_r1` [T, 1]. So do
-    those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
-    CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
+    `device` as in `load`. If the bundle holds a gallery, only the texts are read: `top_index` are
+    ids of its items, and `items` [m] are the ids of the columns of `scores`. A hybrid score returns
+    the best items of each shortlist, or without `top` the whole shortlist.
+
+    With `noise`, arrays of the dies are added: `trial_scores` [T, n, m], `trial_rmse` [T] against
+    the noise-free scores and, if the right pairs are known, `trial_r1` [T, 2]. For a hybrid score
+    these are `trial_index` [T, n, K], `trial_recall` [T], the share of queries whose best item is
+    on the shortlist, and `trial_r1` [T, 1]. A measured `chip` (a folder, see `docs/noise.md`)
+    counts as one die. Raises CimError for a bundle or inputs that don't fit, and for `top` with
+    dies unless the score is hybrid.
 
     * `bundle`: The bundle's folder.
     * `inputs`: Embeddings to score.

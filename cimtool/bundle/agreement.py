@@ -1,7 +1,7 @@
-"""A manifest against its program: what both say must be the same.
+"""Comparison of a manifest with its program: a value that both state must be the same.
 
-A digest is no signature: whoever changes a manifest can make it anew. docs/files-of-others.md has
-each value of a manifest, and what it is compared with.
+A digest is not a signature: a person who changes a manifest can compute the digest again.
+docs/files-of-others.md lists each value of a manifest, and the value that it is compared with.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from cimtool.passes.trained_bits import LEAST_BITS
 from cimtool.simulation.simulator import Runner
 
 POINTS = 9
-"""Values of each statistic at which scores are compared, evenly over its domain."""
+"""Values of each statistic at which scores are compared, evenly spaced over its domain."""
 
 SCORE_TOLERANCE = 2.0**-15
-"""Allowed difference of scores, as a share of the largest: of integers it is some 1e-6."""
+"""Allowed difference of scores, as a share of the largest; integers differ by about 1e-6."""
 
 STATISTIC_TOLERANCE = 2.0**-18
-"""Allowed difference of their statistics, as a share of the domain: they have 21 bits."""
+"""Allowed difference of statistics, as a share of the domain; statistics have 21 bits."""
 
 UNIT, UNIT_STEP = (0.0, 1.0), 2.0**-20
-"""Values at which a statistic is tried that the program does without, and their step."""
+"""Range and step of values for a statistic that the program does not use."""
 
 MOST_JITTER = 2.0**-3
-"""The most, as a share of the scores' bounds, that is allowed for what statistics differ by."""
+"""Score difference allowed at most for differing statistics, as a share of the scores' range."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A value of a manifest by its key, and what another place says that it is."""
+    """A value of a manifest by its key, and the value that another place states."""
 
     key: str
     said: object
@@ -52,7 +52,7 @@ class Difference:
 
 
 def card_differences(card: ModelCard) -> Iterator[Difference]:
-    """Yield the values of a model's card that others of them contradict."""
+    """Yield the values of a model's card that differ from other values of the card."""
     layout = Layout.family.get(card.layout)
     if layout is None and card.layout != ONNX_LAYOUT:
         known = " or ".join([ONNX_LAYOUT, *sorted(Layout.family)])
@@ -71,7 +71,7 @@ def card_differences(card: ModelCard) -> Iterator[Difference]:
 def program_differences(
     card: ModelCard, settings: Settings, program: Program, place: str
 ) -> Iterator[Difference]:
-    """Yield the values of a manifest that its program, in the file `place`, contradicts."""
+    """Yield the values of a manifest that differ from its program, in the file `place`."""
     yield from (
         replace(one, place=f"{place} has it") for one in _differences(card, settings, program)
     )
@@ -94,7 +94,7 @@ def _differences(card: ModelCard, settings: Settings, program: Program) -> Itera
 
 
 def _of_layout(card: ModelCard, program: Program) -> Iterator[Difference]:
-    """Layers of a layout that takes unit rows have its names, and those of no other do."""
+    """A layout that takes unit rows is named if and only if the layers have its names."""
     graphs = program.text, program.video
     names = {name for graph in graphs for name in graph.operations(CrossbarMvm)}
     for layout in Layout.family.values():
@@ -105,7 +105,7 @@ def _of_layout(card: ModelCard, program: Program) -> Iterator[Difference]:
 
 
 def _of_arrays(settings: Settings, graph: Graph) -> Iterator[Difference]:
-    """The arrays of each layer are those that the settings say."""
+    """The arrays of each layer must be the arrays that the settings state."""
     for name, op in graph.operations(CrossbarMvm).items():
         node = graph.by_name[name]
         own = settings.of_layer(graph.layer(node))
@@ -117,7 +117,7 @@ def _of_arrays(settings: Settings, graph: Graph) -> Iterator[Difference]:
 def _unequal(
     said: Mapping[str, object], found: Mapping[str, object], within: str = ""
 ) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Yield the dotted keys of tables whose values differ, with both."""
+    """Yield the dotted keys of two tables whose values differ, with both values."""
     for key in {**said, **found}:
         one, other = said.get(key), found.get(key)
         if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -127,7 +127,7 @@ def _unequal(
 
 
 def _of_bits(settings: Settings, graph: Graph) -> Iterator[Difference]:
-    """Mu and what layers read are stored in the bits that the settings say."""
+    """Mu and the inputs of layers must have the bits that the settings state."""
     for name in graph.operations(CrossbarMvm):
         node = graph.by_name[name]
         source = graph.by_name.get(node.inputs[0])
@@ -151,7 +151,7 @@ def _of_store(graph: Graph, value: str, said: Mapping[str, set[int]]) -> Iterato
 
 
 def _of_head(head: Head, program: Program) -> Iterator[Difference]:
-    """The score is the head's, at values of its statistics all over their domains."""
+    """The score must be the head's, at values all over the domains of its statistics."""
     said = f"{head.name}, {head.described}"
     try:
         found = _compared(head, program)
@@ -162,16 +162,16 @@ def _of_head(head: Head, program: Program) -> Iterator[Difference]:
 
 
 def _compared(head: Head, program: Program) -> str | None:
-    """A score of the program that is not the head's, in words; None where all are.
+    """A sentence on a score of the program that is not the head's; None if all are.
 
-    KeyError where the program has not the head's statistics, or its score takes more than these. Of
-    a head whose statistics the score does not limit nothing but that is known.
+    KeyError if the program lacks the head's statistics, or if its score takes more than these.
+    Without limits on the statistics, only this is checked.
     """
     features = score_inputs(program.text, program.video)
     wanted = head.score({name: real(known.shape) for name, known in features.items()})
     (last,) = wanted.outputs.values()
     names = wanted.by_name[last].inputs
-    # Terms that vanish beside the others are not compiled, and with them a statistic may be.
+    # Negligible terms are not compiled, so the program may lack a statistic.
     present = [name for name in names if name in program.score.types] or list(names)
     domains = [_domain(program.score, name) if name in present else UNIT for name in names]
     units = [
@@ -198,7 +198,7 @@ def _compared(head: Head, program: Program) -> str | None:
 
 
 def _domain(score: Graph, statistic: str) -> tuple[float, float]:
-    """The real ends of what is tried of a statistic: of its domain, as far as its type goes."""
+    """The range in which a statistic is tried, in real numbers: its domain within its type."""
     limits = domain_limits(score, statistic)
     if limits is None:
         return 0.0, 0.0
@@ -209,7 +209,7 @@ def _domain(score: Graph, statistic: str) -> tuple[float, float]:
 
 
 def _scores(score: Graph, statistics: Mapping[str, FloatArray]) -> FloatArray:
-    """The score [n, m] at values of its statistics; KeyError where it takes more than these."""
+    """The score [n, m] at values of its statistics; KeyError if it takes more than these."""
     nodes = tuple(node for node in score.nodes if node.name not in statistics)
     known = {name: score.types[name] for name in statistics}
     given = {

@@ -1,4 +1,4 @@
-"""Arrays in a bundle's .safetensors files: names, types and shapes are checked before numbers."""
+"""Arrays in a bundle's .safetensors files: names, types and shapes are checked, then values."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ TYPES = {
     "F32": np.dtype(np.float32),
     "F64": np.dtype(np.float64),
 }
-"""The types that this project writes, by safetensors' names; F8 and BF16 are none of NumPy's."""
+"""The types that this project writes, by safetensors' names; NumPy lacks F8 and BF16."""
 
 TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
-"""The same the other way round."""
+"""Safetensors' names by type."""
 
 INTEGERS = ("I8", "U8", "I16", "I32", "I64")
-"""The types of integers as they are stored, each array in the narrowest."""
+"""The types of stored integers; each array has the narrowest type that holds it."""
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file: one of `types`, and extents, of which texts are any number.
+    """The form of an array in a file: its allowed types and its extents.
 
-    The same text is the same number in all arrays of a file.
+    An extent that is a text may be any number, the same in all arrays of the file.
     """
 
     types: tuple[str, ...]
@@ -57,10 +57,10 @@ DIGESTS = {
 
 
 def read_arrays(file: Path, *forms: Mapping[str, StoredArray]) -> dict[str, Array]:
-    """The arrays of a file whose names are those of one of the forms; of any, where none is given.
+    """The arrays of a file whose names are the names of a form; without forms, any arrays.
 
-    Raises CimError for a file that is none, other names, types that this project does not write,
-    and types or shapes that the form does not have.
+    Raises CimError for a file that is not safetensors, other names, types that this project does
+    not write, and types or shapes that differ from the form.
     """
     with opened_arrays(file) as held:
         names = set(held.keys())
@@ -74,7 +74,7 @@ def read_arrays(file: Path, *forms: Mapping[str, StoredArray]) -> dict[str, Arra
 
 @contextmanager
 def opened_arrays(file: Path, again: str = "compile") -> Iterator[Any]:
-    """A file of safetensors, mapped; CimError, which says what to do `again`, for what is none."""
+    """A safetensors file, mapped; CimError, which says what to do `again`, for another file."""
     require_small_header(file)
     try:
         with safe_open(file, "numpy") as held:
@@ -84,7 +84,7 @@ def opened_arrays(file: Path, again: str = "compile") -> Iterator[Any]:
 
 
 def check_stored(file: Path, slices: Mapping[str, Any], form: Mapping[str, StoredArray]) -> None:
-    """Raise CimError for the first array whose type or shape is none, or not that of the form."""
+    """Raise CimError for the first array whose type or shape is not allowed by the form."""
     known: dict[str | int, int] = {}
     for name, one in slices.items():
         kind, shape = one.get_dtype(), tuple(one.get_shape())
@@ -110,9 +110,9 @@ def _extents(expected: Sequence[str | int]) -> str:
 
 
 def features_form(types: Mapping[str, Type], rows: str | int) -> dict[str, StoredArray]:
-    """The form of stored features, of items whose number is `rows`, or any of that name.
+    """The form of stored features of `rows` items (a text: any number).
 
-    `types` are those of the program's values.
+    `types` are the types of the program's values.
     """
     return {
         name: StoredArray(INTEGERS, (rows, *map(int, known.shape[1:])))
@@ -123,7 +123,7 @@ def features_form(types: Mapping[str, Type], rows: str | int) -> dict[str, Store
 def read_features(
     file: Path, types: Mapping[str, Type], *forms: Mapping[str, StoredArray]
 ) -> dict[str, Array]:
-    """Features int64 of a file in one of these forms; CimError too beyond the range of a type."""
+    """Features int64 of a file in one of these forms; CimError also for a value out of range."""
     found = {name: as_computed(one) for name, one in read_arrays(file, *forms).items()}
     for name, values in found.items():
         check_range(f"{file}: {name}", values, types[name])
@@ -131,7 +131,7 @@ def read_features(
 
 
 def check_range(where: str, values: Array, known: Type) -> None:
-    """Raise CimError, which begins with `where`, for a value outside the range of a type."""
+    """Raise CimError, whose sentence starts with `where`, for a value outside a type's range."""
     outside = (values < known.lo) | (values > known.hi)
     if outside.any():
         raise CimError(
@@ -141,7 +141,7 @@ def check_range(where: str, values: Array, known: Type) -> None:
 
 
 def features_sha256(features: Mapping[str, Array]) -> str:
-    """The SHA-256 of integer features, the same however they are stored."""
+    """The SHA-256 of integer features; it does not depend on the stored types."""
     digest = hashlib.sha256()
     for name in sorted(features):
         values = np.ascontiguousarray(features[name], np.int64)

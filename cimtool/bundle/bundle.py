@@ -1,6 +1,7 @@
-"""The bundle: a folder with the compiled program, its ONNX files, and checksums of them all.
+"""The bundle: a folder with the compiled program, its ONNX files, and a checksum of each file.
 
-Written all or nothing: beside its place, then renamed. A file whose bytes changed is refused.
+A bundle is written completely or not at all: to a folder next to its place, which is then renamed.
+A file whose bytes changed is refused.
 """
 
 from __future__ import annotations
@@ -72,19 +73,19 @@ from cimtool.report.result import Result
 
 FORMAT_VERSION = 8
 LARGEST_MANIFEST = 1 << 22
-"""Bytes that a manifest may have."""
+"""Bytes of a manifest at most."""
 
 PROGRAM = "program.json"
 STAGES = "stages.json"
 STAGE_CONSTANTS = "stages.safetensors"
 QUERIES = "queries.safetensors"
-"""Features of calibration pairs, by which `program` fits the converters of a gallery."""
+"""Features of calibration pairs; `program` fits the converters of a gallery with them."""
 
 CALIBRATION = "calibration.safetensors"
-"""Digests of the calibration rows, `text` and `video`: none of them is evaluated unless asked."""
+"""Digests of the calibration rows, `text` and `video`; these rows are not evaluated by default."""
 
 TRAINING = "training.safetensors"
-"""Digests of the rows that the model was trained on, where its checkpoint keeps them."""
+"""Digests of the rows that the model was trained on, if its checkpoint records them."""
 
 GALLERY = "gallery.safetensors"
 """Features of a gallery's items: for the exact scores of a shortlist, and for later changes."""
@@ -93,7 +94,7 @@ SHORTLIST = "shortlist.onnx"
 FLOAT_FILE = "float.onnx"
 ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", FLOAT_FILE)
 OF_STAGES = (STAGES, STAGE_CONSTANTS, FLOAT_FILE)
-"""The files that measuring alone reads; a bundle has all of them, or none."""
+"""The files that only measuring reads; a bundle has all of them or none."""
 
 WHOLE = (PROGRAM, CONSTANTS, CALIBRATION, *(one for one in ONNX_FILES if one != FLOAT_FILE))
 """The files that every bundle has."""
@@ -102,17 +103,17 @@ BESIDE = (MANIFEST, *BUNDLE_BESIDE)
 """The files of a bundle's folder that its manifest does not list."""
 
 IN_MEMORY = "score in memory"
-"""The stage of a program that holds a gallery; it follows those of the passes."""
+"""The stage of a program that holds a gallery; it follows the stages of the passes."""
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The items that a bundle's arrays hold: where they came from, and how they are scored.
+    """The items that a bundle's arrays hold: their source, and how they are scored.
 
-    `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's
-    and `bits` what its items store in few bits, None where they store all. `file` and `sha256` are
-    those of the gallery that was programmed first, before so many `changes`. A `cam` holds what the
-    shortlist is drawn up by, None where the target's arrays do.
+    `file` and `sha256` are of the gallery that was programmed first; it was changed `changes` times
+    since. `features` is the SHA-256 of the items' integer features. `shortlist` is the length of a
+    hybrid score's shortlist, and `bits` the few bits that it stores of an item, None if it stores
+    all bits. `cam` stores what the shortlist compares, None if the target's arrays store that.
     """
 
     file: str
@@ -133,7 +134,7 @@ class Gallery:
 
 @dataclass(frozen=True, repr=False)
 class Bundle(Result, shown_by="cimtool.bundle.render"):
-    """A bundle on disk, verified: every file is the one that its manifest names."""
+    """A bundle on disk; every file was compared with the checksum in the manifest."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -159,7 +160,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
         return program
 
     def _require_gallery(self, program: Program) -> None:
-        """Raise CimError where the manifest says another gallery than the program holds."""
+        """Raise CimError unless the manifest states the gallery that the program holds."""
         found, said = program.gallery_items, self.gallery
         if program.shortlist is not None:
             (listed,) = program.shortlist.outputs.values()
@@ -187,10 +188,10 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The program after each pass, from the trained model to the compiled program.
+        """The program after passes, from the trained model to the compiled program.
 
-        Only stages of passes with `kept` are here, for `verify` to say which pass cost what.
-        CimError for a bundle that was compiled without them.
+        A pass declares if its stage is kept; `verify` shows with these the cost of each pass.
+        Raises CimError if the bundle was compiled without stages.
         """
         file = self.folder / STAGES
         if STAGES not in self.manifest["files"]:
@@ -220,7 +221,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @property
     def compiled_stages(self) -> tuple[Stage, ...]:
-        """The stages as they were before a gallery: the last one's program has a digital score."""
+        """The stages before a gallery was programmed: the last stage has a digital score."""
         *earlier, last = self.stages
         if self.program.gallery_items is not None:
             return tuple(earlier)
@@ -230,7 +231,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
     def gallery_features(self) -> dict[str, Array]:
         """Integer features of the gallery's items: rows [M, d], self terms [M].
 
-        CimError unless they are those of which the manifest has the SHA-256.
+        Raises CimError unless their SHA-256 is the manifest's.
         """
         assert self.gallery is not None
         program, file = self.program, self.folder / GALLERY
@@ -245,7 +246,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The writes of the gallery's cells; CimError where its file is no ledger."""
+        """The writes of the gallery's cells; CimError if the file is not a ledger."""
         return read_ledger(self.folder / LEDGER)
 
     @cached_property
@@ -255,7 +256,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @property
     def items(self) -> IntArray:
-        """The ids [M] of the gallery's items by column: the rows of one that never changed."""
+        """The ids [M] of the gallery's items by column; row numbers if it never changed."""
         assert self.gallery is not None
         count = self.gallery.items
         if ITEMS not in self._ledger_arrays:
@@ -281,9 +282,9 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @cached_property
     def queries(self) -> dict[str, Array]:
-        """Features of calibration pairs, such as `text.mu`, of videos where known.
+        """Features of calibration texts (`text.mu`, ...), and of their videos if known.
 
-        There are none where the score is digital.
+        A bundle whose score is digital has none.
         """
         program = self.program
         types = score_inputs(program.text, program.video)
@@ -298,14 +299,14 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
 
     @cached_property
     def training(self) -> Provenance | None:
-        """The rows that the model was trained on; None where that is not known."""
+        """The rows that the model was trained on; None if not known."""
         if TRAINING not in self.manifest["files"]:
             return None
         return Provenance(read_arrays(self.folder / TRAINING, DIGESTS))
 
 
 def require_agreement(file: Path, differences: Iterable[Difference]) -> None:
-    """Raise CimError for the first value of a manifest that another place contradicts."""
+    """Raise CimError for the first value of a manifest that differs from another place."""
     for one in differences:
         said, expected = (_as_json(value) for value in (one.said, one.expected))
         raise CimError(
@@ -332,21 +333,21 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
 
 
 def manifest_text(manifest: Mapping[str, Any]) -> str:
-    """The one text of a manifest: a file of any other spelling is no bundle's."""
+    """The text of a manifest; `read_bundle` refuses any other spelling of the same values."""
     return json.dumps(manifest, indent=1) + "\n"
 
 
 def features_bytes(features: Mapping[str, Array]) -> bytes:
-    """Integer features as a file's bytes, each in the narrowest type that holds it."""
+    """Integer features as a file's bytes; each array has the narrowest type that holds it."""
     content: bytes = save({n: np.ascontiguousarray(narrowed(v)) for n, v in features.items()})
     return content
 
 
 @dataclass(frozen=True)
 class BundleContent:
-    """All that a bundle's manifest and its program say.
+    """The values of a bundle's manifest, and the stages of its program.
 
-    `inputs` are the names of all files read, with the SHA-256 of each.
+    `inputs` are the names of all files read, each with its SHA-256.
     """
 
     model: ModelCard
@@ -361,11 +362,11 @@ class BundleContent:
 def write_bundle(
     folder: Path, content: BundleContent, files: Mapping[str, bytes], with_stages: bool = True
 ) -> Bundle:
-    """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
+    """Write a bundle to `folder`, completely or not at all.
 
-    `files` are the bytes of the ONNX files and of all others beside the program, by name; without
-    stages those of OF_STAGES are left out. Raises CimError where the place holds something else or
-    cannot be written.
+    An earlier bundle there becomes `<name>.previous`. `files` are the bytes of all files except the
+    program, the stages and their constants, by name. Without stages, the files of OF_STAGES are
+    left out. Raises CimError if `folder` holds something else or cannot be written.
     """
     model, target, settings = content.model, content.target, content.settings
     check_place(folder)
@@ -399,7 +400,7 @@ def write_bundle(
 def _kinds(
     model: ModelCard, target: Target, settings: Settings, stages: tuple[Stage, ...]
 ) -> Iterator[type[Any]]:
-    """Yield the registered classes that reading a bundle takes."""
+    """Yield the registered classes that are needed to read a bundle."""
     yield type(model.head)
     if (layout := Layout.family.get(model.layout)) is not None:
         yield layout
@@ -417,11 +418,11 @@ def _kinds(
 
 
 def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
-    """Write the stages that a bundle keeps, the last of which is its program."""
+    """Write the stages that a bundle keeps; the last stage is its program."""
     final = ConstantTable()
     *earlier_stages, last = all_stages
     (folder / PROGRAM).write_text(program_text(last.program, final), "utf-8")
-    # Written by Python: safetensors' own writer says of a full disk what is no OSError.
+    # Python writes the file: safetensors' writer raises no OSError if the disk is full.
     (folder / CONSTANTS).write_bytes(save(final.arrays))
     earlier = ConstantTable(final.names)
     texts = [
@@ -435,7 +436,7 @@ def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
 
 
 def check_place(folder: Path) -> None:
-    """Raise CimError where something stands that a bundle must not replace: a user's file, say."""
+    """Raise CimError if `folder` holds something that a bundle must not replace."""
     if folder.name in ("", ".."):
         raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
     require_outside_bundles(folder)
@@ -454,7 +455,7 @@ def check_place(folder: Path) -> None:
 
 
 def _listed(folder: Path) -> Collection[str]:
-    """The files that a folder's manifest names; none of one that says nothing."""
+    """The files that a folder's manifest names; none if it cannot be read."""
     try:
         return set(dict(read_table(folder / MANIFEST, "compile", LARGEST_MANIFEST)["files"]))
     except (CimError, ValueError, KeyError, TypeError):
@@ -462,7 +463,7 @@ def _listed(folder: Path) -> Collection[str]:
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Yield what a folder holds beside these files of a bundle, and what commands add to one."""
+    """Yield what a folder holds except the listed files and the files that commands add."""
     for found in sorted(folder.iterdir()):
         if found.name not in (*listed, *BESIDE) and not (
             found.match(f"{PARTIAL}*") and found.is_dir()
@@ -471,7 +472,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def check_inputs_apart(folder: Path, inputs: Iterable[str]) -> None:
-    """Raise CimError where a file that a bundle is made of lies where it goes, or would be lost."""
+    """Raise CimError if an input lies in `folder` or its previous place and would be lost."""
     places = [without_links(place) for place in (folder, previous_of(folder))]
     for text in inputs:
         if Path(text).is_file() and without_links(Path(text)).parent in places:
@@ -481,16 +482,16 @@ def check_inputs_apart(folder: Path, inputs: Iterable[str]) -> None:
 
 
 def previous_of(folder: Path) -> Path:
-    """The place that an earlier content of `folder` is moved to."""
+    """The place that earlier content of `folder` is moved to."""
     return folder.with_name(f"{folder.name}.previous")
 
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the place of `folder` at the end, or leaves no trace.
+    """Yield a new folder that replaces `folder` at the end; on an error it leaves no trace.
 
-    What stands at `folder` then is moved aside to `<name>.previous`. The new folder lies in one
-    beside the place, and so does what is removed: the lock of that one shows that both are in use.
+    Earlier content of `folder` is moved to `<name>.previous`. The new folder, and content to be
+    removed, are inside a locked folder next to the place; the lock shows that they are in use.
     """
     require_outside_bundles(folder)
     try:
@@ -506,9 +507,9 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def _take_place(partial: Path, folder: Path) -> None:
-    """Rename `partial` to `folder`; what stands there moves aside, and back if that fails.
+    """Rename `partial` to `folder`; earlier content moves aside, and back if that fails.
 
-    Where the system can exchange two folders, there is one at every moment, the earlier or the new.
+    If the system can exchange two folders, `folder` exists at every moment, earlier or new.
     """
     if not folder.exists():
         partial.rename(folder)
@@ -540,7 +541,7 @@ def _take_place_in_two_steps(partial: Path, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Origin:
-    """The part of a manifest that says what a bundle is made of, and by what."""
+    """The part of a manifest that states the inputs of a bundle, and the software that made it."""
 
     cimtool_version: str
     inputs: tuple[Mapping[str, str], ...]
@@ -549,7 +550,7 @@ class Origin:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> Origin:
-        """Read it; TypeError or KeyError where a value is of another kind, or is not there."""
+        """Read it; TypeError for a value of another kind, KeyError for a missing value."""
         lists = {"inputs": manifest["inputs"], "notes": manifest["notes"]}
         lists["plugins"] = manifest.get("plugins", [])
         for name, value in lists.items():
@@ -564,10 +565,10 @@ class Origin:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Open a bundle after checking every file against its manifest, and this against the program.
+    """Open a bundle: check every file against the manifest, and the manifest against the program.
 
-    Raises CimError where the folder is no bundle, is of another format, a file is missing, changed
-    or not named in the manifest's list, or the program contradicts the manifest.
+    Raises CimError if the folder is not a bundle or has another format, if a file is missing,
+    changed or not listed in the manifest, or if the program differs from the manifest.
     """
     file = folder / MANIFEST
     if folder.is_file():
@@ -633,7 +634,7 @@ def read_bundle(folder: Path) -> Bundle:
         validated(Settings, settings, f"{file}: settings"),
         gallery,
     )
-    # Read now: rows are measured by the widths that the model's card says.
+    # Read now, which checks the widths of the model's card before rows are compared with them.
     _ = bundle.program
     if gallery is not None and GALLERY in files:
         _ = bundle.gallery_features
@@ -641,7 +642,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _require_names(file: Path, model: ModelCard, target: object) -> None:
-    """Raise CimError where a model, its modalities or a target are called by what is no name."""
+    """Raise CimError if the name of a model, of its modalities or of a target is not valid."""
     said = {"model.name": model.name, "target.name": target}
     for key in ("modalities", "called"):
         said |= {f"model.{key}[{i}]": one for i, one in enumerate(getattr(model, key) or ())}

@@ -1,8 +1,8 @@
 """A measured chip as a folder of CSV files: conductances of cells, stuck cells, converters.
 
-`chip.toml` says whose weights the chip holds. `LAYER.csv` has a line a cell, `stuck.csv` one for
-each cell that is stuck, `converters.csv` one for each threshold of a measured converter. What no
-file lists is as programmed.
+`chip.toml` names the bundle whose weights the chip holds. `LAYER.csv` has a line per cell,
+`stuck.csv` a line per stuck cell, `converters.csv` a line per threshold of a measured converter.
+Cells and converters that no file lists are as programmed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ CELLS = ("core", *PLACE, "level", "target_conductance", "tolerance")
 """The columns of an exported layer."""
 
 MEASURED = "conductance"
-"""The column of what a cell conducts, beside its target or without one."""
+"""The column of a cell's measured conductance; the target's column is then optional."""
 
 MOST = 2.0
-"""The most that a cell conducts, as a share of `g_max`: its digits keep to two bytes."""
+"""A cell's largest conductance, as a multiple of `g_max`: its digits then fit in two bytes."""
 
 LARGEST_CODE = 1 << 16
 
@@ -69,16 +69,16 @@ class ChipFile(TomlTable):
 
 @dataclass(frozen=True)
 class MeasuredChip:
-    """A chip in a folder that holds the weights of a bundle; its files are read layer by layer."""
+    """A measured chip that holds a bundle's weights; its files are read layer by layer."""
 
     folder: Path
     described: ChipFile
     layers: Mapping[str, LayerOfChip]
     measured: dict[str, int] = field(default_factory=dict)
-    """Cells that a file has the conductance of, by layer: known once a program is on the chip."""
+    """Number of cells with a measured conductance, by layer; filled as `cells` reads the layers."""
 
     def cells(self, layer: LayerOfChip) -> Cells:
-        """The layer's cells as they conduct."""
+        """The layer's cells with their measured conductances."""
         full = self.described.g_max
         matrices = self._measured(layer)
         self.measured[layer.name] = sum(int((~np.isnan(m)).sum()) for m in matrices.values())
@@ -92,9 +92,9 @@ class MeasuredChip:
         return layer.with_arrays(matrices, full)
 
     def converters(self, layer: LayerOfChip, codes: int, lo: int) -> MeasuredConverters | None:
-        """The measured converters of a layer, of so many codes from `lo` on; None without any.
+        """The measured converters of a layer, with `codes` codes from `lo` on; None without any.
 
-        Raises CimError for one that lacks a threshold, has one twice, or whose thresholds fall.
+        Raises CimError if a threshold is missing, is given twice, or is below the previous one.
         """
         file, sharing = self.folder / CONVERTERS, self.described.columns_per_converter
         per_array, arrays = layer.converters_of_array(sharing), len(layer.shapes)
@@ -142,7 +142,7 @@ class MeasuredChip:
 
     @cached_property
     def _stuck(self) -> list[tuple[int, int, int, int]]:
-        """Array, row and column of each stuck cell, and 1 where it conducts `g_max`."""
+        """Array, row, column and state of each stuck cell; state 1 conducts `g_max`."""
         file = self.folder / STUCK
         if not file.exists():
             return []
@@ -163,7 +163,7 @@ class MeasuredChip:
         return [(*place, state) for place, state in found.items()]
 
     def _measured(self, layer: LayerOfChip) -> dict[int, FloatArray]:
-        """Conductances [rows, columns] of each array's cells; NaN where they were not measured."""
+        """Conductances [rows, columns] of each array's cells; NaN for cells not measured."""
         file = self.folder / f"{layer.name}.csv"
         if not file.exists():
             return {}
@@ -193,7 +193,7 @@ class MeasuredChip:
 
 
 def _check_rising(where: str, table: FloatArray) -> None:
-    """Raise CimError for thresholds of which one is missing (NaN) or falls."""
+    """Raise CimError if a threshold is missing (NaN) or below the previous one."""
     missing, falls = np.isnan(table), np.diff(table) < 0
     if missing.any():
         code = int(missing.argmax()) + 1
@@ -203,7 +203,7 @@ def _check_rising(where: str, table: FloatArray) -> None:
 
 
 def _require_new(rows: CsvRows, flat: FloatArray, place: IntArray) -> None:
-    """Raise CimError for the first row of a cell that has one before."""
+    """Raise CimError for the first row that names a cell again."""
     order = np.argsort(place, kind="stable")
     again = np.zeros(len(place), np.bool_)
     again[order[1:]] = place[order[1:]] == place[order[:-1]]
@@ -213,7 +213,7 @@ def _require_new(rows: CsvRows, flat: FloatArray, place: IntArray) -> None:
 
 
 def outside(array: int, height: int, width: int) -> str:
-    """The sentence on a cell that an array does not have."""
+    """The sentence about a cell outside an array."""
     return (
         f"names a cell beyond array {array}; expected row 0 to {height - 1} and column 0 to "
         f"{width - 1}"
@@ -221,7 +221,7 @@ def outside(array: int, height: int, width: int) -> str:
 
 
 def within(rows: CsvRows, row: int, name: str, values: FloatArray, most: int) -> None:
-    """Raise CimError where a value is above `most`."""
+    """Raise CimError if a value is above `most`."""
     if values[row] > most:
         raise rows.error(row, f"{name} is {values[row]:.0f}; expected at most {most}")
 
@@ -229,7 +229,7 @@ def within(rows: CsvRows, row: int, name: str, values: FloatArray, most: int) ->
 def read_chip(folder: Path, bundle: Bundle) -> MeasuredChip:
     """Open a chip's folder.
 
-    Raises CimError for one that is none, or that holds the weights of another bundle.
+    Raises CimError if it is not a chip, or holds the weights of another bundle.
     """
     file = folder / DESCRIPTION
     if not file.is_file():
@@ -254,7 +254,7 @@ def read_chip(folder: Path, bundle: Bundle) -> MeasuredChip:
 
 
 def chip_die(bundle: Bundle, folder: Path) -> tuple[DieProgram, str]:
-    """The bundle's program on a measured chip, and a sentence on what was measured."""
+    """The bundle's program on a measured chip, and a sentence on the measured cells."""
     chip = read_chip(folder, bundle)
     die = on_chip(bundle.program, bundle.settings, chip)
     cells = sum(one.cells for one in chip.layers.values())
@@ -266,6 +266,6 @@ def chip_die(bundle: Bundle, folder: Path) -> tuple[DieProgram, str]:
 
 
 def check_one_source(noise: object, chip: object) -> None:
-    """Raise CimError where dies are drawn and a chip is given."""
+    """Raise CimError if dies are drawn and a chip is given."""
     if noise is not None and chip is not None:
         raise ArgumentError("{chip} takes the place of drawn dies; expected it without {noise}")

@@ -1,4 +1,4 @@
-"""Compilation of a trained model: calibration data in, every stage and a bundle out."""
+"""Compilation of a trained model: from model and calibration data to stages and a bundle."""
 
 from __future__ import annotations
 
@@ -61,31 +61,31 @@ from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 CALIBRATION_ROWS = 4096
-"""Most rows of a modality that are used for calibration: the first ones."""
+"""Rows of a modality that calibrate at most: the first ones."""
 
 FEW_ROWS = 32
-"""Rows of a modality below which a warning says how little ranges mean.
+"""With fewer rows of a modality, a warning says how uncertain the ranges are.
 
-A new value is beyond the smallest or largest of n others in 2 of n + 1 cases, whatever its law.
+A new value lies outside the range of n others in 2 of n + 1 cases, for any distribution.
 """
 
 FEW_NOTES = 5
-"""Notes that are shown at once, beside warnings."""
+"""Notes that are shown at once, after the warnings."""
 
 SCORED_ROWS = 256
-"""Calibration rows of a modality whose compiled scores are looked at."""
+"""Calibration rows of a modality whose compiled scores are checked."""
 
 MOST_QUERIES = 512
-"""Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
+"""Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist's length."""
 
 
 @dataclass(frozen=True, repr=False)
 class Compilation(Result):
-    """A compiled model before it is written: its stages, and what a user must know of them.
+    """A compiled model before it is written: its stages, and notes for the user.
 
-    `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of
-    calibration pairs that the bundle keeps for `program`, none where the score is digital;
-    `calibration` the digests of the rows that decided the ranges.
+    `inputs` are the names of all files read, each with its SHA-256. `queries` are the features of
+    calibration pairs that the bundle keeps for `program`; none if the score is digital.
+    `calibration` has the digests of the rows that decided the ranges.
     """
 
     model: Model
@@ -98,7 +98,7 @@ class Compilation(Result):
     queries: Mapping[str, Array] = field(default_factory=dict)
 
     def document(self) -> Document:
-        """The layers, where they go, and the notes: of those that are no warnings a few first."""
+        """The layers, their placement and the notes: warnings first, then FEW_NOTES others."""
         layers = placements(self.stages[-1].program, self.settings)
         plan, model, settings = floorplan(layers, self.target), self.model, self.settings
         size = "without limit"
@@ -134,16 +134,16 @@ class Compilation(Result):
 
     @property
     def folder(self) -> Path:
-        """The place of the bundle where no other is said."""
+        """The default place of the bundle."""
         return Path("exports") / f"{self.model.name}@{self.target.name}"
 
     def write(
         self, output: Path | str | None = None, say: Say = silent, stages: bool = True
     ) -> Bundle:
-        """Emit the ONNX files and write the bundle to `output` or `folder`, all or nothing.
+        """Emit the ONNX files and write the bundle to `output` or `folder`, or write nothing.
 
-        Without `stages` it has no files that measuring alone reads. Raises CimError where the score
-        is one in the memory, for programming a gallery reads them too.
+        Without `stages`, the bundle lacks the files that only measuring reads. Programming a
+        gallery reads them too, so this raises CimError unless the score is digital.
         """
         from cimtool.emit.onnx import onnx_files
 
@@ -256,7 +256,7 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
 def _queries(
     settings: Settings, stages: tuple[Stage, ...], data: Embeddings, notes: list[str]
 ) -> dict[str, Array]:
-    """Features of the calibration pairs by which `program` fits converters."""
+    """Features of the calibration pairs with which `program` fits converters."""
     if settings.score_mapping == "digital":
         return {}
     notes.append(
@@ -272,7 +272,7 @@ def _queries(
 
 
 def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
-    """Calibration rows that fit a gallery's converters: texts, and their videos where known."""
+    """Calibration rows that fit a gallery's converters: texts, and their videos if known."""
     rows = {"text": data.text[:count]}
     if data.text_to_video is not None:
         rows["video"] = data.video[data.text_to_video[:count]]
@@ -280,10 +280,10 @@ def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
 
 
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
-    """The rows of both modalities that calibrate; `notes` get a line where some are left out.
+    """The rows of both modalities that calibrate; `notes` get a line if some are left out.
 
-    Raises CimError where a modality has one row, all are zeros, or all are equal; few different
-    ones, and zeros, are a warning.
+    Raises CimError if a modality has only one row, or if its rows are all zeros or all equal. Warns
+    of rows of zeros, and of few different rows.
     """
     for modality, rows in zip(data.called, (data.text, data.video), strict=True):
         if len(rows) > CALIBRATION_ROWS:
@@ -313,7 +313,7 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
 
 
 def _require_different(file: str, modality: str, rows: Array, notes: list[str]) -> None:
-    """Warn of few different rows; CimError where all are equal."""
+    """Warn of few different rows; CimError if all are equal."""
     found = row_digests(rows)
     repeated = np.ones(len(rows), bool)
     repeated[np.unique(found, return_index=True)[1]] = False
@@ -337,11 +337,11 @@ def _require_different(file: str, modality: str, rows: Array, notes: list[str]) 
 def _warn(notes: list[str], sentence: str) -> None:
     warning = f"warning: {sentence}"
     notes.append(warning)
-    note_data(warning)  # to commands that keep no notes of a compilation
+    note_data(warning)  # for commands that don't show a compilation's notes
 
 
 def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
-    """Warnings of a score that ranks nothing, or has no reference."""
+    """Notes on the score: its statistics, a constant score, a missing reference."""
     ranges = stage_of(stages, CalibratePass).program.score.calibration.ranges
     spans = {n: (float(seen.lo.min()), float(seen.hi.max())) for n, seen in ranges.items()}
     notes = []
@@ -365,9 +365,9 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
 
 
 def _equal_notes(program: Program, rows: tuple[Array, Array], called: Modalities) -> list[str]:
-    """Warnings where compiled scores of calibration rows do not differ within queries.
+    """Warnings if the compiled scores of calibration rows don't differ within queries.
 
-    As of a model dominated by its biases, all of whose items are nearly the same.
+    This happens if biases dominate a model, so that all items are nearly the same.
     """
     text, video = (one[:SCORED_ROWS] for one in rows)
     scores = Simulator(program).scores(text, video)
@@ -376,6 +376,6 @@ def _equal_notes(program: Program, rows: tuple[Array, Array], called: Modalities
 
 
 def layer_names(program: Program) -> list[str]:
-    """Names of all layers of a trained model, as settings address them: `text.fc1`."""
+    """Names of all layers of a trained model, as settings name them: `text.fc1`."""
     projectors = (program.text, program.video)
     return [f"{graph.name}.{name}" for graph in projectors for name in graph.operations(Mvm)]

@@ -1,4 +1,4 @@
-"""Dies of a bundle: its program on arrays that are not perfect, as often as a user asks."""
+"""Dies of a bundle: its program on imperfect arrays, drawn as often as the user asks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_TRIALS = 100_000
 
 MEDIAN: float = 50.0
 WORST: float = 5.0
-"""Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
+"""Percentiles over dies, for figures that are better when higher; for errors 50 and 95."""
 
 
 class NoiseOptions(Record, kw_only=False):
@@ -73,7 +73,7 @@ def check_trials(trials: int, seed: int) -> None:
 
 
 def noise_of(target: Target, model: Path | str | None) -> Noise:
-    """The noise model of a name or a file, else the target's own; CimError where there is none."""
+    """The noise model of a name or a file, else the target's; CimError if there is none."""
     if model is not None:
         return load_noise(model)
     if target.noise is None:
@@ -87,13 +87,13 @@ def noise_of(target: Target, model: Path | str | None) -> Noise:
 
 
 def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DieProgram]:
-    """The bundle's program on dies 0 to `trials` - 1, drawn one after the other."""
+    """Yield the bundle's program on dies 0 to `trials` - 1."""
     program, settings = bundle.program, bundle.settings
     return (on_die(program, settings, conditions, index) for index in range(trials))
 
 
 def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
-    """The cost of drift compensation's readout, for a reader."""
+    """The sentence on the readout that drift compensation needs."""
     return (
         f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
         f"each die, {readout.conversions:,} conversions"

@@ -1,4 +1,4 @@
-"""Exporters: each is a class that writes a bundle's content in the form of another tool."""
+"""Exporters: classes that write a bundle's content in the format of another tool."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from cimtool.loading.embeddings import Embeddings
 
 @dataclass(frozen=True)
 class Request:
-    """Layers to export, those whose name matches `layers`; rows of embeddings, dies to add.
+    """Wishes for an export: the pattern of layers' names, rows of embeddings, dies.
 
-    With `gallery` also the layers that `cimtool program` put into the arrays. `say` takes a line of
-    progress, which any exporter may tell.
+    With `gallery`, the layers that `cimtool program` put into the arrays are exported too. Any
+    exporter may call `say` with a line of progress.
     """
 
     layers: str = "*"
@@ -36,9 +36,9 @@ class Exporter(Named):
     """Base of the exporters; a subclass in `cimtool/bundle/exporters/` is found by itself."""
 
     counted: ClassVar[bool] = False
-    """True for an exporter of so many files that they are counted, not listed."""
+    """True if the exporter writes many files: the output then gives only their number."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """The fields of a request that it looks at; `say` is no wish, and all are given it."""
+    """The fields of a request that the exporter uses, except `say`, which all exporters get."""
 
     @classmethod
     @abstractmethod
@@ -52,7 +52,7 @@ class Exporter(Named):
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """The bytes that the files take at least; 0 where they are few beside the bundle's."""
+        """The least number of bytes that the files take; 0 if they are small next to the bundle."""
         del bundle, request
         return 0
 
@@ -62,9 +62,9 @@ def export_bundle(
 ) -> tuple[Path, ...]:
     """Write a bundle to `folder` in the format of an exporter, and return the files written.
 
-    All or nothing, to a new place, an empty folder, or an earlier export of the format, which is
-    then moved aside to `<name>.previous`; raises CimError for any other place, an unknown format,
-    what a `request` says that the format does not look at, and a disk that has no room.
+    The export is complete or nothing is written. `folder` is a new place, an empty folder, or an
+    earlier export of the format, which is moved to `<name>.previous`. Raises CimError for any other
+    place, an unknown format, a field of `request` that the format does not use, and a full disk.
     """
     exporter = Exporter.named(format_name, "format")
     request = request or Request()
@@ -88,9 +88,9 @@ def export_bundle(
 
 
 def names_listed(description: Path) -> list[str]:
-    """The names in the table `files` of an export's own `description`, a JSON file.
+    """The names in the table `files` of an export's `description`, a JSON file.
 
-    None where that is no ordinary file, or has no such table.
+    Empty if the description cannot be read or has no such table.
     """
     try:
         files = read_table(description, "export").get("files")

@@ -1,4 +1,4 @@
-"""The ledger of a gallery in the arrays: writes of its cells, over the gallery's life."""
+"""The ledger of a gallery in the arrays: writes of its cells since it was programmed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cimtool.base.untrusted import read_bounded
 
 LEDGER = "ledger.json"
 LEDGER_ARRAYS = "ledger.safetensors"
-"""Ids of the items and writes of every cell, of a gallery that was changed."""
+"""The file with item ids and the writes of every cell; only a changed gallery has it."""
 
 ITEMS = "items"
-"""The array of ids; the others are named as the stored matrices are."""
+"""The array of ids; the other arrays have the names of the stored matrices."""
 
 
 @dataclass(frozen=True)
 class ArrayWrites:
-    """Writes of one array: those of all its cells together, and of the most written cell."""
+    """Writes of one array: the sum over its cells, and the writes of the most written cell."""
 
     array: str
     cells_written: int
@@ -34,7 +34,7 @@ class ArrayWrites:
 class Ledger:
     """Writes of a gallery's cells by stored matrix, array by array.
 
-    `next_item` is the id of the item that is added next; none is given twice.
+    `next_item` is the id of the next item to be added; ids are not reused.
     """
 
     next_item: int
@@ -63,7 +63,7 @@ class Ledger:
         }
 
     def text(self) -> str:
-        """The content of its file, an array a line."""
+        """The content of the ledger's file, one array per line."""
         matrices = ",\n".join(
             f"  {json.dumps(name)}: [\n   "
             + ",\n   ".join(json.dumps(asdict(one)) for one in arrays)
@@ -76,7 +76,7 @@ class Ledger:
 
 
 def read_ledger(file: Path) -> Ledger:
-    """Read a ledger's file; CimError where it is missing or none."""
+    """Read a ledger's file; CimError if it is missing or not a ledger."""
     try:
         values = parse_json(read_bounded(file, LARGEST))
         matrices = {

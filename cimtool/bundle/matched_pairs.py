@@ -1,4 +1,4 @@
-"""Matched pairs against unmatched ones: what shows that sides or signs are mixed up."""
+"""Scores of matched against unmatched pairs: they show swapped sides or a wrong sign."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Simulator
 
 MOST_PAIRS = 256
-"""Texts, the first ones, whose matched pairs are scored."""
+"""Texts whose pairs are scored: the first ones."""
 
 FEWEST = 20
-"""Different matched videos below which a mean over them has no sure standard error."""
+"""Different matched videos at least; with fewer, the standard error of a mean is unreliable."""
 
 SURE = 5.0
-"""Standard errors by which a mean must differ: by chance once in a million."""
+"""Standard errors by which a mean must differ; by chance this happens once in a million."""
 
 SORTED = 0.75
-"""The share of unmatched pairs below a matched one from which a model is seen to match at all."""
+"""A model matches if a matched pair scores above this share of unmatched pairs."""
 
 
 def matched_warnings(program: Program, data: Embeddings) -> list[str]:
-    """Sentences where matched pairs score below unmatched ones, or would above with swapped sides.
+    """A sentence if matched pairs score below unmatched pairs, or better with swapped sides.
 
-    `program` is the trained one, which scores the first MOST_PAIRS texts of `data` with all their
-    videos. There is none where pairs are not known, or are few.
+    `program` is the trained program; it scores the first MOST_PAIRS texts of `data` with all their
+    videos. There is no sentence if pairs are not known, or are few.
     """
     right = data.text_to_video
     if right is None or data.alone or data.judged is not None:
@@ -39,7 +39,7 @@ def matched_warnings(program: Program, data: Embeddings) -> list[str]:
     if len(videos) < FEWEST:
         return []
     pairs = replace(data, text=data.text[:MOST_PAIRS], video=data.video[videos])
-    with rows_of(data.file), np.errstate(all="ignore"):  # others tell what is not finite
+    with rows_of(data.file), np.errstate(all="ignore"):  # other checks report these
         found = _shares_below(program, pairs, own)
         swapped = None
         if program.text.extent("x") == program.video.extent("x"):
@@ -69,10 +69,10 @@ def _surely_above(values: FloatArray, least: float) -> bool:
 def _shares_below(
     program: Program, pairs: Embeddings, own: IntArray, swap: bool = False
 ) -> FloatArray:
-    """The share of a text's unmatched videos that score below its own, ties half, by video [m].
+    """For each video [m], the share of unmatched videos that score below it; ties count half.
 
-    A mean over its texts, which are not independent. With `swap` each side's rows go through the
-    other's projector.
+    The share is averaged over the video's texts, which are not independent. With `swap`, the rows
+    of each side go through the other side's projector.
     """
     simulator = Simulator(program)
     first, second = ("video", "text") if swap else ("text", "video")

@@ -1,4 +1,4 @@
-"""A bundle opened and made ready: encode items, score pairs, tell its gallery."""
+"""A bundle ready to run: encode items, score pairs, check its gallery."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from cimtool.simulation.simulator import Simulator
 
 @dataclass(frozen=True, repr=False)
 class Matcher(Result):
-    """A bundle made ready to run on the bit-accurate simulator.
+    """A bundle that is ready to run on the bit-accurate simulator.
 
-    `device` is torch's name of the device that computes (`cpu`, `cuda`, `cuda:1`); None is the
-    simulator's own kernels on the CPU. The integers are the same everywhere.
+    `device` is torch's name of the device that computes (`cpu`, `cuda`, `cuda:1`); with None, the
+    simulator's kernels compute on the CPU. The integers are the same on every device.
     """
 
     bundle: Bundle
     device: str | None = None
 
     def document(self) -> Document:
-        """That of the bundle."""
+        """The document of the bundle."""
         return self.bundle.document()
 
     @cached_property
@@ -50,11 +50,11 @@ class Matcher(Result):
         return Simulator(self.bundle.program, device=self.device)
 
     def encode_text(self, x: Array) -> dict[str, Array]:
-        """Integer features, those that the head stores, of text embeddings [n, width]."""
+        """The integer features that the head stores, of text embeddings [n, width]."""
         return self._encode("text", x)
 
     def encode_video(self, x: Array) -> dict[str, Array]:
-        """Integer features, those that the head stores, of video embeddings [m, width]."""
+        """The integer features that the head stores, of video embeddings [m, width]."""
         return self._encode("video", x)
 
     def _encode(self, modality: str, x: Array) -> dict[str, Array]:
@@ -70,8 +70,8 @@ class Matcher(Result):
     def score(self, text: Mapping[str, Array], video: Mapping[str, Array] | None = None) -> Array:
         """`logit` float32 [n, m] of all pairs of encoded items.
 
-        A bundle with its whole score in the memory takes no `video`: [n, M] against its gallery.
-        Raises CimError unless both are such features as `encode_text` and `encode_video` return.
+        If the whole score is in the memory, there is no `video`: the result is [n, M] for the
+        gallery. Raises CimError unless both are features from `encode_text` and `encode_video`.
         """
         program = self.simulator.program
         held = program.gallery_items is not None
@@ -88,7 +88,7 @@ class Matcher(Result):
     def scores(self, data: EmbeddingsLike) -> Array:
         """`logit` float32 [n, m] of embeddings in any form that `compile` takes.
 
-        Of a bundle with its whole score in the memory only texts are read.
+        If the whole score is in the memory, only texts are read.
         """
         if self.simulator.program.gallery_items is not None:
             text = self.simulator.encode("text", read_rows(data, "text", self.bundle.model))
@@ -101,8 +101,8 @@ class Matcher(Result):
 def load(bundle: Path | str, device: str | None = None) -> Matcher:
     """Open a bundle, check it against its manifest, and make it ready to run.
 
-    With a `device` (`cpu`, `cuda`, `cuda:1`) torch computes there. Raises CimError where the bundle
-    is not whole or the device is not there.
+    With a `device` (`cpu`, `cuda`, `cuda:1`), torch computes there. Raises CimError if the bundle
+    is incomplete or the device is missing.
     """
     if device is not None:
         Device.opened(device)
@@ -110,12 +110,12 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
 
 
 def open_bundle(folder: Path | str) -> Bundle:
-    """Open a bundle after checking every file; CimError for what is no path of one."""
+    """Open a bundle after checking every file; CimError if the path is not a bundle's."""
     return read_bundle(bundle_folder(folder))
 
 
 def bundle_folder(folder: Path | str) -> Path:
-    """The path of a bundle's folder; CimError for what is no path."""
+    """The path of a bundle's folder; CimError if it is not a path."""
     if not isinstance(folder, Path | str):
         raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
     return Path(folder)
@@ -126,9 +126,9 @@ def checked_features(
 ) -> dict[str, Array]:
     """Return the features that the score takes of one projector: rows [n, d], self terms [n].
 
-    Any kind of integer is taken (the ONNX files return narrow ones) and returned as int64, in which
-    the score computes. `inputs` are the score's, by names such as `text.mu`. Raises CimError for a
-    feature that is missing, of another shape than the others demand, empty, not of integers, or
+    Integers of any type are accepted (the ONNX files return narrow types) and returned as int64,
+    with which the score computes. `inputs` are the score's, by names such as `text.mu`. Raises
+    CimError for a feature that is missing, has a wrong shape, is empty, is not of integers, or is
     outside the range for which the score's sums are proved.
     """
     modality = projector.name
@@ -161,7 +161,7 @@ def checked_features(
 
 
 def check_gallery(bundle: Bundle, data: Embeddings) -> None:
-    """Raise CimError where a bundle holds a gallery and the videos of `data` are not its items."""
+    """Raise CimError if a bundle holds a gallery and the videos of `data` are not its items."""
     gallery = bundle.gallery
     if gallery is None:
         return

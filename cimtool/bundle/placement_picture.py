@@ -1,7 +1,7 @@
-"""A picture of the placement: every array a square, coloured by layer and filled as far as used.
+"""A picture of the placement: a square per array, coloured by layer and filled by utilisation.
 
-Arrays lie in macros, macros in cores, cores in chips (or, where weights are loaded in rounds, in
-loads of the one chip), each level a block of its own.
+Arrays are drawn inside macros, macros inside cores, and cores inside chips. If the weights are
+loaded in rounds, cores are drawn inside loads of the single chip.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from cimtool.report.formats import counted
 WIDTH = 960
 MARGIN = 16.0
 ACROSS, LINE = 3, 20.0
-"""Columns of the legend, and how far its lines are apart."""
+"""Columns of the legend, and the distance of its lines."""
 
 SIDE = 4.0
 LARGEST = 6.0
-"""Side of an array's square, and by how much at most it is scaled to fill the WIDTH."""
+"""The side of an array's square, and the largest factor by which it is scaled to fill WIDTH."""
 
 FRAME_GAP = 10.0
-"""Between chips that are framed and named, in the same measure as SIDE."""
+"""The gap between framed and named chips, in the unit of SIDE."""
 
 FEW_BLOCKS = 40
-"""Most chips that are drawn apart, each in a frame."""
+"""Chips at most that are each drawn in a frame."""
 
 MOST_SQUARES = 30_000
-"""Most arrays with a square each; beyond, a square is several arrays, to spare the browser."""
+"""Squares at most, to spare the browser; with more tiles, a square stands for several."""
 
 AREAS = 8
-"""Colours of layers, `a0` to `a7`; later ones begin again."""
+"""Number of colours for layers, `a0` to `a7`; further layers repeat them."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of one level: `count` children each, in `across` columns with a gap between them."""
+    """Blocks of a level: each has `count` children in `across` columns, with gaps between them."""
 
     count: int
     across: int
@@ -67,7 +67,7 @@ def placement_svg(layers: Sequence[Placement], plan: Floorplan, title: str) -> s
     layers = [place for place in layers if place.shares is None]
     share = max(1, -(-plan.tiles // MOST_SQUARES))
     squares = list(islice(_squares(layers), 0, None, share))
-    levels = _levels(plan, max(len(squares), 1), share)  # projectors may have no layer
+    levels = _levels(plan, max(len(squares), 1), share)  # there may be no layer at all
     slots = list(range(len(squares))) if share > 1 else _slots(layers, plan)
     width, height = levels[-1].extent
     scale = min((WIDTH - 2 * MARGIN) / width, LARGEST)
@@ -99,7 +99,7 @@ def _summary(plan: Floorplan, share: int) -> str:
 
 
 def _legend(layers: Sequence[Placement]) -> Iterator[str]:
-    """A swatch, the name, arrays and utilisation of each layer, in columns."""
+    """A swatch, the name, the arrays and the utilisation of each layer, in columns."""
     for index, place in enumerate(layers):
         row, column = divmod(index, ACROSS)
         x = MARGIN + column * (WIDTH - 2 * MARGIN) / ACROSS
@@ -114,7 +114,7 @@ def _colour(index: int) -> str:
 
 
 def _squares(layers: Sequence[Placement]) -> Iterator[tuple[int, float]]:
-    """Layer and use, 0 to 1, of each tile in the order of placement."""
+    """The layer and the used share, 0 to 1, of each tile in the order of placement."""
     for index, place in enumerate(layers):
         cells = place.array_rows * place.array_columns
         for height, width in place.tiles:
@@ -144,7 +144,7 @@ def _levels(plan: Floorplan, squares: int, share: int) -> list[Blocks]:
 
 
 def _across(count: int, wanted: float) -> int:
-    """Columns for `count` blocks: about as many as wanted, leaving no hole where that is near."""
+    """Columns for `count` blocks: a divisor of `count` if one is near `wanted`, else `wanted`."""
     near = min(
         (across for across in range(1, count + 1) if count % across == 0),
         key=lambda across: abs(math.log(across / wanted)),
@@ -155,10 +155,10 @@ def _across(count: int, wanted: float) -> int:
 
 
 def _slots(layers: Sequence[Placement], plan: Floorplan) -> list[int]:
-    """The slot of each tile: arrays take their second tile once every array has one.
+    """The slot of each tile: an array gets its second tile after every array has a first tile.
 
-    Slots count weight set by weight set in an array, array by array, block by block; each graph
-    begins with a load of its own.
+    Slots are numbered by weight set, then array, then block. If weights are loaded in rounds, each
+    graph begins with a new load.
     """
     on_chip = plan.chip.arrays
     arrays = plan.arrays if on_chip is None else on_chip * (1 if plan.loads else plan.chips or 1)
@@ -187,7 +187,7 @@ def _position(slot: int, levels: Sequence[Blocks]) -> tuple[float, float]:
 def _drawing(
     squares: Sequence[tuple[int, float]], slots: Sequence[int], levels: Sequence[Blocks]
 ) -> Iterator[str]:
-    """One path a layer for its arrays and one for the part of them in use, then free arrays."""
+    """Two paths per layer, for its arrays and for their used part; then a path of free arrays."""
     for layer, tiles in groupby(zip(squares, slots, strict=True), key=lambda tile: tile[0][0]):
         placed = [(*_position(slot, levels), SIDE * used) for (_, used), slot in tiles]
         yield svg.path(f"outline {_colour(layer)}", (_square(x, y, SIDE) for x, y, _ in placed))
@@ -199,7 +199,7 @@ def _drawing(
 
 
 def _frames(levels: Sequence[Blocks], plan: Floorplan, scale: float, top: float) -> Iterator[str]:
-    """A frame and a name for each of a few chips, or loads of the one chip."""
+    """A frame and a name for each chip or load, if there are few."""
     blocks = levels[-1]
     if not 1 < blocks.count <= FEW_BLOCKS:
         return

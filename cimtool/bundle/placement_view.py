@@ -1,4 +1,4 @@
-"""The place of a program in its arrays in words and tables: its layers and its chips."""
+"""The placement of a program in words and tables: its layers and its chips."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cimtool.report.formats import NOT_GIVEN, counted, whole
 from cimtool.report.table import Column, Content, Table, item_table
 
 LISTED_STEPS = 16
-"""Steps of a layer that are written one by one."""
+"""Steps of a layer at most that are written one by one."""
 
 
 def converters_text(adc_bits: int | None, steps: Sequence[float | None]) -> str:
-    """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
+    """The bits and the step of each slice's conversion; `=` marks a slice proved lossless."""
     if adc_bits is None:
         return "lossless"
     if all(step is None for step in steps):
@@ -26,7 +26,7 @@ def converters_text(adc_bits: int | None, steps: Sequence[float | None]) -> str:
 
 
 def tiling_table(layers: Sequence[Placement]) -> Table:
-    """Each layer: its matrix, how it is cut, and what its converters do."""
+    """A table of the layers: matrix, tiling and converters."""
     columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
         (Column("layer"), lambda p: p.layer),
         (Column("rows x cols", str), lambda p: f"{p.rows} x {p.columns}"),
@@ -43,7 +43,7 @@ def tiling_table(layers: Sequence[Placement]) -> Table:
 
 
 def floorplan_sentences(plan: Floorplan) -> tuple[str, str]:
-    """The arrays, macros and cores of a program, and its chips or the loads of one."""
+    """Two sentences: the arrays, macros and cores of a program; its chips, or loads of one chip."""
     sets = f" ({counted(plan.tiles, 'tile')}, {plan.weight_sets} an array)"
     levels = f"{counted(plan.macros, 'macro')} and {counted(plan.cores, 'core')}"
     levels = f"{counted(plan.arrays, 'array')}{sets * (plan.weight_sets > 1)} in {levels}"
@@ -61,7 +61,7 @@ def floorplan_sentences(plan: Floorplan) -> tuple[str, str]:
 
 
 def fit_sentence(plan: Floorplan) -> str:
-    """The fit of a program: on one chip, on several, or in rounds on one."""
+    """A phrase that says if a program fits on one chip, on several, or in rounds on one."""
     arrays, on_chip = counted(plan.arrays, "array"), plan.chip.arrays
     if plan.chips is None or on_chip is None:
         return arrays
@@ -73,7 +73,7 @@ def fit_sentence(plan: Floorplan) -> str:
 
 
 def fit_facts(plan: Floorplan) -> Iterator[tuple[str, str]]:
-    """The share of chips that is filled, or the loads of one chip; macros and cores."""
+    """Facts: the filled share of the chips, or the loads of one chip; macros and cores."""
     if plan.chips_filled is None or plan.chips is None:
         yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"
     elif plan.resident:

@@ -1,4 +1,4 @@
-"""A bundle as it shows itself: its files by what they are for, and their sizes."""
+"""The document of a bundle: its files by purpose, and their sizes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PURPOSES = {
     "the gallery": (GALLERY, QUERIES, LEDGER, LEDGER_ARRAYS),
     "digests of rows seen before": (CALIBRATION, TRAINING),
 }
-"""The files of a bundle by what they are for."""
+"""The files of a bundle by purpose."""
 
 
 def sizes(folder: Path, files: Iterable[str]) -> dict[str, int]:
-    """Bytes of the files of a bundle, by what they are for."""
+    """Bytes of a bundle's files, by purpose."""
     present = {name: (folder / name).stat().st_size for name in files}
     purposes = {name: purpose for purpose, names in PURPOSES.items() for name in names}
     found: dict[str, int] = {}
@@ -43,7 +43,7 @@ def sizes(folder: Path, files: Iterable[str]) -> dict[str, int]:
 
 
 def size_table(found: Mapping[str, int]) -> Table:
-    """The sizes, the largest first."""
+    """A table of the sizes, largest first."""
     columns = (
         Column("files for"),
         Column("MB", "{:.3f}".format),

@@ -1,4 +1,4 @@
-"""Scores of texts against videos on the bit-accurate simulator: all, the best, those of dies."""
+"""Scores of texts against videos on the bit-accurate simulator: all, the best, on dies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 
 RECALL_AT = 10
-"""A shortlist is also measured by the share that it holds of this number of best items."""
+"""The number of best items in the recall of a shortlist."""
 
 
 class SimulateOptions(DrawnOrMeasured):
@@ -57,14 +57,16 @@ def simulate(options: SimulateOptions, say: Say = silent) -> dict[str, Array]:
 
     Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
     text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
-    `device` as in `load`. A bundle that holds a gallery looks at the texts alone: `top_index` are
-    ids of its items, and `items` [m] those of the columns of `scores`. With a hybrid score it
-    returns the best of each shortlist, all of it without `top`. With `noise` the scores of
-    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
-    where the right pairs are known, `trial_r1` [T, 2]; of a hybrid score `trial_index` [T, n, K],
-    the shares of best items on its shortlists `trial_recall` [T], and `trial_r1` [T, 1]. So do
-    those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
-    CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
+    `device` as in `load`. If the bundle holds a gallery, only the texts are read: `top_index` are
+    ids of its items, and `items` [m] are the ids of the columns of `scores`. A hybrid score returns
+    the best items of each shortlist, or without `top` the whole shortlist.
+
+    With `noise`, arrays of the dies are added: `trial_scores` [T, n, m], `trial_rmse` [T] against
+    the noise-free scores and, if the right pairs are known, `trial_r1` [T, 2]. For a hybrid score
+    these are `trial_index` [T, n, K], `trial_recall` [T], the share of queries whose best item is
+    on the shortlist, and `trial_r1` [T, 1]. A measured `chip` (a folder, see `docs/noise.md`)
+    counts as one die. Raises CimError for a bundle or inputs that don't fit, and for `top` with
+    dies unless the score is hybrid.
     """
     return run_simulation(options, say).arrays
 
@@ -73,7 +75,7 @@ def simulate(options: SimulateOptions, say: Say = silent) -> dict[str, Array]:
 class Simulation:
     """The arrays that `simulate` returns, and the bundle that was run.
 
-    `called` are the names of both sides: the inputs' where dies took both, else the model's.
+    `called` are the names of both modalities: the inputs' names with dies, else the model's.
     """
 
     arrays: dict[str, Array]
@@ -82,7 +84,7 @@ class Simulation:
 
 
 def run_simulation(options: SimulateOptions, say: Say) -> Simulation:
-    """Do what `simulate` does, and keep what else a reader of the arrays should know."""
+    """Simulate as `simulate` does; returns also the bundle and the names of both modalities."""
     inputs, output, top = options.inputs, options.output, options.top
     noise, chip = options.noise, options.chip
     if output is not None:
@@ -108,7 +110,7 @@ def run_simulation(options: SimulateOptions, say: Say) -> Simulation:
 def _on_drawn(
     matcher: Matcher, data: Embeddings, top: int | None, options: NoiseOptions, say: Say
 ) -> dict[str, Array]:
-    """Noise-free scores and those of drawn dies; tells what drift compensation takes."""
+    """Noise-free scores and scores on drawn dies; says the cost of drift compensation."""
     conditions = conditions_of(matcher.bundle, options)
 
     def drawn() -> Iterator[DieProgram]:
@@ -125,7 +127,7 @@ def _on_drawn(
 def _on_chip(
     matcher: Matcher, data: Embeddings, top: int | None, chip: Path, say: Say
 ) -> dict[str, Array]:
-    """Noise-free scores and those of a measured chip; tells what was measured."""
+    """Noise-free scores and scores on a measured chip; says which cells were measured."""
     say(f"chip {chip}: reading")
     die, sentence = chip_die(matcher.bundle, chip)
     say(sentence)
@@ -148,7 +150,7 @@ def _data_of_dies(
 def _on_dies(
     matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], count: int, top: int | None
 ) -> dict[str, Array]:
-    """Noise-free scores and those of so many dies."""
+    """Noise-free scores and scores on `count` dies."""
     gallery = matcher.bundle.gallery
     if gallery is not None and gallery.shortlist is not None:
         return _shortlists_on_dies(matcher, data, dies, gallery.shortlist, top)
@@ -170,9 +172,9 @@ def _on_dies(
 def _shortlists_on_dies(
     matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], length: int, top: int | None
 ) -> dict[str, Array]:
-    """Noise-free answers, and on each die its answers, their R@1 and the recall of its shortlists.
+    """Noise-free answers, and for each die the answers, their R@1 and the shortlists' recall.
 
-    The items' features, which score a shortlist, are digital and as they were stored.
+    A shortlist is scored with the items' digital features, which noise does not change.
     """
     items, ids = matcher.bundle.gallery_features, matcher.bundle.items
     text = matcher.simulator.encode("text", data.text)
@@ -192,15 +194,15 @@ def _shortlists_on_dies(
 
 
 LEFT_OUT = -np.inf
-"""The score of an item that is not on a shortlist."""
+"""The score of an item that is not on the shortlist."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShortlistOn:
     """The answers of shortlists on one simulator: `index` [n, L], best first.
 
-    `recall` is the share of queries whose best item is on its shortlist, `r1` text to video that of
-    the answers; None where the right items are not known.
+    `recall` is the share of queries whose best item is on the shortlist. `r1` is R@1 text to video
+    of the answers, None if the right items are not known.
     """
 
     index: IntArray
@@ -258,9 +260,9 @@ def best_scores(
 ) -> dict[str, Array]:
     """Each text's best videos, best first: `top_index` int64, `top_score` float32, both [n, top].
 
-    Of equal scores the lower row comes first. Never holds more than a block of the n x m scores. Of
-    a program that holds its gallery `video` is not looked at. Raises CimError, which calls them
-    `items`, where `top` is not 1 to m.
+    Of equal scores, the lower row comes first. At most a block of the n x m scores is in memory. If
+    the program holds its gallery, `video` is not used. Raises CimError unless `top` is 1 to m; the
+    sentence calls the videos `items`.
     """
     videos = simulator.columns(video)
     if not 1 <= top <= videos:
@@ -275,7 +277,7 @@ def best_scores(
 
 
 def best_places(logit: Array, top: int) -> IntArray:
-    """The places of the `top` largest, best first; of equal ones the lower comes first."""
+    """The places of the `top` largest, best first; of equal scores, the lower place first."""
     least = np.partition(logit, len(logit) - top)[len(logit) - top]
     near = np.flatnonzero(logit >= least)
     best: IntArray = near[np.argsort(-logit[near], kind="stable")[:top]]
@@ -285,11 +287,11 @@ def best_places(logit: Array, top: int) -> IntArray:
 def hybrid_scores(
     simulator: Simulator, text: Features, gallery: Features, shortlist: int, top: int | None
 ) -> dict[str, Array]:
-    """Each text's best items of its shortlist, exactly scored: what `best_scores` returns.
+    """Each text's best items on its shortlist, exactly scored; arrays as from `best_scores`.
 
-    The shortlist are the items of the smallest `ed` in the memory; the others have no score.
-    `gallery` are the items' features; without `top` the whole shortlist is returned. Raises
-    CimError where `top` is not 1 to `shortlist`.
+    The shortlist has the items with the smallest `ed` in the memory; other items have no score.
+    `gallery` has the items' features. Without `top`, the whole shortlist is returned. Raises
+    CimError unless `top` is 1 to `shortlist`.
     """
     top = shortlist if top is None else top
     if not 1 <= top <= shortlist:
@@ -311,14 +313,14 @@ def hybrid_scores(
 
 
 def nearest_items(ed: Array, shortlist: int) -> Array:
-    """The items [n, shortlist] of the smallest `ed` [n, M]; of equal ones the lower row first."""
+    """The items [n, shortlist] with the smallest `ed` [n, M]; of equal `ed`, lower rows first."""
     return np.stack([best_places(-row, shortlist) for row in ed])
 
 
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays as an `.npz`, first beside `file`, then renamed.
+    """Write arrays as an `.npz` next to `file`, then rename it to `file`.
 
-    The same arrays give the same bytes. Raises CimError where the place cannot be written.
+    The same arrays give the same bytes. Raises CimError if `file` cannot be written.
     """
     check_output(file, ".npz")
     require_kept(file)
@@ -334,7 +336,7 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """The median of a metric over dies, and the value at the percentile of its worst twentieth."""
+    """The median of a metric over dies, and its value at the percentile of the worst 5%."""
 
     median: float
     percentile: float
@@ -342,7 +344,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: FloatArray, percentile: float) -> Percentiles:
-        """Take both of a value a die [T]."""
+        """Compute both from one value per die [T]."""
         median, worst = (float(np.percentile(values, at)) for at in (MEDIAN, percentile))
         return cls(median, percentile, worst)
 
@@ -352,14 +354,14 @@ class Percentiles:
 
 
 def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
-    """Median and worst twentieth over dies of what `simulate` returned, by metric."""
+    """The median and the worst 5% over dies, by metric, of the arrays that `simulate` returned."""
     summary = {}
     if "trial_rmse" in found:
         summary["rmse"] = Percentiles.of(found["trial_rmse"], 100 - WORST)
     if "trial_recall" in found:
         summary["recall"] = Percentiles.of(found["trial_recall"], WORST)
     if "trial_r1" in found:
-        both = zip(WAYS, found["trial_r1"].T, strict=False)  # a shortlist answers texts alone
+        both = zip(WAYS, found["trial_r1"].T, strict=False)  # a shortlist answers only texts
         summary |= {f"r1_{way}": Percentiles.of(values, WORST) for way, values in both}
     return summary
 
@@ -367,9 +369,10 @@ def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
 def recall(
     exact: FloatArray, programmed: Simulator, queries: Features, shortlist: int
 ) -> tuple[float, float]:
-    """Shares of the best items of the digital scores `exact` [n, M] that shortlists hold.
+    """The recall of shortlists: shares of the best items by the digital scores `exact` [n, M].
 
-    Returns the share of queries whose best item is there, and the share of their best ten.
+    Returns the share of queries whose best item is on the shortlist, and the share of the queries'
+    RECALL_AT best items that are.
     """
     best = best_items(exact)
     held = np.empty(best.shape, bool)
@@ -380,5 +383,5 @@ def recall(
 
 
 def best_items(scores: FloatArray) -> IntArray:
-    """The RECALL_AT best items [n, k] of scores [n, M], of equal ones the lower row first."""
+    """The RECALL_AT best items [n, k] by scores [n, M]; of equal scores, the lower row first."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :RECALL_AT]

@@ -1,1 +1,1 @@
-"""The door: files become validated, frozen values here, or one sentence says why not."""
+"""The door: files become validated, frozen values here, or a sentence says why not."""

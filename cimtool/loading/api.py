@@ -1,4 +1,4 @@
-"""The library's functions of this room: where a model and its rows come from."""
+"""The library's functions of this room: sources of models and of their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows that a bundle was calibrated on, known by their digests: none is evaluated unasked."""
+"""Rows that a bundle was calibrated on, known by digest: they are refused in an evaluation.
+
+The user may allow them, or drop them from the data.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ SeenRows = Literal["refuse", "allow", "drop"]
 SEEN_ROWS: tuple[SeenRows, ...] = get_args(SeenRows)
 
 DROP_OR_ALLOW = ArgumentError("{calibration_rows} drop or allow")
-"""The argument that measures all the same, as a clause."""
+"""The clause that names the argument with which the data can still be measured."""
 
 NAMED_ROWS = 5
-"""Rows that a sentence names, of however many."""
+"""Rows that a sentence names at most."""
 
 
 def require_unseen(
@@ -33,11 +36,11 @@ def require_unseen(
     name: str,
     otherwise: CimError = DROP_OR_ALLOW,
 ) -> None:
-    """Raise CimError where digests of rows of `data` are `known`, those of the model `name`.
+    """Raise CimError if the model `name` was calibrated on rows of `data`.
 
-    Videos count as texts do, those of a gallery in the arrays as well: ranges that were drawn from
-    a row fit it better than one that the model meets for the first time. `otherwise` names the
-    arguments that help.
+    `known` are the digests of its calibration rows. Texts and videos both count, also videos of a
+    gallery in the arrays: calibrated ranges fit calibration rows better than unseen rows.
+    `otherwise` names the arguments that help.
     """
     if found := _counted(known_rows(known, data.text, data.video), data.called):
         raise ArgumentError(
@@ -52,10 +55,10 @@ def require_unseen(
 def without_seen(
     known: Sequence[Mapping[str, Digests]], data: Sequence[Embeddings], *names: str
 ) -> list[Embeddings]:
-    """Rows less those that calibrated a model; a note says which are left out.
+    """The data without the rows that calibrated any of the models; a note says which are left out.
 
-    `known` are the digests of each model, `data` the same rows as each of them takes them. A pair
-    is left out as a whole. Raises CimError where fewer than two of a modality remain.
+    `known` has the digests of each model, `data` the same rows in the form that each model takes.
+    A pair is left out whole. Raises CimError if fewer than two rows of a modality remain.
     """
     each = [known_rows(own, d.text, d.video) for own, d in zip(known, data, strict=True)]
     seen = {name: np.logical_or.reduce([masks[name] for masks in each]) for name in MODALITIES}
@@ -75,7 +78,7 @@ def without_seen(
 
 
 def _counted(seen: Mapping[str, BoolArray], called: Modalities) -> str:
-    """The numbers of the rows that masks [n] by modality name, the first few; nothing for none."""
+    """A clause on the rows that the masks [n] mark, by modality; empty if there are none."""
     return " and ".join(
         f"{mask.sum():,} of its {len(mask):,} {name_of(modality, called)} rows ({row_list(mask)})"
         for modality, mask in seen.items()
@@ -84,7 +87,7 @@ def _counted(seen: Mapping[str, BoolArray], called: Modalities) -> str:
 
 
 def row_list(mask: BoolArray) -> str:
-    """The numbers of the rows that a mask [n] names, the first few."""
+    """The numbers of the first few rows that a mask [n] marks."""
     rows = np.flatnonzero(mask).tolist()
     more = ", ..." if len(rows) > NAMED_ROWS else ""
     return ", ".join(map(str, rows[:NAMED_ROWS])) + more

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TORCH_SUFFIXES = (".pth", ".pt")
 PICKLED_SUFFIXES = (*TORCH_SUFFIXES, ".ckpt")
-"""Suffixes of checkpoints that torch.save wrote; the last is Lightning's."""
+"""Suffixes of checkpoints that torch.save wrote; `.ckpt` is Lightning's."""
 
 SUFFIXES = (*PICKLED_SUFFIXES, ".safetensors")
 
@@ -58,7 +58,7 @@ SAVE_OR_EXPORT = (
     "expected its numbers, torch.save(module.state_dict(), ...), or both projectors as ONNX, by "
     "torch.onnx.export"
 )
-"""The end of a sentence on a file that holds a network's code."""
+"""The end of a sentence about a file that holds a network's code."""
 
 EXPORTED_SUFFIX = ".pt2"
 TORCHSCRIPT, EXPORTED = "a TorchScript module (torch.jit.save)", "a program of torch.export"
@@ -67,27 +67,27 @@ NETWORK_MEMBERS = {
     "archive_format": EXPORTED,
     "serialized_exported_program.json": EXPORTED,
 }
-"""Archives that hold a network's code, by the last part of a member's name."""
+"""Kinds of archives that hold a network's code, by the last part of a member's name."""
 
 LARGEST_STRUCTURE = 1 << 24
-"""Bytes of a checkpoint's pickle, where tensors are named and not held."""
+"""Bytes of a checkpoint's pickle at most; it names the tensors, their numbers are elsewhere."""
 
 MOST_VALUES, DEEPEST = 200_000, 64
-"""Values of a checkpoint, each place of a shared one counted, and containers in one another."""
+"""Values of a checkpoint at most (a shared value counts at each place), and depth of nesting."""
 
 OLD_PICKLES = 5
-"""Pickles of a file that is no archive: number, version, system, content, names of storages."""
+"""Pickles of a file that is not an archive: number, version, system, content, storage names."""
 
 LONGEST_INTEGER = 1024
-"""Bits of an integer in a checkpoint; a longer one can take a minute to write out."""
+"""Bits of an integer in a checkpoint at most; a longer integer can take a minute to print."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint's values by key, nested as saved; arrays are float32, float64 or integers.
 
-    `ordered` says whether the order of the keys is that of the layers: a `.safetensors` file
-    sorts them by name.
+    `ordered` is True if the keys come in the order of the layers; a `.safetensors` file sorts them
+    by name.
     """
 
     file: str
@@ -98,7 +98,7 @@ class Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a `.pth`, `.pt`, `.ckpt` or `.safetensors` file; code inside is never executed.
 
-    Raises CimError for a missing, broken or foreign file, and for one that holds no dictionary.
+    Raises CimError if the file is missing, broken, of another kind, or holds no dictionary.
     """
     require_file(path)
     if path.suffix == ".onnx":
@@ -130,28 +130,28 @@ def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
 
 
 def read_torch(path: Path) -> Any:
-    """Read what `torch.save` wrote as plain values, with `weights_only=True`.
+    """Read a file of `torch.save` as plain values, with `weights_only=True`.
 
-    Raises CimError where the file is broken, holds a class or function instead of numbers, or
-    unfolds to more than its Budget.
+    Raises CimError if the file is broken, holds a class or function instead of numbers, or unfolds
+    to more than its Budget.
     """
     return _torch_content(path)[1]
 
 
 def load_torch(path: Path) -> Any:
-    """The value that `torch.load` gives of a file, with tensors; CimError as `read_torch`."""
+    """Read a file with `torch.load`, tensors kept as tensors; CimError as `read_torch`."""
     return _torch_content(path)[0]
 
 
 def _torch_content(path: Path) -> tuple[Any, Any]:
-    """The value in a file of torch, and the same in plain values, by which it is checked."""
+    """The value in a file of torch, and the value as plain values; making these checks it."""
     budget = Budget.of(path)
     with needing(f"{path}: what torch.save wrote", "weights as .safetensors or .onnx"):
         import torch
     with reading(path), path.open("rb") as stream:
         try:
             _check_archive(path, stream)
-            with warnings.catch_warnings(action="ignore"):  # of forms that grow old
+            with warnings.catch_warnings(action="ignore"):  # deprecation of old formats
                 value = torch.load(stream, map_location="cpu", weights_only=True)
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
@@ -159,7 +159,7 @@ def _torch_content(path: Path) -> tuple[Any, Any]:
 
 
 def _check_archive(path: Path, stream: io.BufferedReader) -> None:
-    """Raise CimError for an archive that torch.save does not write: one that could unfold."""
+    """Raise CimError for an archive that torch.save does not write, such as a compressed one."""
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
@@ -177,7 +177,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
                     f"{path}: {one.filename} is compressed; expected members as torch.save stores "
                     "them"
                 )
-            if one.orig_filename.lower().endswith("/data.pkl"):  # torch disregards case
+            if one.orig_filename.lower().endswith("/data.pkl"):  # torch ignores case
                 if one.file_size > LARGEST_STRUCTURE:
                     raise CimError(
                         f"{path}: {one.filename} has {one.file_size:,} bytes; expected at most "
@@ -194,7 +194,7 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
 
 
 def _records(members: Sequence[zipfile.ZipInfo]) -> dict[str, int]:
-    """The bytes of each record of numbers by its key, of the shortest where two have one name."""
+    """The bytes of each record of numbers, by key; the smaller if two have the same name."""
     found: dict[str, int] = {}
     for one in members:
         folder, _, key = one.orig_filename.lower().rpartition("/")
@@ -204,11 +204,11 @@ def _records(members: Sequence[zipfile.ZipInfo]) -> dict[str, int]:
 
 
 def _check_pickles(path: Path, stream: io.BufferedReader) -> None:
-    """Raise CimError for pickles that torch.save did not write before there were archives."""
+    """Raise CimError unless the pickles are what torch.save wrote before it wrote archives."""
     found = [require_plain_pickle(stream, path) for _ in range(OLD_PICKLES) if stream.peek(1)]
     if len(found) == OLD_PICKLES:
         (used, _), (_, named) = found[-2:]
-        if not used <= named:  # torch leaves numbers of others as memory happened to hold them
+        if not used <= named:  # torch leaves the missing storages uninitialised
             raise CimError(f"{path}: holds no numbers of {len(used - named)} of its tensors")
 
 
@@ -245,14 +245,14 @@ STORED = {
     **{"BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn},
     **{"F8_E5M2": ml_dtypes.float8_e5m2},
 }
-"""Types of numbers in a `.safetensors` file, by their names there."""
+"""Types of numbers in a `.safetensors` file, by name in the file."""
 
 HALF = 2
 """Bytes of a number in half precision."""
 
 
 def is_float8(array: Array) -> bool:
-    """True for numbers of float8, of any kind."""
+    """True for any kind of float8."""
     return array.itemsize == 1 and array.dtype.kind not in "biu"
 
 
@@ -268,7 +268,7 @@ def _stored(tensor: Mapping[str, Any], path: Path, key: str) -> Array:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which `net.10` follows `net.9`: a longer number is the larger."""
+    """A sort key by which `net.10` follows `net.9`."""
     parts = ((part, part.lstrip("0")) for part in re.split(r"([0-9]+)", name))
     return [
         (len(number), number) if "0" <= part[:1] <= "9" else (-1, part) for part, number in parts
@@ -277,9 +277,10 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 @dataclass
 class _Plain:
-    """Reads a file's content as plain values: tensors as arrays, other things as texts.
+    """Converts a file's content to plain values: tensors to arrays, unknown objects to texts.
 
-    An object that stands in many places, or in itself, is taken in each: their number is bounded.
+    An object that occurs several times, or inside itself, is converted each time; the number of
+    conversions is bounded.
     """
 
     file: str
@@ -288,7 +289,7 @@ class _Plain:
     left: int = MOST_VALUES
 
     def of(self, value: Any, key: str, depth: int = 0) -> Any:
-        """The plain form of the value at `key`; CimError where there are too many, or too deep."""
+        """The plain form of the value at `key`; CimError for too many values or levels."""
         self.left -= 1
         if depth > DEEPEST:
             raise CimError(
@@ -299,7 +300,7 @@ class _Plain:
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
         if isinstance(value, self.tensor):
-            value = self.tensor.detach(value)  # without attributes that hide a tensor's functions
+            value = self.tensor.detach(value)  # drops attributes that shadow a tensor's methods
             if value.is_nested:
                 raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             _require_numbers(value, self.file, key)
@@ -331,9 +332,8 @@ class _Plain:
 def tensor_array(tensor: Any, file: str, key: str) -> Array:
     """Return a torch tensor as an array; half precision becomes float32, exactly.
 
-    float8 stays as it is: as weights it has a scale, which stands elsewhere.
-
-    Raises CimError for a tensor that is quantized, sparse, complex or without data.
+    float8 is not converted: float8 weights have a scale, which is stored elsewhere. Raises CimError
+    for a tensor that is quantized, sparse, complex or without data.
     """
     import torch
 
@@ -353,7 +353,7 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
 
 
 def _require_numbers(tensor: torch.Tensor, file: str, key: str) -> None:
-    """Raise CimError for a tensor on torch's meta device, which has a shape alone."""
+    """Raise CimError for a tensor on torch's meta device, which has a shape but no numbers."""
     if tensor.is_meta:
         raise CimError(
             f"{file}: {key or 'its tensor'} is on the meta device, where a tensor has a shape and "

@@ -1,7 +1,7 @@
-"""Digests of rows, by which a row is known again without being kept.
+"""Digests of rows, which identify a row without storing it.
 
-A digest is the first 8 bytes of the SHA-256 of a row's float32 bytes, as the model takes it (at
-unit norm where its layout expects that).
+A digest is the first 8 bytes of the SHA-256 of a row's float32 bytes. The row is in the form that
+the model takes: at unit norm if the layout expects that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def row_digests(rows: Array) -> Digests:
 
 
 def digests_of(text: Array, video: Array) -> dict[str, Digests]:
-    """Digests of rows [n, width] by modality, sorted, each once."""
+    """Digests of rows [n, width] by modality, sorted, without repeats."""
     return {"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))}
 
 

@@ -1,6 +1,6 @@
-"""Embeddings: the rows of texts and videos, and the right video of each text, in every form.
+"""Embeddings: the rows of texts and videos, and the right video of each text.
 
-They are read from files and pairs of files, or taken as arrays.
+They come from a file, a pair of files, or arrays.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ from cimtool.reference.truth import (
 )
 
 UNIT_TOLERANCE = 1e-3
-"""Rows whose norm is this near 1 count as unit rows and stay as they are."""
+"""Largest distance from 1 at which a row's norm counts as 1; such rows are not changed."""
 
 
 @dataclass(frozen=True)
 class Embeddings:
     """Rows of both modalities, float32: text [N, in], video [M, in].
 
-    `text_to_video` [N] is the row of the right video of each text, None where it is not known;
-    `labels` is the class [N] of each text, or [N, C] true for each of its classes, where they are
-    known. `file` is where they come from, for messages. With `alone` the rows are items of one
-    modality: text and video are the same. `unread` are the names of further arrays, such as a third
-    modality, that nothing is read from. `known_ids` are the ids of a modality's items, and the name
-    of their array, where the data have them; `judged` says what is right, whatever else would.
-    `compared` are pairs or triplets of items of one modality, which say it where no labels do.
-    `modalities` are the names of the arrays that are text and video here, None for these two;
-    `called` are those by which a table names them: images are images.
+    `text_to_video` [N] is the row of the right video of each text, None if it is not known.
+    `labels` is the class [N] of each text, or [N, C] true for each of its classes, or None. `file`
+    is the source, for messages. With `alone`, the rows are items of one modality: text and video
+    are the same. `unread` names further arrays that are not read, such as a third modality.
+    `known_ids` has, by modality, the name of the array of ids and the ids, if the data have them.
+    If `judged` is given, it alone decides which items are right. `compared` are pairs or triplets
+    of items of one modality; they decide if there are no labels. `modalities` are the names of the
+    arrays taken as text and video, None for the usual names. `called` are the names of both
+    modalities in tables, so that images are called images.
     """
 
     text: Array
@@ -89,13 +89,13 @@ class Embeddings:
     called: Modalities = TEXT_VIDEO
 
     def ids(self, modality: str) -> Array:
-        """The ids [n] of a modality's items, texts; their rows where the data have none."""
+        """The ids [n] of a modality's items, as texts; row numbers if the data have no ids."""
         if modality in self.known_ids:
             return self.known_ids[modality][1]
         return np.arange(len(getattr(self, modality))).astype(str)
 
     def named(self, modality: str) -> str | None:
-        """The name of the array of a modality's ids; None where the data have none."""
+        """The name of the array of a modality's ids; None if the data have no ids."""
         return self.known_ids[modality][0] if modality in self.known_ids else None
 
     @property
@@ -105,7 +105,7 @@ class Embeddings:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all that figures depend on: the rows, and what is right for each."""
+        """The SHA-256 of everything that figures depend on: the rows, and the right items."""
         truth = self.truth
         found: dict[str, Array] = {"text": self.text, "video": self.video}
         found |= {"right": truth.text_to_video, "leave_one_out": np.array(truth.leave_one_out)}
@@ -123,12 +123,12 @@ class Embeddings:
 
     @property
     def right(self) -> IntArray:
-        """The right video of each text [N], for what cannot do without; CimError where unknown."""
+        """The right video of each text [N]; CimError if it is not known."""
         with naming(self.file):
             return require_right(self.text_to_video, len(self.text), len(self.video), self.called)
 
     def among(self, kept: BoolArray) -> Embeddings:
-        """These texts, a mask [N], with the videos of theirs; CimError where these are unknown."""
+        """The texts that a mask [N] marks, and their right videos; CimError if not known."""
         videos, right = np.unique(self.right[kept], return_inverse=True)
         labels = None if self.labels is None else self.labels[kept]
         text, video = self.text[kept], self.video[videos]
@@ -143,10 +143,10 @@ class Embeddings:
         )  # fmt: skip
 
     def without(self, text: BoolArray, video: BoolArray) -> Embeddings:
-        """The same less the rows that masks [N] and [M] name, and less the other rows of pairs.
+        """The data without the rows that masks [N] and [M] mark, and without their partners.
 
-        A text goes with its right video, a video with the last of its texts. Where judgements say
-        what is right, rows go alone.
+        A text is left out with its right video, a video with the last of its texts. With
+        judgements, no partner is left out.
         """
         kept_text, kept_video, right = ~text, ~video, self.text_to_video
         if self.alone:
@@ -177,13 +177,13 @@ class Embeddings:
 
     @property
     def groups(self) -> IntArray:
-        """Numbers [N] of texts that are drawn together: those of a video, or joined by pairs."""
+        """Group numbers [N]: texts of one group, by video or by pairs, are drawn together."""
         if self.labels is None and self.compared is not None:
             return self.compared.groups(len(self.text))
         return self.right
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays by the names under which a file holds them."""
+        """The arrays, by their names in a file."""
         if self.alone:
             found = {ALONE: self.text}
         else:
@@ -198,11 +198,11 @@ class Embeddings:
 
     @property
     def truth(self) -> Truth:
-        """The right items of each query; CimError where they are not known."""
+        """The right items of each query; CimError if they are not known."""
         return self.truth_of(self.alone)
 
     def truth_of(self, leave_one_out: bool) -> Truth:
-        """The same, or with `leave_one_out` where row i of both is one item."""
+        """The right items of each query; with `leave_one_out`, row i of both is the same item."""
         if self.judged is not None:
             return truth_judged(self.judged, len(self.text), len(self.video), leave_one_out)
         if self.labels is None and self.compared is not None:
@@ -214,16 +214,16 @@ class Embeddings:
 
 File = Path | str
 EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
-"""Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
+"""Embeddings as a file, a pair of files (text first), already read, or as arrays by name."""
 
 
 def read_embeddings(
     path: Path, video: Path | None = None, modalities: Modalities | None = None
 ) -> Embeddings:
-    """Read one `.npz`, `.pt` or `.pth`, or a pair: `.npy` or `.pt`, text in `path` and `video`.
+    """Read one `.npz`, `.pt` or `.pth`, or a pair of `.npy`, `.pt` or `.pth`: text, then video.
 
-    Of a file with others `modalities` are those that are taken as text and video. Raises CimError
-    for a file that is missing, broken, or whose arrays are not embeddings.
+    If a file holds more modalities, `modalities` names the two that are taken as text and video.
+    Raises CimError for a file that is missing, broken, or whose arrays are not embeddings.
     """
     if video is not None:
         return embeddings_of({"text": _one(path), "video": _one(video)}, f"{path}, {video}")
@@ -249,10 +249,10 @@ def read_embeddings(
 def read_modality(
     path: Path, modality: str, modalities: Modalities | None = None
 ) -> tuple[str, Array]:
-    """Read one modality's rows, float32 [n, width], of a file that may hold others as well.
+    """Read the name and the rows, float32 [n, width], of one modality of a file.
 
-    They come after their name. With `modalities` the one that is taken as it. A `.npy` holds these
-    rows alone. Raises CimError as `read_embeddings` does.
+    The file may hold other modalities too, except a `.npy`. `modalities` are the names of the
+    arrays taken as text and video. Raises CimError as `read_embeddings` does.
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
@@ -273,9 +273,9 @@ def modality_of(
     where: str = "embeddings",
     modalities: Modalities | None = None,
 ) -> tuple[str, Array]:
-    """Take one modality's rows, float32 [n, width], of arrays by name, after their name.
+    """The name and the rows, float32 [n, width], of one modality in arrays by name.
 
-    Raises CimError as above.
+    Raises CimError as `read_modality` does.
     """
     modalities = names_held(modalities, values.keys())
     names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
@@ -295,9 +295,9 @@ def embeddings_of(
 ) -> Embeddings:
     """Check arrays by name (`text`, `video`, ... with their aliases) and take them as embeddings.
 
-    Without `text_to_video` row i of the texts belongs to row i of the videos. Items of one modality
-    come as `rows` alone, with labels or without. With `modalities` these are taken for both.
-    Raises CimError starting with `where`.
+    Without `text_to_video`, row i of the texts belongs to row i of the videos. Items of a single
+    modality come as `rows`, with labels or without. `modalities` are the names of the arrays taken
+    as text and video. The sentence of a CimError starts with `where`.
     """
     modalities = names_held(modalities, values.keys())
     with naming(where):
@@ -323,7 +323,7 @@ def _is_alone(values: Mapping[str, Any]) -> bool:
 
 
 def _others(values: Mapping[str, Any], modalities: Modalities | None) -> tuple[str, ...]:
-    """The names of arrays that are none of data of these modalities."""
+    """The names of the arrays that data of these modalities don't use."""
     known: tuple[str, ...] = ArrayNames.of(modalities, values).wanted
     if modalities is None:
         known = (*KEYS, *OF_ALONE) if _is_alone(values) else KEYS
@@ -331,7 +331,7 @@ def _others(values: Mapping[str, Any], modalities: Modalities | None) -> tuple[s
 
 
 def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Embeddings:
-    """Items of one modality, each the right one of itself."""
+    """Items of one modality; the right item of each is itself."""
     if (key := one_of(values, TRUTH)) is not None:
         both = key.replace("_to_", " and ")
         raise CimError(f"holds {ALONE} and {key}; expected {both} with it, or {ALONE} without")
@@ -344,7 +344,7 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
 
 
 def require_rivals(embeddings: Embeddings) -> None:
-    """Raise CimError where a modality has fewer than two rows, so that nothing can be ranked."""
+    """Raise CimError if a modality has fewer than two rows: nothing can be ranked."""
     for modality, name in zip(MODALITIES, embeddings.called, strict=True):
         if len(getattr(embeddings, modality)) < 2:
             raise CimError(
@@ -354,9 +354,9 @@ def require_rivals(embeddings: Embeddings) -> None:
 
 
 def unit_rows(rows: Array, where: str = "embeddings") -> Array:
-    """Return float32 rows of unit norm; those within 1e-3 of it are taken as they are.
+    """Return float32 rows at unit norm; rows within UNIT_TOLERANCE of it are not changed.
 
-    The others are divided in float64 and rounded. CimError for a row of zeros.
+    Other rows are divided in float64 and rounded. Raises CimError for a row of zeros.
     """
     norms: FloatArray = np.linalg.norm(rows.astype(np.float64), axis=1)
     if not norms.all():
@@ -371,9 +371,9 @@ def unit_rows(rows: Array, where: str = "embeddings") -> Array:
 
 
 def checked_rows(rows: Array, where: str, unit: bool) -> Array:
-    """Return one modality's rows as finite float32 [n, width], at unit norm where `unit` says so.
+    """Return one modality's rows as finite float32 [n, width], at unit norm with `unit`.
 
-    Raises CimError naming the row where one cannot be taken.
+    Raises CimError, which names the row, if a row is not finite or cannot be normalised.
     """
     with naming("embeddings"):
         checked = finite_rows(rows, where)
@@ -381,7 +381,7 @@ def checked_rows(rows: Array, where: str, unit: bool) -> Array:
 
 
 def with_unit_rows(embeddings: Embeddings) -> Embeddings:
-    """Embeddings with both modalities' rows at unit norm, for a layout that expects them."""
+    """Embeddings with the rows of both modalities at unit norm."""
     text, video = (
         unit_rows(rows, f"{embeddings.file}: {name}")
         for name, rows in zip(embeddings.called, (embeddings.text, embeddings.video), strict=True)
@@ -390,9 +390,9 @@ def with_unit_rows(embeddings: Embeddings) -> Embeddings:
 
 
 def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
-    """Embeddings of any form as a model takes them; CimError where they do not fit.
+    """Embeddings of any form as a model takes them; CimError if they don't fit.
 
-    Rows of another scale than those that calibrated a bundle are warned of.
+    Warns if the scale of the rows differs from the scale of the calibration rows.
     """
     read = embeddings_in(data, model.modalities)
     for modality in MODALITIES:
@@ -405,9 +405,10 @@ def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
 
 
 def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) -> Embeddings:
-    """Embeddings of any form, whatever model they are for; of several modalities these two.
+    """Embeddings of any form, not yet checked against a model.
 
-    A pair of files, and what was read already, are what they are.
+    `modalities` chooses two modalities of a file or of arrays by name; a pair of files and
+    Embeddings are taken unchanged.
     """
     if isinstance(data, Embeddings):
         return data
@@ -422,7 +423,7 @@ def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) ->
 def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     """One modality's rows [n, width] as a model takes them; the other modality is not read.
 
-    Raises CimError where they are missing, are no embeddings, or of another width. Warns as
+    Raises CimError if they are missing, are not embeddings, or have another width. Warns as
     `read_data` does.
     """
     file = file_of(data, modality)
@@ -444,7 +445,7 @@ def require_width(
 ) -> None:
     """Raise CimError unless rows [n, width] have the width that a model takes.
 
-    The sentence has the user's `name` of the modality.
+    The sentence calls the modality by the user's `name`.
     """
     width = model.text_width if modality == "text" else model.video_width
     if rows.shape[1] != width:
@@ -455,7 +456,7 @@ def require_width(
 
 
 def files_of(data: EmbeddingsLike) -> tuple[Path, ...]:
-    """The files that embeddings are read from; none where they are given as arrays."""
+    """The files that embeddings are read from; none if they are given as arrays."""
     if isinstance(data, Embeddings | Mapping):
         return ()
     files = data if isinstance(data, tuple) else (data,)
@@ -468,6 +469,6 @@ def files_of(data: EmbeddingsLike) -> tuple[Path, ...]:
 
 
 def file_of(data: EmbeddingsLike, modality: str) -> Path | None:
-    """The file that one modality's rows are read from; None where they are given as arrays."""
+    """The file that one modality's rows are read from; None if they are given as arrays."""
     files = files_of(data)
     return None if not files else files[0] if modality == "text" else files[-1]

@@ -1,4 +1,4 @@
-"""Kind and contents of a file, as plain data and as lines for a reader."""
+"""The kind and contents of a file, as plain data and as lines of text."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ MANIFEST, LEDGER = "manifest.json", "ledger.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")
 
 TEACHER = ("ed", "vd", "y")
-"""Arrays that make an `.npz` a teacher: statistics of pairs, and their labels."""
+"""The arrays that identify an `.npz` as a teacher: statistics of pairs, and their labels."""
 
 Facts = dict[str, Any]
 
 
 class Described(Named):
-    """Base of what describes a folder that holds a certain file."""
+    """Base of classes that each describe a kind of folder, recognised by a file in it."""
 
     file: ClassVar[str]
-    """The name of the file that tells such a folder."""
+    """The name of the file by which the folder is recognised."""
 
     @classmethod
     @abstractmethod
     def facts(cls, folder: Path) -> Facts:
-        """The contents of a folder as plain data with its `kind`; CimError if it is not whole."""
+        """The contents of a folder as plain data with its `kind`; CimError if incomplete."""
 
 
 def inspect(path: Path) -> Facts:
     """Describe a checkpoint, polynomial, data, target, settings, ONNX file, bundle or hand-off.
 
-    The result is plain data; `kind` says which of these it is. CimError where the file is
-    missing, broken, or none of them, and where a hand-off is not as it was exported.
+    The result is plain data; `kind` names the kind. Raises CimError if the file is missing, broken,
+    or of another kind, and if a hand-off differs from its export.
     """
     for folder in Described.every().values():
         if (path / folder.file).is_file():
@@ -110,7 +110,7 @@ def inspect(path: Path) -> Facts:
 
 
 def format_facts(facts: Mapping[str, Any]) -> list[str]:
-    """Lines for a reader: a fact a line, each by its own name, tables indented below theirs."""
+    """Lines of text: one per fact, with its name; tables are indented below their name."""
     others = {key: value for key, value in facts.items() if key not in ("file", "kind")}
     return [f"{facts['file']}: {facts['kind']}", *_lines(others, 1)]
 
@@ -179,7 +179,7 @@ def _has_both(names: Collection[str]) -> bool:
 
 
 def describe_modalities(arrays: Mapping[str, Array]) -> Facts:
-    """Shapes and norms of each modality of data that are not text and video, and the rest."""
+    """Shapes and norms of each modality, for data without text and video, and other arrays."""
     others = (*LABELS, *OF_ALONE)
     rows = {
         name: array
@@ -209,7 +209,7 @@ def _json(path: Path) -> Facts:
 
 
 def _toml(path: Path) -> Facts:
-    """A target names itself, a map has tables of modalities, and settings are what is left."""
+    """A target has a name or base, a layer map only tables of modalities; others are settings."""
     values = read_toml(path)
     if "name" in values or "base" in values:
         return {"kind": "target", **load_target(path.absolute()).to_json()}
@@ -241,7 +241,7 @@ def _bundle(folder: Path) -> Facts:
 
 
 def _ledger(file: Path) -> Facts:
-    """The writes of a gallery's cells, in all and by stored matrix."""
+    """The writes of a gallery's cells, in total and by stored matrix."""
     written, most = "cells_written", "most_written"
     try:
         values = parse_json(read_bounded(file, LARGEST))
@@ -264,7 +264,7 @@ def _size(file: Path) -> str:
 
 
 def describe_polynomial(polynomial: Polynomial) -> Facts:
-    """Degree, each term with its coefficient, bias, scales, and the teacher."""
+    """Degree, bias, the coefficient of each term, scales and teacher."""
     return {
         "kind": "polynomial",
         "degree": polynomial.degree,
@@ -279,7 +279,7 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
 
 
 def describe_embeddings(embeddings: Embeddings) -> Facts:
-    """Shapes, norms, the videos that belong to texts, and the classes where known."""
+    """Shapes, norms, the pairs of texts and videos, and the classes if known."""
     text, video = embeddings.called
     return {
         "kind": "embeddings",
@@ -291,7 +291,7 @@ def describe_embeddings(embeddings: Embeddings) -> Facts:
 
 
 def _classes(labels: Classes | None) -> Facts:
-    """The number of classes, and of those of a text on average where it may have several."""
+    """The number of classes; if a text may have several, also the average per text."""
     if labels is None:
         return {"classes": None}
     if labels.ndim == 1:
@@ -324,7 +324,7 @@ def _rows(rows: Array) -> Facts:
 
 
 def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
-    """Layout, sizes and precision; where no layout fits, the reason and every array's shape."""
+    """Layout, sizes and precision; if no layout fits, the reason and the shape of each array."""
     facts: Facts = {"kind": "checkpoint"}
     try:
         text, video = find_weights(checkpoint)
@@ -362,12 +362,12 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
 
 
 def _of_tokens(weights: Weights, count: int) -> Weights:
-    """The weights with a number of tokens, where none is said."""
+    """The weights with `count` tokens, unless the checkpoint gives a number."""
     return replace(weights, values={TOKENS: count, **weights.values})
 
 
 def _input(layout: type[Layout], weights: Weights, tower: Graph) -> int | str:
-    """Numbers in a row; of any number of tokens those of each, by the `tower` of one."""
+    """The numbers in a row, or per token if the number of tokens is free; `tower` has one token."""
     width = tower.extent("x")
     if not layout.reads_tokens or TOKENS in weights.values:
         return width

@@ -1,4 +1,4 @@
-"""The arrays of a data file by their names: rows, right videos, ids, classes and comparisons."""
+"""Arrays of a data file, by name: rows, right videos, ids, classes and comparisons."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TEXT, VIDEO = NAMES["text"], NAMES["video"]
 LABELS = ("labels", "label")
 TRUTH = ("text_to_video", "text_to_image")
 ALONE = "rows"
-"""Items of one modality, which are texts and videos at once."""
+"""Items of one modality, used as texts and as videos."""
 IDS = {"text": ("text_ids",), "video": ("video_ids", "image_ids"), ALONE: ("row_ids",)}
 """The names under which a file may hold the ids of a modality's items, for TREC files."""
 
 PAIRS, MATCH, TRIPLETS = "pairs", "match", "triplets"
-"""Items of one modality that are compared: rows [P, 2] with yes or no [P], or rows [T, 3]."""
+"""Compared items of one modality: pairs [P, 2] with yes or no [P], or triplets [T, 3], as rows."""
 
 KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE, *chain(*IDS.values()))
 OF_ALONE = (PAIRS, MATCH, TRIPLETS)
@@ -42,7 +42,7 @@ OF_ALONE = (PAIRS, MATCH, TRIPLETS)
 
 @dataclass(frozen=True)
 class ArrayNames:
-    """The names under which arrays are looked for: rows and ids by modality, and right videos."""
+    """Names that arrays may have: rows and ids by modality, and right videos."""
 
     rows: Mapping[str, tuple[str, ...]]
     ids: Mapping[str, tuple[str, ...]]
@@ -50,16 +50,17 @@ class ArrayNames:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All of them, and those of labels."""
+        """All of these names, and the names of labels."""
         return (*chain(*self.rows.values(), *self.ids.values()), *self.right, *LABELS)
 
     @classmethod
     def of(
         cls, modalities: Modalities | None, values: Mapping[str, Any] | None = None
     ) -> ArrayNames:
-        """Those of text and video, or of two others; one's own name goes before an alias.
+        """The names for text and video, or for two other modalities; aliases come second.
 
-        The other's name is no alias: of `image` and `video` neither stands for the other.
+        The name of the other modality is not an alias: `image` and `video` as two modalities don't
+        stand for each other.
         """
         if modalities is None:
             return cls(NAMES, {m: IDS[m] for m in MODALITIES}, TRUTH)
@@ -76,7 +77,7 @@ class ArrayNames:
 
 
 def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:
-    """Return rows of a type of float; CimError where they are not finite, in two dimensions."""
+    """Return rows in a float type; CimError unless they are finite and have two dimensions."""
     array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
     if array.dtype.kind not in "fiu":
         kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
@@ -106,7 +107,7 @@ def right_videos(
     names: tuple[str, ...] = TRUTH,
     called: Modalities = TEXT_VIDEO,
 ) -> IntArray | None:
-    """The right video of each text [texts]; None where that is not known."""
+    """The right video of each text [texts]; None if it is not known."""
     key = one_of(values, names)
     if key is None:
         return np.arange(texts, dtype=np.int64) if texts == videos else None
@@ -123,7 +124,7 @@ def right_videos(
 def require_right(
     right: IntArray | None, texts: int, videos: int, called: Modalities = TEXT_VIDEO
 ) -> IntArray:
-    """Return the right video of each text; CimError, in the data's words, where it is not known."""
+    """Return the right video of each text; CimError, with the data's names, if it is not known."""
     if right is not None:
         return right
     one, other = called
@@ -141,7 +142,7 @@ def require_right(
 def ids_in(
     values: Mapping[str, Any], names: tuple[str, ...], count: int
 ) -> tuple[str, Array] | None:
-    """The array of the ids of some items, as texts [count], with its name; None where missing."""
+    """The name of the array of ids, and the ids as texts [count]; None if there is no array."""
     key = one_of(values, names)
     if key is None:
         return None
@@ -163,7 +164,7 @@ def ids_in(
 
 
 def classes_in(values: Mapping[str, Any], texts: int) -> Classes | None:
-    """Class numbers [texts], or [texts, C] true for each class that a text has.
+    """Class numbers [texts], or [texts, C] true for each class that a text has; None without any.
 
     Names of classes are numbered in alphabetical order.
     """
@@ -179,7 +180,7 @@ def classes_in(values: Mapping[str, Any], texts: int) -> Classes | None:
 
 
 def _several_classes(array: Array, key: str, texts: int) -> BoolArray:
-    """Classes of which a text may have several: true where a row of 0 and 1 has 1, [texts, C]."""
+    """Classes [texts, C] from rows of 0 and 1; a text may have several."""
     count = array.shape[1]
     if len(array) != texts or count < 2:
         raise CimError(
@@ -213,7 +214,7 @@ def _integers(value: Any, key: str, texts: int) -> IntArray:
 
 
 def comparisons_in(values: Mapping[str, Any], items: int) -> Comparisons | None:
-    """The pairs or triplets of items; None where there are none."""
+    """The pairs or triplets of items; None if there are none."""
     key = one_of(values, (PAIRS, TRIPLETS))
     if (key == PAIRS) != (MATCH in values):
         raise CimError(

@@ -1,24 +1,27 @@
-"""Layer maps: files that say which layers of a checkpoint play which part.
+"""Layer maps: files that name the layers of a checkpoint.
 
-TOML, one table a modality; every key is optional, and what is absent is recognised as usual:
+TOML, one table per modality. Every key is optional; missing keys are recognised as usual:
 
     [text]
     prefix = "txt_tower"    # where this projector's keys begin, without the final dot
-    eps = 1e-3              # epsilon of the norms, where it was not torch's 1e-5
+    eps = 1e-3              # epsilon of the norms, if it was not torch's 1e-5
     fc1 = "net.0"           # layer of the layout = layer of the file, below the prefix
     logvar = "head_b"
 
     [video]                 # or [image]
     ...
 
-Layouts take their activations from here where the checkpoint does not say them: activation (a text)
-and negative_slope (a number), layout `perceptron` output_activation too; those that read tokens
-take their number (tokens), where it is not that of the data's rows.
+If the checkpoint does not state its activation, the map can: activation (a text) and
+negative_slope (a number), and output_activation for layout `perceptron`. For a layout that reads
+tokens, `tokens` gives their number if it differs from the data's rows.
 
-The layers of layout `trunk` are fc1, bn1, fc2, bn2, mu, logvar; those of `two-branch` are
-"mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots);
-those of `perceptron` are its heads mu and logvar; those of `cross-attention` are attn,
-"attn.out_proj" and ln; those of others are their names in the public code.
+The layers are, by layout (names with dots need the quotes):
+
+    trunk               fc1, bn1, fc2, bn2, mu, logvar
+    two-branch          "mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3"
+    perceptron          mu, logvar
+    cross-attention     attn, "attn.out_proj", ln
+    others              the names in the public code
 """
 
 from __future__ import annotations
@@ -36,21 +39,21 @@ from cimtool.base.toml_files import read_toml
 from cimtool.ir.program import MODALITIES
 
 EPS = 1e-5
-"""Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""
+"""Default epsilon of BatchNorm and LayerNorm, as in torch."""
 
 OWN_KEYS = ("prefix", "eps")
-"""Keys of a map that any layout has."""
+"""Keys of a map that do not depend on the layout."""
 
 VALUES = ("activation", "output_activation", "negative_slope", "tokens")
-"""Keys of a map that name no layer: values that no weight shows."""
+"""Keys of a map for values, not layers: the weights do not show these values."""
 
 
 @dataclass(frozen=True)
 class ModalityMap:
-    """The entries of `file` for one projector, of the `table` that names it there.
+    """The entries of `file` for one projector, from the table called `table`.
 
-    `layers` maps layers of the layout to the checkpoint's; `values` are numbers and texts that a
-    checkpoint may hold beside its weights.
+    `layers` maps the layout's layers to the checkpoint's. `values` are numbers and texts that a
+    checkpoint may also hold at its top.
     """
 
     file: str = ""
@@ -69,7 +72,7 @@ NO_MAP: LayerMap = {modality: ModalityMap(table=modality) for modality in MODALI
 
 
 def read_layer_map(path: Path) -> LayerMap:
-    """Read a map; CimError naming file and key where it is not one."""
+    """Read a map; CimError, which names file and key, if it is not a map."""
     tables = read_toml(path)
     known = [name for names in NAMES.values() for name in names]
     for name in tables:

@@ -1,6 +1,6 @@
-"""Layouts: classes that know one architecture each by its keys and build its graph.
+"""Layouts: classes that each recognise an architecture by its keys and build its graph.
 
-They share the readers of trained layers as operations.
+They share functions that read a trained layer as an operation.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from cimtool.ir.types import rows_of_item
 from cimtool.loading.weights import Weights
 
 ACTIVATION = "activation"
-"""The plain value, beside the weights or in a layer map, that names the activation."""
+"""The plain value, in a checkpoint or a layer map, that names the activation."""
 
 LARGEST_ITEM = 1 << 22
-"""Numbers that an item may have in a value whose numbers move."""
+"""Numbers at most in an item of tokens."""
 
 TOKENS = "tokens"
-"""The plain value, beside the weights or in a layer map, that counts the tokens of a row."""
+"""The plain value, in a checkpoint or a layer map, with the number of tokens in a row."""
 
 
 class Layout(Named):
-    """Base of the layouts; a subclass in `cimtool/loading/layouts/` is found by itself."""
+    """Base of the layouts; a subclass in `cimtool/loading/layouts/` registers itself."""
 
     description: ClassVar[str]
-    """The marks by which the layout is recognised, for the error where none fits."""
+    """The marks by which the layout is recognised, for the error if no layout fits."""
     layers: ClassVar[tuple[str, ...]]
     """The layers that a layer map can name."""
     assumed: ClassVar[str | None] = None
-    """The activation where nothing says one; None for a layout that takes none unsaid."""
+    """The activation if nothing names one; None for a layout that assumes none."""
     any_names: ClassVar[bool] = False
-    """True where layers may have any names, so that other layouts come first."""
+    """True if layers may have any names; other layouts are then tried first."""
     unit_rows: ClassVar[bool] = False
-    """True where embeddings are expected at unit norm."""
+    """True if embeddings are expected at unit norm."""
     reads_tokens: ClassVar[bool] = False
-    """True where a row holds tokens, as many as it has room for: the data's rows say how many."""
+    """True if a row holds tokens; the width of the data's rows then gives their number."""
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """True for weights of this layout, complete or not: by the names of its layers."""
+        """True for weights of this layout, complete or not, by the names of layers."""
         return any(weights.layer(role) in weights.layers for role in cls.layers)
 
     @classmethod
@@ -57,7 +57,7 @@ class Layout(Named):
     def tower(cls, weights: Weights) -> Graph:
         """Read the projector, as `TowerBuilder` builds it.
 
-        Raises CimError naming file and key where something is missing or malformed.
+        Raises CimError, which names file and key, if something is missing or malformed.
         """
 
     @classmethod
@@ -67,22 +67,22 @@ class Layout(Named):
 
     @classmethod
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The `head`, `a` and `b` that a checkpoint's own keys say; nothing where they do not."""
+        """The `head`, `a` and `b` that follow from a checkpoint's keys; empty if none do."""
         return {}
 
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
-        """Remarks for a reader of the figures, from a checkpoint's plain values."""
+        """Remarks, from a checkpoint's plain values, for a reader of the figures."""
         return ()
 
     @classmethod
     def activation(cls, weights: Weights) -> Op | None:
-        """The activation that a plain value names, else the assumed one; None for `none`."""
+        """The activation that a plain value names, else the assumed activation; None for `none`."""
         return read_activation(weights, ACTIVATION, cls.assumed or "none")
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """Remarks on what neither checkpoint nor map says, and no weight shows."""
+        """Remarks on facts that are assumed: neither checkpoint, map nor weights show them."""
         if cls.assumed is None or ACTIVATION in weights.values:
             return ()
         return (
@@ -95,7 +95,7 @@ class Layout(Named):
 def remarks(
     layout: type[Layout], content: Mapping[str, Any], weights: Sequence[Weights]
 ) -> tuple[str, ...]:
-    """Remarks for a reader of the figures on a checkpoint read by a layout, each said once."""
+    """Remarks for a reader of the figures, on a checkpoint and its layout; no repeats."""
     assumed = (text for one in weights for text in (*one.assumptions, *layout.assumptions(one)))
     return (*layout.warnings(content), *dict.fromkeys(assumed))
 
@@ -109,8 +109,8 @@ def linear(
 ) -> Mvm:
     """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out].
 
-    An extent that is None may be any. A layer that is read so can be trained further: it knows its
-    tensors, unless its weight was made of several.
+    An extent of None may be any number. The layer knows its tensors, so that it can be trained
+    further, unless its weight was made of several tensors.
     """
     weight = weights.get(layer, "weight", (out, width))
     outputs = weight.shape[0]
@@ -123,7 +123,7 @@ def linear(
 
 
 def read_batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
-    """Read torch's `BatchNorm1d` over `width` channels; CimError where a variance is negative."""
+    """Read torch's `BatchNorm1d` over `width` channels; CimError if a variance is negative."""
     gamma, beta, mean, var = (
         weights.get(layer, parameter, (width,))
         for parameter in ("weight", "bias", "running_mean", "running_var")
@@ -143,17 +143,17 @@ def read_layer_norm(weights: Weights, layer: str, width: int) -> LayerNorm:
 
 
 def _eps(weights: Weights, layer: str) -> float:
-    """The file's epsilon, else the user's, else torch's default."""
+    """The file's epsilon, else the map's, else torch's default."""
     if weights.has(layer, "eps"):
         return float(weights.get(layer, "eps", ()))
     return weights.named.eps
 
 
 def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
-    """The tokens of `width` numbers in a row, behind `before` other numbers.
+    """The number of tokens, of `width` numbers each, that follow `before` other numbers in a row.
 
-    As a plain value says, else as many as the data's rows have. Raises CimError where neither is
-    known, the rows have another extent, or an item would be too large.
+    It comes from a plain value, else from the width of the data's rows. Raises CimError if neither
+    is known, the tokens do not fill the rows, or an item would be too large.
     """
     count, own = weights.values.get(TOKENS), weights.row_width
     form = f"{before} numbers and then {width} for each token" if before else f"{width} a token"
@@ -182,7 +182,7 @@ def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
 
 
 def arranged(builder: Builder, source: str, places: IntArray) -> str:
-    """The value with an item's numbers in these places [rows, width], made once for all readers."""
+    """The value with an item's numbers at `places` [rows, width]; equal values are shared."""
     node = builder.by_name.get(source)
     if node is not None and isinstance(node.op, Arrange):
         source, places = node.inputs[0], node.op.places.reshape(-1)[places]
@@ -206,9 +206,9 @@ NEGATIVE_SLOPE = 0.01
 
 
 def read_activation(weights: Weights, key: str, default: str) -> Op | None:
-    """The activation that a plain value names, such as `activation`; None for `none`.
+    """The activation that the plain value `key` names; None for `none`.
 
-    Raises CimError, naming the file, for one that is not known.
+    Raises CimError, which names the file, for an unknown activation.
     """
     name = weights.values.get(key, default)
     if name == LEAKY_RELU:

@@ -1,4 +1,4 @@
-"""A trained model as the compiler takes it: its program of real numbers and what is known of it."""
+"""A trained model as the compiler takes it: a program of real numbers, and facts about it."""
 
 from __future__ import annotations
 
@@ -18,42 +18,41 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import remarks
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.provenance import Provenance, provenance_of
-from cimtool.loading.reparametrized import require_weights
 from cimtool.loading.score import ScoreOptions, read_score
-from cimtool.loading.weights import Weights, find_weights
+from cimtool.loading.weights import Weights, find_weights, require_weights
 
 ONNX_LAYOUT = "onnx"
-"""The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
+"""The layout of ONNX projectors: ed and vd are not divided, and rows are not normalised."""
 
 MODALITIES_KEY = "modalities"
-"""Key of a checkpoint that says which arrays are its text and its video."""
+"""A checkpoint's key for the names of the arrays that are its text and its video."""
 
 RUN_STEMS = ("model", "last")
-"""Names of the checkpoints of a training run, whatever it trained."""
+"""Names of the checkpoints that every training run writes."""
 
 
 RowWidths = tuple[int | None, int | None]
-"""Numbers in a row of text and of video, None where not known."""
+"""Numbers in a row of text and of video, None if not known."""
 
 ReadWidths = Callable[[Modalities | None], RowWidths]
-"""The widths of the data's rows, whose arrays a checkpoint may name."""
+"""Gives the widths of the data's rows, for the modalities that a checkpoint names."""
 
 ReadNames = Callable[[Modalities | None], Modalities]
-"""The names that the data have for both modalities, likewise."""
+"""Gives the data's names of both modalities, for the modalities that a checkpoint names."""
 
 
 def unknown_widths(modalities: Modalities | None) -> RowWidths:
-    """The widths where there are no data."""
+    """The widths without data."""
     return None, None
 
 
 def usual_names(modalities: Modalities | None) -> Modalities:
-    """The names where there are no data."""
+    """The names without data."""
     return TEXT_VIDEO
 
 
 def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
-    """Two different names of modalities; CimError, which says `where` they stand, for others."""
+    """Return two different names of modalities; CimError, which gives `where`, for other values."""
     if len(modalities) != 2 or len(set(modalities)) != 2 or not all(modalities):
         raise ArgumentError(
             "{} is {}; expected two different names of arrays, such as text,audio",
@@ -67,12 +66,13 @@ def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
 class ModelCard:
     """The facts of a trained model that its bundle keeps beside the program.
 
-    The head takes raw ed and vd. `a` and `b` are the teacher's sigmoid, `samples` its K a side,
-    None where not known. `unit_rows` says that embeddings, as wide as the widths say, are expected
-    at unit norm; `dimension` is the extent d of mu and s. `warnings` are what a reader of the
-    figures should know of how the model was trained. `modalities` are the names of the arrays that
-    are its text and video, None for these two; `called` are those by which tables name them.
-    `row_norms` are the median norms of the text and video rows that calibrated it, None before.
+    The head takes raw ed and vd. `a` and `b` are of the teacher's sigmoid and `samples` is its K
+    per side, None if not known. With `unit_rows`, the model expects rows at unit norm. Rows have
+    `text_width` and `video_width` numbers; `dimension` is the extent d of mu and s. `warnings` tell
+    a reader of the figures how the model was trained. `modalities` are the names of the arrays that
+    are its text and video, None for the usual names; `called` are the names of both in tables.
+    `row_norms` are the median norms of the text and video rows that calibrated the model, None
+    before calibration.
     """
 
     name: str
@@ -92,7 +92,7 @@ class ModelCard:
 
     @property
     def card(self) -> ModelCard:
-        """The card alone."""
+        """The card without a subclass's fields."""
         return ModelCard(**{field.name: getattr(self, field.name) for field in fields(ModelCard)})
 
     def to_json(self) -> dict[str, Any]:
@@ -124,9 +124,9 @@ class ModelCard:
 class Model(ModelCard):
     """A trained matcher: its card, and its program before any pass.
 
-    `towers` are its projectors, from which `program` is assembled; `divisors` are what the layout
-    divides ed and vd by; `files` are the paths read, with the SHA-256 of each. `provenance` is None
-    where the model keeps none.
+    `towers` are its projectors, from which `program` is assembled. The layout divides ed and vd by
+    `divisors`. `files` are the paths read, with their SHA-256. `provenance` is None if the
+    checkpoint does not record it.
     """
 
     program: Program
@@ -143,11 +143,11 @@ def build_model(
     widths: ReadWidths = unknown_widths,
     names: ReadNames = usual_names,
 ) -> Model:
-    """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
+    """The model of a checkpoint's weights; `wanted` has the caller's choices for the score.
 
-    `widths` are asked for where a layout takes rows of any number of tokens, `names` where an error
-    needs them. Raises CimError where no layout fits, the two modalities do not meet in one space,
-    or the score lacks something.
+    `widths` is called if the layout takes rows of any number of tokens, `names` if an error needs
+    the names. Raises CimError if no layout fits, the projectors differ in dimensions, or the score
+    lacks something.
     """
     layout, weights, towers = _read(checkpoint, layer_map, widths, names)
     divisors = layout.statistics(dimension(towers[0]))
@@ -165,7 +165,7 @@ def build_model(
 
 
 def modalities_of(checkpoint: Checkpoint) -> Modalities | None:
-    """The modalities of a checkpoint that says them, as `text,audio`; None where it does not."""
+    """The modalities that a checkpoint names, as `text,audio`; None if it names none."""
     said = checkpoint.content.get(MODALITIES_KEY)
     if said is None:
         return None
@@ -173,17 +173,17 @@ def modalities_of(checkpoint: Checkpoint) -> Modalities | None:
 
 
 def model_name(file: Path) -> str:
-    """The name of a checkpoint's bundles: its own, or its folder's where a run wrote it."""
+    """The name for a checkpoint's bundles: the file's, or the folder's if a run wrote the file."""
     return file.parent.name or file.stem if file.stem in RUN_STEMS else file.stem
 
 
 def model_of_towers(
     name: str, towers: tuple[Graph, Graph], places: tuple[str, str], wanted: ScoreOptions
 ) -> Model:
-    """The model of two projectors read as ONNX, the text's first, which stand at `places`.
+    """The model of two ONNX projectors, text first; `places` names them in messages.
 
-    `wanted` is what the caller says of its score. Raises CimError if the two do not meet in one
-    space, or the score lacks something.
+    `wanted` has the caller's choices for the score. Raises CimError if the projectors differ in
+    dimensions, or the score lacks something.
     """
     _require_one_space(towers, places)
     return _model(name, towers, Checkpoint(", ".join(places), {}), wanted, (1.0, 1.0))
@@ -217,7 +217,7 @@ def read_towers(
 ) -> tuple[type[Layout], tuple[Graph, Graph]]:
     """The layout of a checkpoint and both its projectors.
 
-    Raises CimError where no layout fits or the two modalities do not meet in one space.
+    Raises CimError if no layout fits or the projectors differ in dimensions.
     """
     layout, _, towers = _read(checkpoint, layer_map, widths)
     return layout, towers
@@ -245,7 +245,7 @@ def _read(
 
 
 def _require_one_space(towers: tuple[Graph, Graph], places: tuple[str, str]) -> None:
-    """Raise CimError where two projectors, found at `places`, differ in dimensions."""
+    """Raise CimError if two projectors, named by `places`, differ in dimensions."""
     d_text, d_video = map(dimension, towers)
     if d_text != d_video:
         raise CimError(

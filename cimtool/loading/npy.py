@@ -1,4 +1,4 @@
-"""`.npy` and `.npz` files read without pickle, their sizes checked before anything is allocated."""
+"""`.npy` and `.npz` files, read without pickle; sizes are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BROKEN = (
 )
 
 BLOCK = 1 << 20
-"""Bytes that are unfolded at a time."""
+"""Bytes that are decompressed at a time."""
 
 LONGEST_HEADER = 10_000
-"""Bytes of a header, which is one short line; NumPy's own limit."""
+"""Bytes of a header at most, as in NumPy; a header is a short line."""
 
 # The three entries of a header, as NumPy and others write them: a dictionary of Python. It is not
 # evaluated: a text of a few thousand brackets exhausts the parser.
@@ -47,16 +47,16 @@ _TABLE = re.compile(rf"\{{\s*{_ENTRY}(?:\s*,\s*{_ENTRY}){{2}}\s*,?\s*\}}\s*")
 
 
 def read_npy(path: Path) -> Array:
-    """Read one array; CimError where the file is broken, cut short, or holds Python objects."""
+    """Read one array; CimError if the file is broken, truncated, or holds Python objects."""
     budget = Budget.of(path)
     with reading(path), path.open("rb") as stream:
         return _read(stream, path.stat().st_size, str(path), budget)
 
 
 def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Read the arrays of an `.npz` by name: all, or `names` with None in place of each other one.
+    """Read the arrays of an `.npz` by name: all, or `names`, with None for each other array.
 
-    Raises CimError where the file is broken or a wanted array holds Python objects.
+    Raises CimError if the file is broken or a wanted array holds Python objects.
     """
     budget = Budget.of(path)
     try:
@@ -81,12 +81,12 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
 
 
 def npz_names(path: Path) -> list[str]:
-    """The names of the arrays of an `.npz`; CimError where the file is broken."""
+    """The names of the arrays of an `.npz`; CimError if the file is broken."""
     return list(read_npz(path, ()))
 
 
 def _require_deflated(member: zipfile.ZipInfo, where: str) -> None:
-    """Raise CimError for a way of compression whose own tables may be of any size."""
+    """Raise CimError for a compression method whose tables may have any size."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise CimError(
             f"{where}: is compressed by method {member.compress_type} of .zip; expected deflate, "
@@ -95,7 +95,7 @@ def _require_deflated(member: zipfile.ZipInfo, where: str) -> None:
 
 
 def map_npy(path: Path) -> Array:
-    """Map one array: its numbers are read as they are looked at; CimError as `read_npy` does."""
+    """Map one array: numbers are read when they are used; CimError as `read_npy`."""
     require_file(path)
     with reading(path), path.open("rb") as stream:
         shape, fortran, dtype = _header(stream, path.stat().st_size, str(path))
@@ -106,7 +106,7 @@ def map_npy(path: Path) -> Array:
 
 
 def _read(stream: IO[bytes], size: int, where: str, budget: Budget) -> Array:
-    """Read one array of a stream of `size` bytes, header first."""
+    """Read one array from a stream of `size` bytes, header first."""
     shape, fortran, dtype = _header(stream, size, where)
     count = math.prod(shape)
     budget.take(count, dtype.itemsize, where)
@@ -124,7 +124,7 @@ def _read(stream: IO[bytes], size: int, where: str, budget: Budget) -> Array:
 def _header(
     stream: IO[bytes], size: int, where: str
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read shape, order and type, which the rest of the `size` bytes must hold."""
+    """Read shape, order (True for Fortran) and type; the rest of `size` bytes must hold them."""
     text = _header_text(stream, where)
     found = dict(re.findall(_ENTRY, text)) if _TABLE.fullmatch(text) else {}
     if len(found) != 3:
@@ -151,7 +151,7 @@ def _header(
 
 
 def _header_text(stream: IO[bytes], where: str) -> str:
-    """The text of a header, at most LONGEST_HEADER of it."""
+    """The text of a header; CimError above LONGEST_HEADER bytes."""
     start = stream.read(8)
     if start[:6] != b"\x93NUMPY" or start[6:7] not in (b"\x01", b"\x02", b"\x03"):
         raise CimError(f"{where}: is not a NumPy array of format 1 to 3")

@@ -1,4 +1,4 @@
-"""Options that several rooms share: a model's, of data, of the rows that a model has seen."""
+"""Options that several rooms share: of a model, of data, of rows that a model has seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loaded model against its user's own outputs, before anything is compiled."""
+"""Comparison of a loaded model with outputs that the user gives, before it is compiled."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from cimtool.loading.npy import read_npz
 from cimtool.simulation.simulator import run_rows
 
 OUTPUT_TOLERANCE = 1e-4
-"""Allowed difference, as a share of the largest expected value: single precision is within it, and
-no other weight or activation is."""
+"""Allowed difference, as a share of the largest expected value.
+
+Single precision stays below it; a wrong weight or activation does not.
+"""
 
 HALF_TOLERANCE = 2e-2
-"""A difference, as a share likewise, up to which a model of half precision may be the same."""
+"""Up to this share, outputs in half precision may explain the difference."""
 
 OUTPUT_NAMES = ("mu", "logvar")
 
 
 def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list[str]:
-    """Compare a model in float64 with expected outputs for rows; a note for each array compared.
+    """Compare a model in float64 with expected outputs for rows; returns a note for each array.
 
-    The arrays, of a file (.npz) or a mapping, are `text` and `video` rows [n, in], either or both,
-    with `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d], as many as are known; `image`
-    may stand for `video`. Of a model that names its modalities they have these names. Raises
-    CimError for the first that differs, or where there is nothing to compare.
+    A file (.npz) or a mapping holds rows [n, in] as `text`, `video` or both, and the known outputs
+    among `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d]. `image` may replace `video`;
+    if the model names its modalities, the arrays have these names. Raises CimError for the first
+    array that differs, and if there is nothing to compare.
     """
     where = "check" if isinstance(given, Mapping) else str(given)
     arrays: Mapping[str, Any] = given if isinstance(given, Mapping) else read_npz(Path(given))
@@ -68,13 +70,13 @@ def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list
 
 
 def _called(names: Sequence[str], arrays: Collection[str]) -> str:
-    """The one of a modality's names that these arrays have: `image` of `image_mu`."""
+    """The name of a modality that the arrays use: `image` for `image_mu`."""
     known = (name for name in names for key in arrays if f"{key}_".startswith(f"{name}_"))
     return next(known, names[0])
 
 
 def _rows(arrays: Mapping[str, Any], modality: str, name: str, model: Model) -> Array:
-    """The rows of a modality, which has this name in them, as the model takes them."""
+    """A modality's rows as the model takes them; the array is called `name`."""
     if name not in arrays:
         raise CimError(f"has no rows {name}; expected them beside their outputs")
     rows = finite_rows(arrays[name], name)
@@ -83,7 +85,7 @@ def _rows(arrays: Mapping[str, Any], modality: str, name: str, model: Model) -> 
 
 
 def _outputs(found: Mapping[str, Array]) -> dict[str, FloatArray]:
-    """Mu and, where there is a variance, its logarithm."""
+    """Mu and, if there is a variance, its logarithm."""
     outputs = {"mu": np.asarray(found["mu"])}
     if "s" in found:
         outputs["logvar"] = np.log(found["s"])
@@ -91,7 +93,7 @@ def _outputs(found: Mapping[str, Array]) -> dict[str, FloatArray]:
 
 
 def _difference(key: str, own: FloatArray, expected: FloatArray) -> float:
-    """The largest difference, as a share of the largest value; CimError where that is too large."""
+    """The largest difference as a share of the largest value; CimError if it is too large."""
     if own.shape != expected.shape:
         raise CimError(f"{key} has shape {list(expected.shape)}; expected {list(own.shape)}")
     off = np.abs(own - expected)
@@ -110,7 +112,7 @@ def _difference(key: str, own: FloatArray, expected: FloatArray) -> float:
 
 
 def _is_half(numbers: FloatArray) -> bool:
-    """True where all numbers are those of float16, or of bfloat16: float32 of its first bits."""
+    """True if float16 holds all numbers exactly, or bfloat16 does (upper 16 bits of float32)."""
     single = numbers.astype(np.float32)
     with np.errstate(over="ignore"):
         is_float16 = np.array_equal(single.astype(np.float16), numbers)

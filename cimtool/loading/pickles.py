@@ -1,8 +1,9 @@
-"""Pickles looked at before torch reads them: what they call, with what, and what that can take.
+"""Checks of pickles before torch reads them: the functions they call, the operands, the work.
 
-`torch.load(weights_only=True)` calls functions of a list of its own. Some make memory from a number
-(`bytearray`), or copy a list anew at each of a million calls; here only those that tensors and
-plain values need are let through, and what all calls are given together is bounded.
+`torch.load(weights_only=True)` calls functions of a fixed list. Some of these can exhaust memory:
+`bytearray` allocates any number of bytes, and a million calls can each copy the same list. Here
+only functions that tensors and plain values need are allowed, and the operands of all calls
+together are bounded.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import IO, NoReturn, cast
 from cimtool.base.errors import CimError
 
 DEEPEST_TUPLE = 8
-"""Tuples in one another; those of a tensor are three deep."""
+"""Levels of nested tuples at most; a tensor needs three."""
 
 MOST_WORK = 1 << 21
-"""Operations of a pickle and what its calls are given, each place of a shared part counted.
+"""Operations of a pickle and parts of its calls' operands at most; a tensor needs about 60.
 
-A tensor takes about 60.
+A part that is shared counts at each place.
 """
 
 TEXT_UNIT = 64
-"""Characters of a text that count as one part."""
+"""Characters of a text that count as a part."""
 
 MOST_ODD_KEYS = 256
-"""Keys that are neither texts nor integers of 64 bits: who writes them can choose their hashes."""
+"""Keys at most that are not texts or 64-bit integers: a file can choose these keys' hashes."""
 
 REBUILDS = {
     f"torch._utils._rebuild_{name}"
@@ -38,10 +39,10 @@ REBUILDS = {
         *("sparse_tensor", "meta_tensor_no_storage", "nested_tensor", "wrapper_subclass"),
     )
 }
-"""Functions that make a tensor from a storage, or from another tensor, without copying it."""
+"""Functions that make a tensor from a storage, or from another tensor, without a copy."""
 
 FROM_TYPE = "torch._tensor._rebuild_from_type_v2"
-"""Calls a function, its first operand, with its third."""
+"""A function that calls its first operand with its third."""
 
 PARAMETER = "torch.nn.parameter.Parameter"
 
@@ -57,7 +58,7 @@ CALLS: dict[str, set[tuple[str, ...]]] = {
     "torch.device": {("text",), ("text", "number")},
     "torch.serialization._get_layout": {("text",)},
 }
-"""Functions of plain values, and the kinds of operands that they are given."""
+"""Functions of plain values, and the kinds of operands that each may have."""
 
 OLD_NAMES = {"__builtin__.set": SET, "__builtin__.complex": "builtins.complex"}
 
@@ -66,7 +67,7 @@ STORAGE_BYTES = {
     **{"Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "QInt32": 4, "Long": 8},
     **{"Double": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Untyped": 1},
 }
-"""Bytes of a number of each of torch's storages: `torch.FloatStorage` is `Float`."""
+"""Bytes per number of each of torch's storages: `torch.FloatStorage` is `Float`."""
 
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"}
 CONSTANTS = {"NONE", "NEWTRUE", "NEWFALSE"}
@@ -78,7 +79,7 @@ PUT, GET = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 
 @dataclass(slots=True)
 class _Value:
-    """An object as far as it is known: its kind, its own value or name, what it holds."""
+    """The known facts of an object: its kind, its value or name (`own`), and the parts it holds."""
 
     kind: str
     own: object = None
@@ -87,7 +88,7 @@ class _Value:
 
 
 class _Whole:
-    """A stream that is asked for no more bytes than it has, whatever length a pickle says."""
+    """A stream that never reads more bytes than it has, even if a pickle states a larger length."""
 
     def __init__(self, stream: IO[bytes]):
         self.stream, place = stream, stream.tell()
@@ -96,12 +97,12 @@ class _Whole:
         self.readline, self.tell = stream.readline, stream.tell
 
     def read(self, count: int) -> bytes:
-        """The next bytes, fewer than so many at the end."""
+        """The next `count` bytes, or fewer at the end."""
         return self.stream.read(min(count, self.end - self.stream.tell()))
 
 
 def code_complaint(name: str) -> str:
-    """The end of a sentence on a file that calls, or holds, `name`."""
+    """The end of a sentence about a file that calls or holds `name`."""
     if name.startswith("numpy"):
         return f"holds a NumPy value ({name}); save it as a tensor or a plain number"
     return (
@@ -113,13 +114,14 @@ def code_complaint(name: str) -> str:
 def require_plain_pickle(
     stream: IO[bytes], file: Path, records: Mapping[str, int] | None = None
 ) -> tuple[set[str], set[object]]:
-    """Raise CimError where the next pickle of a file calls what no tensor or plain value needs.
+    """Raise CimError if the next pickle of a file calls a function that plain content doesn't need.
 
-    Also where it nests tuples deeper than DEEPEST_TUPLE, whose hash takes all that they hold, is
-    beyond MOST_WORK, or has a storage of more bytes than its record: `records` are those of an
-    archive by key; in a file of pickles the numbers follow, and all storages are compared with the
-    file. ValueError or LookupError where it is none that torch reads. Returns the names of the
-    storages that its tensors use, and the texts in what it holds.
+    CimError also for tuples nested deeper than DEEPEST_TUPLE (the hash of a tuple visits all its
+    parts), for more work than MOST_WORK, and for a storage of more bytes than its record. `records`
+    has the bytes of an archive's records by key. A file that is not an archive has no records (the
+    numbers follow the pickles), so the sum of all storages is compared with the file's size.
+    ValueError or LookupError if torch cannot read the pickle. Returns the names of the storages
+    that its tensors use, and the texts in the value that it makes.
     """
     machine = _Machine(file, records)
     for code, argument, _ in pickletools.genops(cast("IO[bytes]", _Whole(stream))):
@@ -128,7 +130,7 @@ def require_plain_pickle(
 
 
 class _Machine:
-    """The stack and memo of torch's own reader, of kinds alone."""
+    """The stack and memo of torch's unpickler, with kinds of objects in place of the objects."""
 
     def __init__(self, file: Path, records: Mapping[str, int] | None):
         self.file, self.records = file, records
@@ -140,7 +142,7 @@ class _Machine:
         self.storages: set[str] = set()
 
     def step(self, code: str, argument: object) -> None:
-        """Take one operation; ValueError for one that torch does not know."""
+        """Run one operation; ValueError if torch does not know it."""
         self._work(1)
         stack = self.stack
         if code in PUT:
@@ -173,7 +175,7 @@ class _Machine:
             self._change(code)
 
     def _change(self, code: str) -> None:
-        """Take an operation that fills a container, calls, or ends."""
+        """Run an operation that fills a container, calls a function, or ends the pickle."""
         if code in ("APPEND", "SETITEM"):
             taken = [self.stack.pop() for _ in range(1 + (code == "SETITEM"))][::-1]
             self._fill(taken, code == "SETITEM")
@@ -193,7 +195,7 @@ class _Machine:
             raise ValueError(f"an operation {code}")
 
     def _marked(self) -> list[_Value]:
-        """Take what is above the last mark."""
+        """Remove and return the objects above the last mark."""
         taken, self.stack = self.stack, self.below.pop()
         return taken
 
@@ -214,7 +216,7 @@ class _Machine:
         top.parts += taken
 
     def _keys(self, keys: Sequence[_Value]) -> None:
-        """Count keys of a table, or what a set holds, which are hashed and compared."""
+        """Count the keys of a table or the members of a set: they are hashed and compared."""
         for key in keys:
             if key.kind == "text" or (isinstance(key.own, int) and abs(key.own) < 1 << 63):
                 continue
@@ -224,7 +226,7 @@ class _Machine:
             self._count(key)
 
     def _called(self, function: _Value, operands: _Value) -> _Value:
-        """The value that a call makes; CimError for one not known, or not with such operands."""
+        """The value that a call makes; CimError if function or operands are not allowed."""
         name, given = str(function.own)[:80], operands.parts
         self._count(operands)
         if function.kind != "global" or name not in {*REBUILDS, *CALLS, FROM_TYPE, PARAMETER}:
@@ -246,9 +248,9 @@ class _Machine:
         return _Value("tensor")
 
     def _store(self, named: _Value) -> None:
-        """Take a tensor's numbers, ('storage', type, key, device, count, ...), each key once.
+        """Check a storage ('storage', type, key, device, count, ...) against the bytes there are.
 
-        A key is a number, as torch.save writes it: torch finds names without regard to case.
+        A key must be a decimal number, as torch.save writes it: torch ignores case in names.
         """
         kind, key, count = (named.parts[i].own for i in (1, 2, 4))
         if not (isinstance(key, str) and key.isascii() and key.isdigit()):
@@ -256,7 +258,7 @@ class _Machine:
         if not isinstance(count, int) or count < 0:
             raise ValueError("a storage without a count")
         size = count * STORAGE_BYTES[str(kind).rpartition(".")[2].removesuffix("Storage")]
-        if self.records is not None:  # each time: torch reads an empty storage again
+        if self.records is not None:  # at each use: torch reads an empty storage again
             self._require_held(
                 f"storage {key} of its tensors", size, "its record", self.records.get(key, 0)
             )
@@ -273,7 +275,7 @@ class _Machine:
             )
 
     def _count(self, value: _Value) -> None:
-        """Take all that a value holds, however often, from the work that is left."""
+        """Subtract all parts of a value, repeats included, from the remaining work."""
         waiting = [value]
         while waiting:
             one = waiting.pop()

@@ -1,4 +1,4 @@
-"""Polynomial files: the trained surrogate's coefficients, and what is known of its teacher."""
+"""Polynomial files: the trained surrogate's coefficients, and facts about its teacher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERCEPTS = ("bias", "intercept_")
 TEACHER = ("a", "b", "K")
 SCALES = ("scale_ed", "scale_vd")
 FITTED_TO = "fitted_to"
-"""The SHA-256 of the projectors whose pairs a polynomial was fitted to."""
+"""Key of the SHA-256 of the projectors whose pairs the polynomial was fitted to."""
 KEYS = ("degree", *COEFFICIENTS, *INTERCEPTS, *SCALES, "fit_logit", *TEACHER, "teacher_meta")
 
 
@@ -32,7 +32,7 @@ def read_polynomial(path: Path) -> Polynomial:
 
 
 def polynomial_values(path: Path) -> dict[str, Any]:
-    """Read the file's dictionary as it is; CimError where the file holds none."""
+    """Read the file's dictionary unchanged; CimError if the file holds none."""
     require_suffix(path, "a polynomial", SUFFIXES)
     if path.suffix == ".npz":
         return read_npz(path, KEYS)
@@ -43,20 +43,20 @@ def polynomial_values(path: Path) -> dict[str, Any]:
 
 
 def fitted_to(path: Path) -> str | None:
-    """The projectors that a file's polynomial was fitted to; None where the file says none."""
+    """The SHA-256 of the projectors that the polynomial was fitted to; None if not recorded."""
     found = polynomial_values(path).get(FITTED_TO)
     return found if isinstance(found, str) else None
 
 
 def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:
-    """Build a polynomial from a dictionary, by these keys or their aliases.
+    """Build a polynomial from a dictionary.
 
-    `coeff` (`coef_`, `c`) in scikit-learn's order without the constant, `bias` (`intercept_`; `b`
-    beside `c` where there is neither), `degree` (else the one that has as many coefficients),
-    `scale_ed`, `scale_vd`, `fit_logit`, and the teacher's `a`, `b`, `K`, also in `teacher_meta`.
-    `domain` has `ed` and `vd`, two numbers each, and the band's `vd_line` and `vd_beside_line`,
-    where the file says on what it was fitted. Raises CimError starting with `where` that names the
-    key.
+    The keys are `coeff` (or `coef_`, `c`), in scikit-learn's order without the constant; `bias` (or
+    `intercept_`; with `c` and neither of these, `b`); `degree` (if absent, the degree that has this
+    number of coefficients); `scale_ed`, `scale_vd`, `fit_logit`; and the teacher's `a`, `b`, `K`,
+    which may also be in `teacher_meta`. If the file records the range of the fit, `domain` has two
+    numbers each for `ed` and `vd`, and for the band's `vd_line` and `vd_beside_line`. The sentence
+    of a CimError starts with `where` and names the key.
     """
     with naming(where):
         return _polynomial({key: value for key, value in values.items() if value is not None})
@@ -87,7 +87,7 @@ def _polynomial(values: dict[str, Any]) -> Polynomial:
 
 
 def _domain(value: Any) -> FittedRange | None:
-    """The range of the fit; None where the file says nothing of it."""
+    """The range of the fit; None if the file does not record it."""
     if value is None:
         return None
     if not isinstance(value, Mapping):

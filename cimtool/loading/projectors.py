@@ -1,4 +1,4 @@
-"""Projectors that are no checkpoint, in pairs; leaves and plug-ins read them."""
+"""Pairs of projectors that are not a checkpoint; leaves and plug-ins read them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class ProjectorPair(Named):
-    """Base of the kinds of projectors that are given in pairs, the text's first."""
+    """Base of the kinds of projectors that are given in pairs, text first."""
 
     @classmethod
     @abstractmethod
     def takes(cls, given: object) -> bool:
-        """True for a projector of this kind; tells it without loading a library."""
+        """True for a projector of this kind; must not load a library."""
 
     @classmethod
     @abstractmethod

@@ -1,7 +1,7 @@
-"""Provenance of a checkpoint: the rows that it and its ancestors were trained on, by their digests.
+"""Provenance of a checkpoint: digests of the rows that it and its ancestors were trained on.
 
-A checkpoint keeps them under `provenance`, 8 bytes a row and modality; what its options were stands
-in its `config`.
+A checkpoint keeps them under `provenance`, 8 bytes per row and modality. Its options are in its
+`config`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEY = "provenance"
 
 @dataclass(frozen=True)
 class TrainedRows:
-    """Numbers of rows of some data that a model, or an ancestor of it, was trained on."""
+    """Numbers of rows of given data that a model or an ancestor was trained on."""
 
     texts: int
     videos: int
@@ -32,13 +32,13 @@ class TrainedRows:
 
 @dataclass(frozen=True)
 class TrainedShares:
-    """Shares of the rows of some data that a model, or an ancestor of it, was trained on."""
+    """Shares of the rows of given data that a model or an ancestor was trained on."""
 
     text: float
     video: float
 
     def said(self, called: Modalities) -> str:
-        """Both in words, of rows that are `called` so."""
+        """Both shares in words; `called` are the names of the modalities."""
         text, video = called
         return f"{self.text:.1%} of the {text} rows and {self.video:.1%} of the {video} rows"
 
@@ -47,8 +47,8 @@ class TrainedShares:
 class Provenance:
     """Digests, sorted, of all rows that a model or an ancestor was trained on, by modality.
 
-    `ancestors` are the SHA-256 of the checkpoints that it started from, the nearest first.
-    `complete` is False where one of them kept no digests.
+    `ancestors` are the SHA-256 of the checkpoints that it started from, nearest first. `complete`
+    is False if one of these kept no digests.
     """
 
     rows: Mapping[str, Digests]
@@ -57,33 +57,33 @@ class Provenance:
 
     @classmethod
     def of(cls, text: Array, video: Array) -> Provenance:
-        """The provenance of a model that was trained on rows [n, width] from scratch."""
+        """The provenance of a model that was trained from scratch on rows [n, width]."""
         return cls(digests_of(text, video))
 
     def after(self, start: Provenance | None, sha256: str) -> Provenance:
-        """The same for a model that started from the checkpoint with this digest."""
+        """The provenance if training started from a checkpoint with this SHA-256."""
         if start is None:
             return Provenance(self.rows, (sha256,), complete=False)
         rows = {name: np.union1d(own, start.rows[name]) for name, own in self.rows.items()}
         return Provenance(rows, (sha256, *start.ancestors), start.complete)
 
     def known_pairs(self, text: Array, video: Array) -> BoolArray:
-        """Mask [n] of pairs, aligned rows, of which both rows were trained on."""
+        """Mask [n] of the pairs (aligned rows) whose rows were both trained on."""
         found: BoolArray = np.logical_and(*known_rows(self.rows, text, video).values())
         return found
 
     def trained_rows(self, text: Array, video: Array) -> TrainedRows:
-        """Count the rows, as the model takes them, that were trained on."""
+        """Count the rows that were trained on; rows are as the model takes them."""
         masks = known_rows(self.rows, text, video)
         return TrainedRows(*(int(mask.sum()) for mask in masks.values()))
 
     def trained_shares(self, text: Array, video: Array) -> TrainedShares:
-        """The same as shares."""
+        """The shares of the rows that were trained on."""
         found = self.trained_rows(text, video)
         return TrainedShares(found.texts / len(text), found.videos / len(video))
 
     def values(self) -> dict[str, Any]:
-        """Plain values and tensors for a checkpoint; torch has no unsigned ones, so int64."""
+        """Plain values and tensors for a checkpoint; digests as int64, as torch lacks unsigned."""
         import torch
 
         digests = {name: torch.from_numpy(own.view(np.int64)) for name, own in self.rows.items()}
@@ -97,7 +97,7 @@ def trained_on(
     video: Array,
     called: Modalities = TEXT_VIDEO,
 ) -> tuple[str, ...]:
-    """The warning for figures of a model on rows that it was trained on, if any."""
+    """The warning for figures on rows that the model was trained on; empty without such rows."""
     if known is None:
         return ()
     seen = known.trained_rows(text, video)
@@ -110,7 +110,7 @@ def trained_on(
 
 
 def provenance_of(content: Mapping[str, Any], file: str) -> Provenance | None:
-    """Read what `values` gave from a checkpoint's content; None where it has none.
+    """Read a checkpoint's provenance, as `values` gives it; None if there is none.
 
     Raises CimError for other values.
     """

@@ -23,27 +23,27 @@ from cimtool.reference.truth import Judgements
 COLUMNS = "query 0 item grade"
 
 LARGEST = 1 << 26
-"""Bytes of a file of judgements at most."""
+"""Bytes of a qrels file at most."""
 
 
 def judged_data(
     data: EmbeddingsLike, qrels: File | None, modalities: Modalities | None = None
 ) -> EmbeddingsLike:
-    """Embeddings whose right items are those of a qrels file; as they are where there is none.
+    """Embeddings with the right items of a qrels file; unchanged if there is no file.
 
-    Queries are texts and items are videos, by their ids or, where the data have none, by row.
-    Raises CimError naming the line that is no judgement of these data.
+    Queries are texts and items are videos, named by id, or by row if the data have no ids. Raises
+    CimError, which names the line, if a line is not a judgement of these data.
     """
     return data if qrels is None else judged_rows(embeddings_in(data, modalities), qrels)
 
 
 def judged_rows(rows: Embeddings, qrels: File | None) -> Embeddings:
-    """The same of embeddings that are read."""
+    """Embeddings, already read, with the right items of a qrels file."""
     return rows if qrels is None else replace(rows, judged=read_qrels(Path(qrels), rows))
 
 
 def read_qrels(path: Path, data: Embeddings) -> Judgements:
-    """Read a qrels file about these embeddings; pairs of grade 0 or less are wrong ones."""
+    """Read a qrels file about these embeddings; pairs of grade 0 or less are wrong pairs."""
     texts, videos = (_Rows(data, modality) for modality in ("text", "video"))
     known: dict[tuple[int, int], tuple[int, int]] = {}
     for number, line in enumerate(_lines(path), 1):
@@ -85,7 +85,7 @@ def _grade(text: str, where: str) -> int:
 
 
 class _Rows:
-    """The row of each item of a modality by its id."""
+    """The rows of a modality's items, by id."""
 
     def __init__(self, data: Embeddings, modality: str) -> None:
         ids: Array = data.ids(modality)

@@ -1,4 +1,4 @@
-"""Norms of rows beside those of the rows that calibrated a bundle: another scale is warned of."""
+"""Warnings if the norms of rows differ in scale from the norms of a bundle's calibration rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cimtool.base.modality_names import TEXT_VIDEO
 from cimtool.loading.model import ModelCard
 
 MEASURED_ROWS = 4096
-"""Rows whose norms are computed: the first ones, as many as calibrate at most."""
+"""Rows whose norms are computed: the first ones, the most that calibrate."""
 
 MOST_TIMES = 4.0
-"""Rows whose norm differs by a larger factor are no rows of the same kind."""
+"""The largest factor between median norms of rows of the same kind."""
 
 
 def median_norm(rows: Array) -> float:
-    """The median norm of the first rows [n, width] that are not zero, to 4 digits; 0 without any.
+    """The median norm of the first rows [n, width] that are not zero; 0 if there are none.
 
-    So few digits are the same on every CPU.
+    It is rounded to 4 digits, which are the same on every CPU.
     """
     norms = np.linalg.norm(rows[:MEASURED_ROWS].astype(np.float64), axis=1)
     norms = norms[(norms > 0) & np.isfinite(norms)]
@@ -31,10 +31,10 @@ def median_norm(rows: Array) -> float:
 def other_scale(
     rows: Array, modality: str, model: ModelCard, where: str, name: str | None = None
 ) -> list[str]:
-    """A sentence where rows [n, width] are more than MOST_TIMES larger or smaller than calibration.
+    """A sentence if rows [n, width] are over MOST_TIMES larger or smaller than calibration rows.
 
-    It has the user's `name` of the modality. Of a model that is not calibrated, and of
-    rows that are zeros alone, there is none.
+    It calls the modality by the user's `name`. There is no sentence if the model is not calibrated,
+    or if all rows are zeros.
     """
     found = median_norm(rows)
     if model.row_norms is None:

@@ -1,4 +1,4 @@
-"""The head of a model and its constants: as the caller says, else from the file."""
+"""The head of a model and its constants, from the caller or else from the file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ INNER_HEAD = "head"
 """Key under which a checkpoint may name its head."""
 
 DEFAULT_HEAD = "pcme-poly"
-"""The head of towers with a variance where nothing names one."""
+"""The head of towers with a variance, if nothing names a head."""
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """A caller's choices for the score; None leaves one to the file.
+    """A caller's choices for the score; with None, the file decides.
 
-    `polynomial` is of the layout's own statistics: its scales divide what the layout has divided.
+    `polynomial` takes the layout's statistics: its scales divide ed and vd once more, after the
+    layout has divided them.
     """
 
     head: str | None = None
@@ -47,12 +48,12 @@ def read_score(
     towers: tuple[Graph, Graph],
     divisors: tuple[float, float],
 ) -> tuple[Head, ScoreConstants]:
-    """The score of towers read from a file whose values are `content`, and its constants.
+    """The score of towers, and its constants; `file` and `content` are where they were read.
 
-    `divisors` are what the layout divides ed and vd by before the polynomial. a and b are the
-    caller's, else those of the polynomial in use, of the file's own, or beside its weights. Raises
-    CimError for a head that is none or needs what is not there, and for an option that the head has
-    no use for.
+    The layout divides ed and vd by `divisors` before the polynomial. a and b are the caller's; else
+    they come from the polynomial in use, from the file's polynomial, or from the file's top level.
+    Raises CimError for an unknown head, a head that lacks something, and an option that the head
+    does not use.
     """
     kind = _kind(file, content, wanted, towers)
     _refuse_others(kind, wanted)
@@ -60,7 +61,7 @@ def read_score(
     if kind.is_sampled:
         inner = inner_polynomial(file, content)
         found = wanted.polynomial or inner
-        # A checkpoint that was trained on a polynomial keeps a and b nowhere but with it.
+        # A checkpoint that was trained on a polynomial keeps a and b only there.
         stated = wanted, found, inner
         a, b = (
             _first(*(getattr(one, name, None) for one in stated), _number(file, content, name))
@@ -107,7 +108,7 @@ def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
 
 
 def inner_polynomial(file: str, content: Mapping[str, Any]) -> Polynomial | None:
-    """The polynomial that a checkpoint brings; None where it has none."""
+    """A checkpoint's polynomial; None if it has none."""
     values = content.get(INNER_POLYNOMIAL)
     if not isinstance(values, Mapping):
         return None
@@ -115,7 +116,7 @@ def inner_polynomial(file: str, content: Mapping[str, Any]) -> Polynomial | None
 
 
 def _number(file: str, content: Mapping[str, Any], name: str) -> float | None:
-    """A number that stands in a checkpoint beside its weights; None where there is none."""
+    """A number at the top of a checkpoint; None if there is none."""
     value = content.get(name)
     if not isinstance(value, int | float | np.ndarray) or np.size(value) != 1:
         return None
@@ -131,11 +132,11 @@ def _first(*values: float | None) -> float | None:
 
 
 def statistics_note(layout: str, width: int) -> str | None:
-    """A sentence on the statistics of a layout's polynomials; None where they are ed and vd.
+    """A sentence on the statistics of a layout's polynomials; None if these are raw ed and vd.
 
-    `layout` is its name, `width` the extent of mu.
+    `layout` is the layout's name, `width` the extent of mu.
     """
-    known = Layout.family.get(layout, Layout)  # projectors that are ONNX files have none
+    known = Layout.family.get(layout, Layout)  # ONNX projectors have no layout
     if (divisors := known.statistics(width)) == (1.0, 1.0):
         return None
     ed, vd = divisors
@@ -147,7 +148,7 @@ def statistics_note(layout: str, width: int) -> str | None:
 
 
 def raw(found: Polynomial, divisors: tuple[float, float]) -> Polynomial:
-    """The polynomial in raw ed and vd, from one in statistics that are divided by `divisors`."""
+    """The polynomial in raw ed and vd, from a polynomial in ed and vd divided by `divisors`."""
     ed, vd = divisors
     domain = None if found.domain is None else found.domain.times(ed, vd)
     scales = found.scale_ed * ed, found.scale_vd * vd

@@ -1,4 +1,4 @@
-"""Sources of a trained model: its projectors and their score, as a caller gives them."""
+"""Sources of a trained model: projectors and score as a caller gives them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 Reader = Callable[[Modalities | None], Embeddings]
-"""Reads data; of several arrays those of two modalities, where a model names them."""
+"""Reads data; if a model names two modalities, reads the arrays of these."""
 
 Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
 
 STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
-"""The score of a model that has no polynomial yet: one that takes ed and vd, so mu and s."""
+"""The score of a model that has no polynomial yet: it takes ed and vd, and so keeps mu and s."""
 
 
 class ModelOptions(Record):
@@ -64,13 +64,15 @@ class ModelArguments(ModelOptions):
 class ModelSource:
     """A checkpoint, two ONNX files or two torch modules, text first, and options for them.
 
-    `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
-    `head` a score function, in place of what the files hold; the file `layer_map` names the layers
-    of a checkpoint. Of data (`for_rows`) modules have the `widths` of a row of text and of video,
-    for those that take several, and `rows`, on which they are compared with what was read; files
-    have `read`, which gives the data where a layout asks for these widths, or an error for the
-    names of both modalities. Paths may be texts. Raises CimError for what makes no model, whatever
-    the files hold.
+    `poly` is a polynomial's file; with modules it may be a Polynomial. The teacher's `a` and `b`,
+    and the score function `head`, replace the files' values. The file `layer_map` names the layers
+    of a checkpoint. Paths may be texts. Raises CimError for arguments that cannot make a model; the
+    files are not read yet.
+
+    `for_rows` fills in the facts of the data. For modules these are `widths`, the widths of a row
+    of text and of video, and `rows`, on which the modules are compared with the model that was
+    read. For files it is `read`, which gives the data if a layout needs the widths, or an error the
+    names of both modalities.
     """
 
     projectors: Projectors
@@ -104,17 +106,17 @@ class ModelSource:
 
     @classmethod
     def of(cls, options: ModelArguments) -> Self:
-        """The source that options say."""
+        """The source given by options."""
         return cls(**options.part(ModelArguments))
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of the projectors; none of modules."""
+        """The files of the projectors; empty for modules."""
         given = self.projectors if isinstance(self.projectors, tuple) else (self.projectors,)
         return tuple(file for file in given if isinstance(file, Path))
 
     def digest_of(self, model: Model) -> str | None:
-        """The SHA-256 of the projectors of a model that was read from here; None of modules."""
+        """The SHA-256 of the projectors' files, for a model that this source read; else None."""
         read = dict(model.files)
         return " ".join(read[str(file)] for file in self.files) or None
 
@@ -122,34 +124,31 @@ class ModelSource:
         return " and ".join(map(str, self.files)) or "torch modules"
 
     def for_rows(self, data: EmbeddingsLike) -> Self:
-        """The source of a model for rows as wide as those of some data.
-
-        Modules are compared on these rows with what was read of them.
-        """
+        """The source with data: the widths of rows, and for modules the rows to compare on."""
         return self.for_read(partial(embeddings_in, data))
 
     def for_read(self, read: Reader) -> Self:
-        """The same of data that are read here for modules; files say their widths, or ask."""
+        """The source with data from `read`: called now for modules, when needed for files."""
         if self.files:
             return replace(self, read=read)
         rows = read(None)
         return replace(self, widths=widths_of(rows), rows=(rows.text, rows.video))
 
     def _widths(self, modalities: Modalities | None) -> RowWidths:
-        """The widths of a row, as given or as the data have them."""
+        """The widths of a row, as given or from the data."""
         return self.widths if self.read is None else widths_of(self.read(modalities))
 
     def _names(self, modalities: Modalities | None) -> Modalities:
-        """The data's names of both modalities; the usual ones where they cannot be read."""
+        """The data's names of both modalities; the usual names if the data cannot be read."""
         try:
             return TEXT_VIDEO if self.read is None else self.read(modalities).called
-        except CimError:  # the error that asked is the first to mend
+        except CimError:  # the user should mend the calling error first
             return TEXT_VIDEO
 
     def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
-        """Read the model; CimError naming file and key of what is missing, broken or unfit.
+        """Read the model; CimError, which names file and key, if a part is missing or broken.
 
-        A `polynomial` that is in no file yet stands in place of `poly`.
+        A `polynomial` that is not in a file yet replaces `poly`.
         """
         poly = polynomial or self.poly
         if poly is None or isinstance(poly, Polynomial):
@@ -161,7 +160,7 @@ class ModelSource:
         return replace(model, warnings=(*model.warnings, *foreign_fit(file, str(self), own)))
 
     def load_projectors(self, say: Say = silent) -> Model:
-        """Read the projectors and no polynomial: STAND_IN is scored, so that mu and s are kept."""
+        """Read the projectors without a polynomial; STAND_IN is the score, which keeps mu and s."""
         return self._read(ScoreOptions(DEFAULT_HEAD, STAND_IN), say)
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
@@ -194,9 +193,10 @@ def widths_of(rows: Embeddings) -> RowWidths:
 
 
 def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tuple[str, ...]:
-    """The warning where a polynomial was fitted to another model, by the SHA-256 of the own ones.
+    """The warning if a polynomial was fitted to another model.
 
-    These are the model's and its ancestors'. A file that does not say is not suspected.
+    `digests` are the SHA-256 of the model and its ancestors. There is no warning if the file does
+    not record its model.
     """
     fitted = fitted_to(poly)
     if fitted is None or fitted in digests:

@@ -1,8 +1,13 @@
-"""One modality's weights as a layout reads them, and how they are found in a checkpoint.
+"""The weights of each modality, read from a checkpoint for a layout.
 
-A checkpoint may nest or prefix as it likes: keys are joined with dots, the first part that names a
-modality (`text_proj`, `video`, `image_projector`, ...) parts the two projectors, and what stands
-before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
+A checkpoint may nest its keys and prefix them: nested keys are joined with dots. The first part
+that names a modality (`text_proj`, `video`, `image_projector`, ...) tells the two projectors apart.
+Wrappers (`state_dict`, `module`, ...) before and after this part are left out.
+
+Torch can store a weight in another form. A weight norm's two tensors are multiplied out to the
+weight, `g v / ||v||`, by the definition at
+https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.parametrizations.weight_norm.html.
+Spectral norms, pruning masks, other parametrizations and adapters are refused.
 """
 
 from __future__ import annotations
@@ -22,11 +27,10 @@ from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint, is_float8
 from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
-from cimtool.loading.reparametrized import with_weights
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "base_model")
 TRANSPARENT = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""Wrappers around any part of a model: of torch.compile, FSDP and activation checkpoints."""
+"""Wrappers that torch.compile, FSDP and activation checkpoints put around any part of a model."""
 
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
 _MODALITY = {
@@ -34,26 +38,26 @@ _MODALITY = {
     "video": re.compile(rf"(video|image|img){_SUFFIX}|img_enc"),
 }
 PROJECTION, MATRIX = "projection", "matrix"
-"""The name of a layer that is a modality's only one, and of its weight where that is [in, out]."""
+"""The name of a modality's only layer, and of that layer's weight if it is stored as [in, out]."""
 
 PROJECTIONS = {
     "text": ("text_projection", "text.text_projection", "text_proj"),
     "video": ("visual.proj", "visual_projection", "vision_proj"),
 }
-"""The keys of the matrices behind CLIP's encoders, and of the Linears behind BLIP's and ALBEF's."""
+"""Keys of the matrices after CLIP's encoders, and of the Linears after BLIP's and ALBEF's."""
 
 UNCERTAINTY = "uncertainty"
 UNCERTAINTIES = {
     "text_projection": "uncertainty_text_projection",
     "visual.proj": "visual.uncertainty_proj",
 }
-"""The keys of PCME++'s second matrix beside those, and the name of that layer."""
+"""The key of PCME++'s second matrix by the key of its first; above, the name of its layer."""
 
 SCALES = re.compile(r"\.(weight|input|output)_(scale|scale_inv|scale_2|zero_point)")
-"""The ends of the keys beside a weight that is kept as codes."""
+"""Endings of the keys of scales and zero points, which accompany quantized weights."""
 
 TRAINED = {"weight", "bias", "running_mean", "running_var"}
-"""Parameters that are real numbers: integers in their place are codes of a quantized model."""
+"""Parameters that must be real numbers; integers here are codes of a quantized model."""
 
 PARAMETERS = {*TRAINED, "num_batches_tracked", "eps"}
 
@@ -62,10 +66,10 @@ PARAMETERS = {*TRAINED, "num_batches_tracked", "eps"}
 class Weights:
     """Arrays of one projector by their key (`trunk.0.weight`), in the order of the file.
 
-    `keys` gives each one's full key in `file` for messages, `named` what the user said of them;
-    `values` are numbers and texts at the top of the file, and over them what the user said.
-    `row_width` is the extent of the data's rows, None where there are none. The arrays in `made`
-    come from several tensors of the file.
+    `keys` gives the full key of each array in `file`, for messages. `named` has the user's map.
+    `values` are the numbers and texts at the top of the file; the map's values replace them.
+    `row_width` is the width of the data's rows, None without data. Each array named in `made` was
+    computed from several tensors of the file.
     """
 
     file: str
@@ -85,7 +89,7 @@ class Weights:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """A remark on weights that were made of several tensors, whose keys may mean another."""
+        """A remark if weights were made of several tensors: their keys may mean something else."""
         if not self.made:
             return ()
         return (
@@ -95,19 +99,19 @@ class Weights:
         )
 
     def in_order(self, layers: Collection[str]) -> bool:
-        """True where layers stand in their order: in the file's, or by numbers in their names."""
+        """True if the order of layers is known: from the file, or from numbers in their names."""
         return self.ordered or len({re.sub(r"\d+", "#", layer) for layer in layers}) <= 1
 
     def layer(self, role: str) -> str:
-        """The name of the layer with this role: the user's, or the role itself."""
+        """The name of the layer with this role: from the map, or else the role itself."""
         return self.named.layers.get(role, role)
 
     def has(self, layer: str, parameter: str) -> bool:
-        """True where the file holds this parameter of the layer."""
+        """True if the file holds this parameter of the layer."""
         return f"{layer}.{parameter}" in self.arrays
 
     def shape(self, layer: str, parameter: str) -> tuple[int, ...]:
-        """The parameter's shape; CimError where it is missing."""
+        """The parameter's shape; CimError if it is missing."""
         return self.get(layer, parameter).shape
 
     def key(self, layer: str, parameter: str) -> str:
@@ -116,13 +120,13 @@ class Weights:
         return self.keys.get(name, f"{self.prefix}.{name}" if self.prefix else name)
 
     def place(self, key: str) -> str:
-        """The file that says a plain value: the map, or else the checkpoint."""
+        """The file that gives a plain value: the map, or else the checkpoint."""
         return self.named.file if key in self.named.values else self.file
 
     def get(
         self, layer: str, parameter: str, shape: tuple[int | None, ...] | None = None
     ) -> FloatArray:
-        """A parameter in float64; CimError where it is missing, or not of `shape` (None: any)."""
+        """A parameter in float64; CimError if missing or not of `shape` (None: any extent)."""
         key = self.key(layer, parameter)
         if not self.has(layer, parameter):
             hint = nearest(key, self.keys.values())
@@ -137,7 +141,7 @@ class Weights:
         return array.astype(np.float64)
 
     def among(self, is_chosen: Callable[[str], bool]) -> Weights:
-        """The weights of layers that are chosen by their names, as those of an encoder are not."""
+        """The weights of the layers whose names are chosen, for example without an encoder's."""
         names = [name for name in self.arrays if is_chosen(name.rpartition(".")[0])]
         arrays = {name: self.arrays[name] for name in names}
         return replace(self, arrays=arrays, keys={name: self.keys[name] for name in names})
@@ -145,7 +149,7 @@ class Weights:
     def refuse_others(
         self, used: Sequence[str], layout: str, parameters: Collection[str] = PARAMETERS
     ) -> None:
-        """Raise CimError for a parameter that the layout would leave out of the computation."""
+        """Raise CimError for a parameter that the layout would not compute with."""
         known = set(used)
         for name, key in self.keys.items():
             layer, _, parameter = name.rpartition(".")
@@ -173,9 +177,9 @@ def find_weights(
 ) -> tuple[Weights, Weights]:
     """Return the weights of text and video.
 
-    `called` are the data's names of both, asked for by an error that needs one. Raises CimError
-    where a modality is not found or found twice, a weight is not finite, or the map names a layer
-    that is not there.
+    `called` gives the data's names of both modalities; it is called only for an error message.
+    Raises CimError if a modality is missing or ambiguous, a weight is not finite, or the map names
+    a layer that does not exist.
     """
     arrays = flat(checkpoint.content)
     text, video = (_of_modality(checkpoint, arrays, m, layer_map[m], called) for m in MODALITIES)
@@ -183,7 +187,7 @@ def find_weights(
 
 
 def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
-    """All arrays of nested dictionaries by their keys joined with dots."""
+    """All arrays of nested dictionaries, by their keys joined with dots."""
     found: dict[str, Array] = {}
     for key, value in content.items():
         name = f"{above}.{key}" if above else key
@@ -239,7 +243,7 @@ def _of_modality(
 def _table(
     arrays: Iterable[str], modality: str, named: ModalityMap, called: Callable[[], Modalities]
 ) -> str:
-    """The name of a modality's table in a map: as the map has it, else the keys, else the data."""
+    """The name of a modality's table in a map: from the map, else the keys, else the data."""
     if named != ModalityMap(named.file, modality):
         return named.table
     pattern = _MODALITY[modality]
@@ -258,9 +262,9 @@ def _keys_of(
     named: ModalityMap,
     table: Callable[[], str],
 ) -> dict[str, str]:
-    """The full key of each of a modality's parameters by its key inside the modality.
+    """The full key of each parameter of a modality, by its key inside the modality.
 
-    `table` is asked for the modality's name by the error where there are none, or several.
+    `table` gives the modality's name for the error if no prefix or several prefixes match.
     """
     if found := _projection(checkpoint, arrays, modality, named.prefix, table):
         return found
@@ -293,7 +297,7 @@ def _keys_of(
 
 
 def _prefix_below(arrays: Iterable[str], modality: str) -> str:
-    """The prefix of the only part of keys that names a modality; dots where there is none."""
+    """The prefix up to the part that names a modality; dots if there are none or several."""
     found = dict.fromkeys(
         ".".join(parts[: i + 1])
         for parts in (unwrapped(key).split(".") for key in arrays)
@@ -361,7 +365,7 @@ def _projection(
 
 
 def unwrapped(key: str) -> str:
-    """A key without the wrappers before it, and without those that stand anywhere."""
+    """A key without the leading wrappers, and without the wrappers that may stand anywhere."""
     parts = _unwrapped_inside(key).split(".")
     return ".".join(parts[_wrappers(parts) :])
 
@@ -376,7 +380,7 @@ def _wrappers(parts: Sequence[str]) -> int:
 
 
 def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
-    """Number of a key's parts before the layer; None where it is not this modality's."""
+    """The number of parts before the layer; None if the key belongs to another modality."""
     if prefix is not None:
         wanted = _unwrapped_inside(prefix.strip(".")).split(".")
         ends = [start + len(wanted) for start in (0, _wrappers(parts))]
@@ -388,3 +392,105 @@ def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
     while start < len(parts) and parts[start] in WRAPPERS:
         start += 1
     return start if start < len(parts) else None
+
+
+WEIGHT_NORMS = (
+    (".parametrizations.weight.original0", ".parametrizations.weight.original1"),
+    (".weight_g", ".weight_v"),
+)
+"""Endings of the keys of a weight norm's lengths and directions, in torch's new and old form."""
+
+OR_EXPORT = "or both projectors as ONNX (torch.onnx.export)"
+
+OTHER_FORMS = (
+    (
+        r"\.(weight)_u$|\.parametrizations\.(\w+)\.\d+\._u$",
+        "is of a spectral norm; expected the {part} itself: "
+        "torch.nn.utils.remove_spectral_norm(layer), or "
+        'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}"), before it is saved',
+    ),
+    (
+        r"\.(weight|bias)_mask$",
+        "is the mask of a pruned layer; expected its {part}: "
+        'torch.nn.utils.prune.remove(layer, "{part}") before it is saved',
+    ),
+    (
+        r"\.parametrizations\.(\w+)\.",
+        "is of a parametrized {part}; expected the {part} itself: "
+        'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}") before it is saved',
+    ),
+    (
+        r"\.(lora_\w+|base_layer)\b",
+        "is of an adapter (LoRA) that stands beside its layer; expected it merged: "
+        "model.merge_and_unload() of peft before it is saved",
+    ),
+)
+"""Other forms: a pattern of their keys, and a sentence that says how to save the parameter."""
+
+
+def with_weights(
+    arrays: Mapping[str, Array], keys: Mapping[str, str], file: str
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Arrays and their full keys by name, with each weight norm multiplied out to [out, in].
+
+    Raises CimError if a direction is all zeros, the weight exceeds float32, or the file also holds
+    the weight in another form.
+    """
+    found, full = dict[str, Array](), dict[str, str]()
+    pairs = {name: pair for name in arrays if (pair := _weight_norm(name, arrays)) is not None}
+    directions = {f"{layer}{end}" for layer, (_, end) in pairs.values()}
+    for name, array in arrays.items():
+        if name in pairs:
+            layer, (length, direction) = pairs[name]
+            made, of = f"{layer}.weight", f"{layer}{direction}"
+            if made in arrays or made in found:
+                raise CimError(
+                    f"{file}: {keys[name].removesuffix(length)}.weight is there in two forms; "
+                    "expected one of them"
+                )
+            found[made] = _normed_weight(array, arrays[of], f"{file}: {keys[of]}")
+            full[made] = keys[name].removesuffix(length) + ".weight"
+        elif name not in directions:
+            found[name], full[name] = array, keys[name]
+    return found, full
+
+
+def require_weights(keys: Mapping[str, str], file: str) -> None:
+    """Raise CimError if a key belongs to a weight in another form; `keys` are full keys by name."""
+    for pattern, sentence in OTHER_FORMS:
+        for name, key in keys.items():
+            if found := re.search(pattern, f".{name}"):
+                said = sentence.format(part=next(filter(None, found.groups())))
+                raise CimError(f"{file}: {key} {said}, {OR_EXPORT}")
+
+
+def _weight_norm(name: str, arrays: Mapping[str, Array]) -> tuple[str, tuple[str, str]] | None:
+    """The layer and the key endings of a weight norm, if `name` is its lengths; else None."""
+    for length, direction in WEIGHT_NORMS:
+        layer = name.removesuffix(length)
+        v = arrays.get(f"{layer}{direction}")
+        if layer != name and v is not None and _are_lengths(arrays[name], v):
+            return layer, (length, direction)
+    return None
+
+
+def _are_lengths(g: Array, v: Array) -> bool:
+    """True if `g` has a single length, or a length per index along one axis of `v`."""
+    long = [axis for axis, extent in enumerate(g.shape) if extent > 1]
+    one_axis = g.ndim == v.ndim and len(long) < 2 and all(g.shape[a] == v.shape[a] for a in long)
+    real = g.dtype.kind == v.dtype.kind == "f"
+    return real and v.ndim > 1 and (one_axis or g.ndim == 0)
+
+
+def _normed_weight(g: Array, v: Array, where: str) -> Array:
+    axes = tuple(axis for axis in range(v.ndim) if g.ndim == 0 or g.shape[axis] == 1)
+    directions = v.astype(np.float64)
+    largest = np.abs(directions).max(axis=axes, keepdims=True)
+    if not largest.all():
+        raise CimError(f"{where} has a direction of zeros, which a weight norm does not divide by")
+    directions /= largest  # so that no square overflows or vanishes
+    weight = directions * (g / np.sqrt(np.square(directions).sum(axis=axes, keepdims=True)))
+    if np.abs(weight).max() > np.finfo(np.float32).max:
+        raise CimError(f"{where} makes weights beyond float32; expected a norm that float32 holds")
+    single: Array = weight.astype(np.float32)
+    return single

@@ -1,4 +1,4 @@
-"""Exporter `onnx`: a bundle's ONNX files alone."""
+"""Exporter `onnx`: copies of a bundle's ONNX files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class Onnx(Exporter, name="onnx"):
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Copy those that the bundle has."""
+        """Copy the ONNX files that the bundle has."""
         for name in bundle.manifest["files"].keys() & {*ONNX_FILES, SHORTLIST}:
             shutil.copyfile(bundle.folder / name, folder / name)

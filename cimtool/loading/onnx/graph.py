@@ -1,6 +1,6 @@
-"""A projector's ONNX file as plain values: nodes, constants as arrays, one input, its outputs.
+"""A projector's ONNX file as plain values: nodes, constants as arrays, an input, outputs.
 
-Nothing of the file is executed, and no other file is opened for it.
+The file is not executed, and files that it refers to are not opened.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 ONNX_SUFFIX = ".onnx"
 
 LARGEST_FILE = 2**31 - 1
-"""Bytes that one protobuf message, and so an ONNX file without external data, may have."""
+"""Bytes at most of a protobuf message, and so of an ONNX file without external data."""
 
 MOST_PARTS = 200_000
-"""Nodes, attributes, names and other parts of a file; a node has about ten."""
+"""Nodes, attributes, names and other parts of a file at most; a node has about ten."""
 
 MOST_NODES = 10_000
 
 OUTPUTS = ("mu", "logvar")
-"""Names of a projector's outputs; a single one of another name is `mu`."""
+"""Names of a projector's outputs; a single output of another name is taken as `mu`."""
 
 ITEM_COUNTS = (2**31 - 1, 2**31 - 19)
-"""Primes in the place of a number of items that is not fixed: they are found again in products."""
+"""Stand-ins for a free number of items; as primes, they can be recognised in products."""
 
 QUANTIZED_FORMS = {
     "QONNX: layers keep their trained integers": {"Quant", "IntQuant", "BipolarQuant"},
@@ -46,18 +46,18 @@ QUANTIZED_FORMS = {
     "as integer operators: is not compiled": {"QLinearMatMul", "MatMulInteger", "QGemm"},
     "QDQ: layers keep their trained integers": {"DequantizeLinear"},
 }
-"""The forms of quantized graphs by operators that tell them, the most telling first."""
+"""Forms of quantized graphs, with operators that identify them; the most specific form first."""
 
 OLDEST_OPSET = 9
-"""From here on BatchNormalization has no `spatial`, and Gemm and Add broadcast as they do now."""
+"""Since this opset, BatchNormalization has no `spatial`, and Gemm and Add broadcast as today."""
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One node; `label` is how messages name it, `attributes` holds their values by name.
+    """A node; messages call it `label`. `attributes` has values by name.
 
-    `name` is empty if the file gives none. Those of `If` hold a Branch, what it reads from
-    outside is among the node's inputs.
+    `name` is empty if the file gives none. Each attribute of an `If` is a Branch; values that the
+    branch reads from outside are inputs of the node.
     """
 
     name: str
@@ -71,7 +71,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class Branch:
-    """One way of an `If`: nodes that may read values around it, constants, and its outputs."""
+    """A branch of an `If`: nodes, which may read outside values, constants and outputs."""
 
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Array]
@@ -79,7 +79,7 @@ class Branch:
 
     @property
     def captured(self) -> tuple[str, ...]:
-        """The values of outside that it reads."""
+        """The outside values that the branch reads."""
         own = {*self.constants, *(name for node in self.nodes for name in node.outputs)}
         read = [*(name for node in self.nodes for name in node.inputs), *self.outputs]
         return tuple(dict.fromkeys(name for name in read if name not in own))
@@ -87,11 +87,11 @@ class Branch:
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """One projector: rows `x` [rows, width] to its outputs, by the nodes that these need.
+    """A projector: from rows `x` [rows, width] to its outputs, with the nodes that these need.
 
-    `rows` is the number of rows that the file was made for, None if it takes any. `outputs`
-    are the values that stand for `mu` and, unless the file gives points, for `logvar`. `opset` is
-    the operator set of the nodes.
+    `rows` is the number of rows that the file was made for, None if it takes any number. `outputs`
+    names the values of `mu` and, unless the file gives points, of `logvar`. `opset` is the operator
+    set of the nodes.
     """
 
     file: str
@@ -110,23 +110,23 @@ class OnnxGraph:
 
     @cached_property
     def uses(self) -> Counter[str]:
-        """The times that each value is read."""
+        """The number of times that each value is read."""
         read = (name for node in self.nodes for name in node.inputs)
         return Counter([*read, *self.outputs.values()])
 
     @property
     def items(self) -> int:
-        """The number that stands for the rows of `x` in computations of shapes."""
+        """The number of rows of `x` with which shapes are computed."""
         return self.counts[0]
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Two numbers of rows for which these are done; the first is the file's if it has one."""
+        """Two numbers of rows with which shapes are computed; the first is the file's, if fixed."""
         return self.rows or ITEM_COUNTS[0], ITEM_COUNTS[1]
 
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
-    """Read a projector; CimError if the file is no valid ONNX model of one."""
+    """Read a projector; CimError if the file is not a valid ONNX model of a projector."""
     require_file(path)
     if path.suffix in SUFFIXES:
         raise CimError(f"{path}: is a checkpoint, which holds both projectors; expected it alone")
@@ -135,7 +135,7 @@ def read_onnx_graph(path: Path) -> OnnxGraph:
 
 
 def graph_of(model: ModelProto, where: str) -> OnnxGraph:
-    """The projector of an ONNX model in memory; CimError, which says `where` it is from."""
+    """The projector of an ONNX model in memory; the sentence of a CimError starts with `where`."""
     graph = model.graph
     with naming(where):
         if (count := sum(len(one.node) for one in _graphs(graph))) > MOST_NODES:
@@ -155,7 +155,7 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
 
 
 def _load(path: Path) -> ModelProto:
-    """Read an ONNX file as it is; external data is not followed.
+    """Read an ONNX file; external data is not read.
 
     Raises CimError if it is missing, too large, truncated, or not ONNX.
     """
@@ -173,7 +173,7 @@ def _load(path: Path) -> ModelProto:
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: {error}") from None
-    budget = Budget.of(path)  # numbers, as they are computed with, are no fewer bytes than the file
+    budget = Budget.of(path)  # the numbers in memory take at least as many bytes as the file
     for tensor in _tensors(model.graph):
         budget.take(_numbers(tensor), NUMBER, f"{path}: {tensor.name or 'a constant'}")
     if not model.graph.node:
@@ -182,7 +182,7 @@ def _load(path: Path) -> ModelProto:
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and all that its nodes hold; protobuf bounds how deep."""
+    """A graph and all graphs inside its nodes; protobuf bounds the depth."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -191,14 +191,14 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """All constants of a graph, wherever they stand."""
+    """All constants of a graph and of the graphs inside it."""
     for one in _graphs(graph):
         yield from one.initializer
         yield from (a.t for node in one.node for a in node.attribute if a.HasField("t"))
 
 
 def _numbers(tensor: TensorProto) -> int:
-    """Numbers that a tensor's shape says, no more than the bits that it takes in the file."""
+    """The numbers in a tensor by its shape, but at most the bits that it has in the file."""
     count, most = 1, 8 * tensor.ByteSize()
     for extent in tensor.dims:
         count = min(count * max(extent, 0), most)
@@ -231,7 +231,7 @@ def _check(model: ModelProto) -> None:
 
 
 def _array(tensor: TensorProto) -> Array:
-    """A tensor as an array; CimError if its data are not as many as its shape says."""
+    """A tensor as an array; CimError if its data don't fit its shape."""
     from onnx import numpy_helper
 
     try:
@@ -274,7 +274,7 @@ def _node(node: NodeProto, number: int) -> OnnxNode:
 
 
 def _input(graph: GraphProto) -> tuple[str, int | None, int]:
-    """Name, rows and width of the one input of real numbers."""
+    """Name, rows and width of the only input, which has real numbers."""
     from onnx import TensorProto
 
     weights = {tensor.name for tensor in graph.initializer}
@@ -296,7 +296,7 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
 
 
 def _outputs(graph: GraphProto) -> dict[str, str]:
-    """The values that stand for `mu` and `logvar`; for `mu` alone if there is one output."""
+    """The names of the values of `mu` and `logvar`; only of `mu` if there is a single output."""
     names = [value.name for value in graph.output]
     if set(OUTPUTS) <= set(names):
         return {name: name for name in OUTPUTS}
@@ -329,7 +329,7 @@ def describe_onnx(path: Path) -> dict[str, Any]:
 
 
 def type_name(number: int) -> str:
-    """The name of a type of elements, or its number if it has none."""
+    """The name of an element type, or its number if it has no name."""
     from onnx import TensorProto
 
     named: dict[int, str] = {n: name.lower() for name, n in TensorProto.DataType.items()}

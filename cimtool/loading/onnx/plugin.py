@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cimtool.loading.score import ScoreOptions
 
 MODULES = ("torch.nn.modules.module.Module", "torch.export.exported_program.ExportedProgram")
-"""Classes of what a model may be in memory, by name."""
+"""Names of the classes that a model in memory may have."""
 
 
 class OnnxFiles(ProjectorPair, name="onnx"):
@@ -22,7 +22,7 @@ class OnnxFiles(ProjectorPair, name="onnx"):
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """True for a path; its suffix is looked at as it is read."""
+        """True for a path; reading checks its suffix."""
         return isinstance(given, Path)
 
     @classmethod
@@ -34,7 +34,7 @@ class OnnxFiles(ProjectorPair, name="onnx"):
         widths: RowWidths,
         rows: tuple[Array, Array] | None,
     ) -> Model:
-        """The model of two files, whose extents say the widths."""
+        """The model of two files; their extents give the widths."""
         from cimtool.loading.model import model_of_towers
         from cimtool.loading.onnx.graph import read_onnx_graph
         from cimtool.loading.onnx.towers import translate
@@ -51,7 +51,7 @@ class TorchModules(ProjectorPair, name="torch"):
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """True for a class of torch, which need not be imported to tell."""
+        """True for a class of torch; torch is not imported for this test."""
         kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__}
         return not kinds.isdisjoint(MODULES)
 
@@ -64,7 +64,7 @@ class TorchModules(ProjectorPair, name="torch"):
         widths: RowWidths,
         rows: tuple[Array, Array] | None,
     ) -> Model:
-        """The model of two modules, compared with what was read of them."""
+        """The model of two modules, compared with the modules' outputs."""
         from cimtool.loading.onnx.modules import model_from_modules
 
         return model_from_modules(*pair, score, layer_map, widths=widths, rows=rows)

@@ -60,7 +60,7 @@ def translate(graph: OnnxGraph) -> Graph:
 
 
 def _named_anew(builder: Builder, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
-    """The node without the number that told it from nodes which are not needed."""
+    """The node without the number that set it apart from nodes that were then dropped."""
     return builder.add(re.sub(r"\.\d+$", "", node.name), op, *inputs)
 
 
@@ -71,7 +71,7 @@ def _translate_nodes(
     builder: FileBuilder,
     folder: ConstantFolder,
 ) -> None:
-    """Add what nodes make to the values."""
+    """Translate nodes, and add their outputs to the values."""
     for node in nodes:
         t = Translation(graph, node, values, builder, folder)
         if node.kind == "If" and not node.domain:

@@ -78,7 +78,7 @@ NOTHING_SET = np.zeros(0, np.int32), np.zeros((0, 0), np.int64), np.zeros(0, np.
 class Layer(NamedTuple):
     """A layer as the fused kernels take it.
 
-    `group_ends` [groups, 2] are the first row of each row group, and the row after its last one. The
+    `group_ends` [groups, 2] are the first row of each row group, and the row after its last. The
     limits are the least and the largest value of a driven digit and of a cell.
     """
 
