@@ -1,4 +1,4 @@
-"""Folders of work that goes on where it stopped: identity, lock, what a kill leaves; exchange."""
+"""Folders of work that can be resumed: identity, lock, clean-up after a kill, exchange."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEFT = (LOCK, PARTIAL, SHARED)
 """The beginnings of the names of files and folders that a killed run may leave."""
 
 POINTS = "points"
-"""The folder, in that of the work, of what is kept of each point."""
+"""The subfolder with the results of each point."""
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 """Constants of Linux's `renameat2`: paths from the current folder; exchange of both."""
@@ -75,7 +75,7 @@ class KindOfWork:
                             f"{path}: holds a {self.noun} with another {self.names[name]}; "
                             "expected a new folder"
                         )
-                for prefix in (PARTIAL, SHARED):  # what a killed run left half-way
+                for prefix in (PARTIAL, SHARED):  # left by a killed run
                     for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
                         shutil.rmtree(left, ignore_errors=True)
             else:

@@ -1,7 +1,7 @@
-"""Folders that files are written in before they get to their place, and locks.
+"""Temporary folders for files that are then moved to their place, and locks.
 
-The kernel drops the lock of an open file or folder with the process that holds it: a folder that
-nobody holds was left by a killed run, and is removed.
+The kernel releases a lock when the process that holds it ends. A folder without a holder was left
+by a killed run, and is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cimtool.base.errors import CimWarning
 def lock(handle: int) -> bool:
     """Lock an open file or folder; False if another process holds it.
 
-    Raises OSError if its file system has no such lock, as NFS has none of a folder.
+    Raises OSError if the file system has no such lock; NFS, for example, cannot lock a folder.
     """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +48,7 @@ HOST_LETTERS = 8
 
 
 def partial_of(name: str) -> str:
-    """The same for what is written beside the place that it takes: `.NAME.partial-`."""
+    """The beginning for a folder next to the place NAME that it will take: `.NAME.partial-`."""
     return f".{name}{PARTIAL}"
 
 
@@ -83,7 +83,7 @@ def _made(parent: Path, beginning: str) -> tuple[Path, int]:
             if held and is_at(handle, folder):
                 return folder, handle
             os.close(handle)
-        # Another run took it, before it was locked, for one that is left.
+        # Another run removed the folder as left over, before it was locked.
 
 
 def _remove_left(parent: Path, beginning: str) -> None:

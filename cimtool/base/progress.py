@@ -1,4 +1,4 @@
-"""Progress of long work, told to a function that takes one line."""
+"""Progress of long work, given to a function as lines of text."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ Say = Callable[[str], None]
 
 
 class PartDone(str):
-    """A line that tells of an epoch, a choice, a point or a shard that is done: a log has each."""
+    """A line on a finished epoch, choice, point or shard; a log has all of these."""
 
 
 def silent(text: str) -> None:
-    """Tell nothing: the progress of a call that nobody watches."""
+    """Ignore progress."""
 
 
 SHORTEST = 1.0
-"""Seconds below which no time left is told."""
+"""With fewer seconds left, the remaining time is not given."""
 
 
 class Countdown:
-    """Tells parts of a long work, and the time that the rest takes at the pace so far.
+    """Reports parts of long work, with the remaining time at the pace so far.
 
-    It is made before the first of them begins.
+    Create it before the first part begins.
     """
 
     def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic):
         self.say, self.clock, self.started = say, clock, clock()
 
     def tell(self, text: str, done: int, total: int) -> None:
-        """Tell a line after `done` parts of `total`, counted from where this work began."""
+        """Report a line after `done` of `total` parts, counted since this object was created."""
         left = (self.clock() - self.started) / done * (total - done)
         rest = "" if left < SHORTEST else f"; about {duration(left)} left"
         self.say(type(text)(f"{text}{rest}"))
 
 
 class Sparse:
-    """Tells each PartDone, and at most one other line in `seconds`, the first after as long."""
+    """Passes on each PartDone, and at most one other line per `seconds`, also at the start."""
 
     def __init__(self, say: Say, seconds: float, clock: Callable[[], float] = time.monotonic):
         self.say, self.seconds, self.clock, self.last = say, seconds, clock, clock()
 
     def __call__(self, text: str) -> None:
-        """Tell a line, or leave it out."""
+        """Pass a line on, or drop it."""
         now = self.clock()
         if isinstance(text, PartDone) or now - self.last >= self.seconds:
             self.last = now
@@ -51,7 +51,7 @@ class Sparse:
 
 
 def prefixed(say: Say, prefix: str) -> Say:
-    """Tell lines behind `prefix: `."""
+    """Put `prefix: ` before each line."""
     return lambda text: say(type(text)(f"{prefix}: {text}"))
 
 

@@ -1,4 +1,4 @@
-"""The layouts, one class in one file: importing this package registers all of them."""
+"""The layouts, one class per file; importing this package registers them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models taken from torch modules in memory, without files."""
+"""Models from torch modules in memory, without files."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ ROUNDING = 1e-6
 
 PROBE_ROWS = 4
 MOST_COMPARED = 256
-"""Rows of the data on which a module is compared with what was read."""
+"""Rows of the data on which a module is compared with its program, at most."""
 
 HALF_PRECISIONS = ("float16", "bfloat16")
 
 PROBE_TOLERANCE = 1e-4
-"""Allowed error of a module in its own precision, relative to the program's largest value.
+"""Allowed error of a module, in its precision, relative to the program's largest value.
 
-Of 39 architectures of the tests in float32 the worst were 5.7e-6 on normal rows and 3.2e-5 on rows
-30 times as large, whose softmax and small groups are ill-conditioned; half precision is beyond it.
+The largest errors of the tests' 39 architectures in float32 were 5.7e-6 on normal rows and 3.2e-5
+on rows 30 times as large, for which softmax and small groups are ill-conditioned. The error of half
+precision is larger.
 """
 
 UNIT_TOLERANCE = 1e-3
-"""Difference from 1 of norms of rows that are unit rows, in half precision too."""
+"""Largest difference from 1 of a unit row's norm, also in half precision."""
 
 
 def model_from_modules(
@@ -69,11 +70,11 @@ def model_from_modules(
 ) -> Model:
     """The model of two torch modules that return (mu, logvar), or mu alone.
 
-    They are exported to ONNX in memory, for rows of these `widths`. What a layout reads of their
-    weights is taken if it is the same operations of the same numbers, so that layers have its
-    names, and the polynomial its statistics; with a layer map it is taken as the user says. Raises
-    CimError as `build_model` and `export_module` do, and if what was read computes something
-    else, on normal `rows` [n, in] or on these of the data.
+    They are exported to ONNX in memory, for rows of these `widths`. If a layout reads the same
+    operations and numbers from their weights, its model is taken: then layers have the layout's
+    names, and the polynomial its statistics. With a layer map, the layout's model is always taken.
+    Raises CimError as `build_model` and `export_module` do, and if the model computes something
+    else than the modules on normal rows, or on the data's `rows` [n, in].
     """
     modules = dict(zip(MODALITIES, map(_module, (text, video)), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
@@ -94,7 +95,7 @@ def model_from_modules(
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
     if layout is not None and same and (said or not (layout.unit_rows and _are_raw(rows))):
-        # Nothing is left to assume of a module that is run.
+        # A module is run, so that nothing has to be assumed about it.
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
@@ -119,19 +120,19 @@ def model_from_modules(
 
 
 def _module(given: nn.Module | ExportedProgram) -> nn.Module:
-    """The module, that of an exported program, or the one that torch.compile wraps."""
+    """The module, also from an exported program or from the wrapper of torch.compile."""
     from torch.export import ExportedProgram
 
     if isinstance(given, ExportedProgram):
         return given.module()
-    # Whose class is private to torch; a module of the user may have an attribute of that name.
+    # The wrapper's class is private to torch; a user's module may also have `_orig_mod`.
     compiled = type(given).__module__ == "torch._dynamo.eval_frame"
     original: nn.Module = given._orig_mod if compiled else given  # type: ignore[assignment]
     return original
 
 
 def _same(tower: Graph, other: Graph) -> bool:
-    """True if projectors are the same operations of the same numbers, whatever their names."""
+    """True if two projectors have the same operations and numbers; names may differ."""
 
     @cache
     def same(one: str, two: str) -> bool:
@@ -152,7 +153,7 @@ def _same(tower: Graph, other: Graph) -> bool:
 
 
 def _joined(graph: Graph, node: Node) -> tuple[Op, tuple[str, ...]]:
-    """A layer and those right before it, or before some of their outputs, as one, and its input."""
+    """A layer merged with the layers right before it, of which it may read a part; its input."""
     op, inputs = node.op, node.inputs
     while type(op) is Mvm:
         columns, before = np.arange(op.weight.shape[0]), graph.by_name.get(inputs[0])
@@ -167,7 +168,7 @@ def _joined(graph: Graph, node: Node) -> tuple[Op, tuple[str, ...]]:
 
 
 def _same_op(one: Any, two: Any) -> bool:
-    """True for operations of one kind whose numbers are equal, to float32; tensors have no name."""
+    """True for operations of the same kind with equal numbers in float32; `keys` may differ."""
     return type(one) is type(two) and all(
         _equal(getattr(one, field.name), getattr(two, field.name))
         for field in fields(one)
@@ -184,7 +185,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _are_raw(rows: tuple[Array, Array] | None) -> bool:
-    """True if rows of the data, if there are any, are not of unit norm as they come."""
+    """True if there are rows of data and some are not at unit norm."""
     norms = (np.linalg.norm(_share(data).astype(np.float64), axis=1) for data in rows or ())
     return any(bool((np.abs(norm - 1) > UNIT_TOLERANCE).any()) for norm in norms)
 
@@ -227,8 +228,7 @@ def _compare(
 ) -> list[str]:
     """Notes on a module; CimError if it computes something else than its tower.
 
-    It is run on a few normal rows and on a share of those of the `data` [n, in], where there are
-    any.
+    It runs on a few normal rows, and on some rows of the `data` [n, in] if there are data.
     """
     normal = np.random.default_rng(0).normal(size=(PROBE_ROWS, tower.extent("x")))
     probe = unit_rows(normal.astype(np.float32)) if model.unit_rows else normal.astype(np.float32)
@@ -236,7 +236,7 @@ def _compare(
     if data is not None and data.shape[1] == tower.extent("x"):
         own = _share(data)
         probes += [(own, f"{len(own)} rows of the data")] if len(own) else []
-    with np.errstate(all="ignore"):  # what is not finite is told
+    with np.errstate(all="ignore"):  # non-finite outputs are reported below
         compared = [
             (
                 what,
@@ -246,10 +246,10 @@ def _compare(
             for rows, what in probes
         ]
     if len(compared) > 1 and not all(np.isfinite(one).all() for one in compared[0][1].values()):
-        del compared[0]  # rows of the data say more than normal ones, for which it was not made
+        del compared[0]  # the module is made for the data's rows, not for normal rows
     try:
         chosen, notes = ", ".join(choices(module, probes[-1][0])), []
-    except Exception as error:  # what is compiled may not be followed
+    except Exception as error:  # compiled code may not allow this
         reason = first_line(error)
         chosen, notes = "", [f"{where}: no choices in Python were looked for ({reason})"]
     for what, wanted, outputs in compared:
@@ -276,14 +276,14 @@ def _compare(
 
 
 def _share(data: Array) -> Array:
-    """Rows of the data to compare, spread over all; none of zeros, which some norms do not take."""
+    """Rows of the data to compare, evenly spread; without rows of zeros, which norms may refuse."""
     places = np.linspace(0, len(data) - 1, min(MOST_COMPARED, len(data))).astype(np.int64)
     rows = np.asarray(data[places], np.float32)
     return rows[rows.any(axis=1)]
 
 
 def _reason(module: nn.Module, chosen: str) -> str:
-    """The end of a sentence on a module that computes something else, where a reason shows."""
+    """The end of a sentence on a module that computes something else: the reason, if known."""
     if chosen:
         return (
             f": a choice in Python depends on the input ({chosen}), of which one way was read; "
@@ -298,7 +298,7 @@ def _reason(module: nn.Module, chosen: str) -> str:
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module; mu and s in float64. CimError if another call gives others."""
+    """Run a module; mu and s in float64. CimError if a second call gives other values."""
     import torch
 
     def run() -> dict[str, FloatArray]:
@@ -319,7 +319,7 @@ def _forward(
             arrays["s"] = np.exp(arrays.pop("logvar"))
         return arrays
 
-    # Read meanwhile: a module may return what it keeps.
+    # Outputs are copied before the module is restored: they may be its buffers.
     with evaluating(module), torch.no_grad():
         found, again = run(), run()
     for key, array in found.items():
@@ -333,9 +333,9 @@ def _forward(
 
 
 def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
-    """A copy of rows [n, in] that a module takes, wherever its weights are.
+    """A copy of rows [n, in] that a module takes, on the device of its weights.
 
-    Of the types of its weights it is the first's, or float32 if it runs on that one alone.
+    The rows have the type of the first weights, or float32 if the module does not run on that type.
     """
     import torch
 
@@ -352,10 +352,10 @@ def given_rows(module: nn.Module, rows: Array) -> torch.Tensor:
 
 
 def choices(module: nn.Module, rows: Array) -> list[str]:
-    """The lines of Python that read numbers of a tensor which depends on rows [n, in].
+    """The lines of Python that read numbers of a tensor that depends on rows [n, in].
 
-    As `if x.max() > 1:` does, also by way of numpy: an exporter follows one way of it. What reads
-    extents is not meant.
+    For example `if x.max() > 1:`, also through numpy: an exporter follows only one branch. Lines
+    that read extents are not included.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -382,7 +382,7 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
             return made
 
     class Read(TorchFunctionMode):
-        """Sees what hands a tensor's memory on, which is no operator."""
+        """Observes functions that pass a tensor's memory on; these are not operators."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -400,7 +400,7 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
 
 
 def _place(tensor: torch.Tensor) -> int:
-    """The place of a tensor's memory, which views of it share; of itself if it has none."""
+    """The address of a tensor's memory, which its views share; its id if it has no memory."""
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
     except (NotImplementedError, RuntimeError):  # a sparse tensor
@@ -408,7 +408,7 @@ def _place(tensor: torch.Tensor) -> int:
 
 
 def _line_of_caller() -> str:
-    """The file and line of the innermost frame of a module's call that is the user's, if any."""
+    """The file and line of the innermost frame of a module's call, the user's code if possible."""
     import torch
 
     libraries = tuple(str(Path(inspect.getfile(library)).parent) for library in (torch, np))
