@@ -37,7 +37,7 @@ class Countdown:
 
 
 class Sparse:
-    """Passes on each PartDone, and at most one other line per `seconds`, also at the start."""
+    """Passes on each PartDone, and at most one other line per `seconds`; none in the first."""
 
     def __init__(self, say: Say, seconds: float, clock: Callable[[], float] = time.monotonic):
         self.say, self.seconds, self.clock, self.last = say, seconds, clock, clock()
