@@ -57,10 +57,12 @@ def checked(candidate: Candidate, device: torch.device) -> TensorCoreLayer | Non
     Also None, with a warning, if Triton cannot compile or run it there, or gives wrong integers.
     """
     layer = candidate.layer
-    if not in_bytes(layer) or byte_parts(layer.cells)[1] > 1:
+    if not in_bytes(layer) or byte_parts(layer.cell_limits)[1] > 1:
         return None
     rows = torch.from_numpy(candidate.rows).to(device)
-    part = candidate.small._replace(digits=layer.digits, cells=layer.cells)  # as the whole
+    part = candidate.small._replace(
+        digit_limits=layer.digit_limits, cell_limits=layer.cell_limits
+    )  # as the whole
     try:
         small = TensorCoreLayer(part, device)
         found = [small.run(rows, blocks).cpu().numpy() for blocks in (WIDE, NARROW)]
@@ -83,11 +85,11 @@ class TensorCoreLayer:
     """A layer on a device. It maps int64 inputs [n, K] to int64 outputs [n, N]."""
 
     def __init__(self, layer: Layer, device: torch.device):
-        epilogue, drive, heights = layer.epilogue, layer.drive, np.diff(layer.bounds)
+        epilogue, drive, heights = layer.epilogue, layer.drive, np.diff(layer.group_ends)
         tallest = int(heights.max())
         self._depth = min(max(1 << (tallest - 1).bit_length(), LEAST_DEPTH), MOST_DEPTH)
         self._chunks = -(-tallest // self._depth)
-        (moved, _), (middle, _) = byte_parts(layer.digits), byte_parts(layer.cells)
+        (moved, _), (middle, _) = byte_parts(layer.digit_limits), byte_parts(layer.cell_limits)
         packed = self._packed(layer, middle)
         columns = np.zeros((*packed.shape[:2], len(epilogue.start)), np.int64)
         columns[..., : layer.columns] = moved * packed.sum(axis=-1, dtype=np.int64)
@@ -95,8 +97,8 @@ class TensorCoreLayer:
         def there(array: Array) -> torch.Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        bounds = layer.bounds.astype(np.int32)
-        self._drive = [there(a) for a in (bounds, drive.shifts, drive.masks, drive.factors)]
+        group_ends = layer.group_ends.astype(np.int32)
+        self._drive = [there(a) for a in (group_ends, drive.shifts, drive.masks, drive.factors)]
         self._tables = [
             there(array)
             for array in (
@@ -126,8 +128,8 @@ class TensorCoreLayer:
     def _packed(self, layer: Layer, middle: int) -> Array:
         """Cells minus `middle` [groups, slices, N, rows], zero-padded to whole chunks of rows."""
         rows = self._chunks * self._depth
-        packed = np.zeros((len(layer.bounds), len(layer.slices), layer.columns, rows), np.int8)
-        for g, (first, last) in enumerate(layer.bounds):
+        packed = np.zeros((len(layer.group_ends), len(layer.slices), layer.columns, rows), np.int8)
+        for g, (first, last) in enumerate(layer.group_ends):
             for s, one in enumerate(layer.slices):
                 packed[g, s, :, : last - first] = (
                     one.digits[first:last].astype(np.int64) - middle
