@@ -34,7 +34,7 @@ def port(name: str) -> str:
 def onnx_model(graph: Graph) -> ModelProto:
     """One graph of a final integer program as a file; inside, every integer is int64.
 
-    Raises CimError where a layer has no integer ONNX form, and the checker's error where this
+    Raises CimError if a layer has no integer ONNX form, and the checker's error where this
     compiler is wrong.
     """
     writer = GraphWriter()

@@ -295,7 +295,7 @@ def _polynomial_score(
 
 
 def _middle_and_half(known: Type) -> tuple[float, float]:
-    """Middle and half the width of a calibrated range; (0, 1) where there is none."""
+    """Middle and half the width of a calibrated range; (0, 1) if there is none."""
     lo, hi = float(known.lo.min()), float(known.hi.max())
     if not (np.isfinite(lo) and np.isfinite(hi)):
         return 0.0, 1.0

@@ -36,7 +36,7 @@ WeightPlane = tuple[IntArray, int]
 def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
     """Append `crossbar.mvm(x) + bias`: a call a row group, then the digital sum, int64 [n, N].
 
-    Raises CimError where a row group has more rows than byte products add up in 32 bits.
+    Raises CimError if a row group has more rows than byte products add up in 32 bits.
     """
     tallest = max(group.stop - group.start for group in op.stored.groups)
     if tallest > BYTE_ROWS:
@@ -254,7 +254,7 @@ class Division:
 
     Of each slice's columns, and the unit column: `steps`, `tops`, `least` [groups, N], and `zeros`
     [groups, N], what a quotient of zero stands for, in the places of the layer. The sums take on
-    `rise` binary places. Where there are `tables`, one for all or one of each, a value is what
+    `rise` binary places. If there are `tables`, one for all or one of each, a value is what
     they have at the quotient.
     """
 
@@ -276,7 +276,7 @@ class Division:
 
 
 def _division(layer: ConvertedLayer) -> Division | None:
-    """The quotients of a layer's conversions; None where masks of bits do."""
+    """The quotients of a layer's conversions; None if masks of bits do."""
     laws = [one.law for one in layer.columns]
     tables = [law for law in laws if isinstance(law, StaircaseLaw)]
     if not tables and not layer.crossbar.scope.set:

@@ -165,7 +165,7 @@ class YieldDifference:
 
     @property
     def told_apart(self) -> bool:
-        """True where other dies would rarely show as much if both kept the same share."""
+        """True if other dies would rarely show as much if both kept the same share."""
         return self.chance < 1 - LEVEL
 
     def to_json(self) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def evaluate_subjects(
 ) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
-    Items of one modality leave themselves out in any case. Raises CimError where the data do not
+    Items of one modality leave themselves out in any case. Raises CimError if the data do not
     say what is right, or a score is not finite.
     """
     data = subjects[0].data

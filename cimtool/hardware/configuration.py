@@ -31,7 +31,7 @@ class Configuration:
 
 
 def reference_notes(target: Target, settings: Settings) -> list[str]:
-    """A sentence where no source, or an unconfirmed one, says that converters can be set so."""
+    """A sentence if no source, or an unconfirmed one, says that converters can be set so."""
     kind = settings.references
     scope = SCOPES[kind]
     if scope.within(SCOPES[target.keys.references]):
@@ -56,7 +56,7 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
 
 
 def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> list[str]:
-    """A sentence where weights use less than half the levels of their one noisy cell.
+    """A sentence if weights use less than half the levels of their one noisy cell.
 
     Half is usual: a differential pair of 8-bit cells holds the 7 bits of an 8-bit weight's |W|.
     """

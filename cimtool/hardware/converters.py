@@ -153,7 +153,7 @@ class ConverterKeys(Protocol):
 
 @dataclass(frozen=True)
 class Converter(Named):
-    """Base of the converters: `bits` of a code, None where nothing is converted.
+    """Base of the converters: `bits` of a code, None if nothing is converted.
 
     Fields are integers, numbers, texts, or tuples of them; a law may hold arrays.
     """
@@ -178,7 +178,7 @@ class Converter(Named):
 
     @abstractmethod
     def law(self, signed: bool) -> Law | None:
-        """The law for sums that may be negative (`signed`) or not; None where it is lossless."""
+        """The law for sums that may be negative (`signed`) or not; None if it is lossless."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ class Crossbar:
     def reference_of(self, k: int, c: int) -> int:
         """The place among a layer's references of those of slice `k` in cycle `c`.
 
-        The unit column, where there is one, counts as the slice after the last.
+        The unit column, if there is one, counts as the slice after the last.
         """
         return k * self.reference_cycles + c % self.reference_cycles
 
@@ -214,7 +214,7 @@ class Crossbar:
 
     @cached_property
     def law(self) -> Law | None:
-        """The law of the column sums' converter; None where it is lossless."""
+        """The law of the column sums' converter; None if it is lossless."""
         return law_of(self.converter, self.signed_sums)
 
     @cached_property

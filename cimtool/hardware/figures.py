@@ -173,7 +173,7 @@ class SettableReference(TomlTable):
     def nearest(self, values: IntArray, digit: int) -> IntArray:
         """The values that can be set that are nearest to these, in units of which a digit has some.
 
-        Raises ValueError where a range has no whole unit.
+        Raises ValueError if a range has no whole unit.
         """
         if self.bounds is None:
             return values
@@ -262,7 +262,7 @@ class Figure(Sourced):
 
 
 def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]) -> None:
-    """Raise ValueError where figures of different conditions would be combined."""
+    """Raise ValueError if figures of different conditions would be combined."""
     names = [point.name for point in points]
     for name in names:
         if names.count(name) > 1:

@@ -143,7 +143,7 @@ class ArrayLayout:
 
     `across` weights lie side by side in it, each in `slices` cells of every polarity; a pair takes
     two columns or two rows. Behind the columns of all weights come the unit column and the
-    reference column, where there are such. Cells of no weight hold 0.
+    reference column, if there are such. Cells of no weight hold 0.
     """
 
     rows: int

@@ -260,7 +260,7 @@ INDEPENDENT, PROPORTIONAL = "NormalIndependentDevice", "NormalProportionalDevice
 
 
 def _crosssim_error(given: Parameters, name: str, *models: str) -> tuple[str, float] | None:
-    """The model and the magnitude of an error of devices; None where there is none."""
+    """The model and the magnitude of an error of devices; None if there is none."""
     place = f"xbar.device.{name}"
     for key in ("enable", "model", "magnitude"):
         given.get(f"{place}.{key}")

@@ -260,7 +260,7 @@ class Keys(TomlTable):
 
     @property
     def weights_across(self) -> int | None:
-        """Weights that lie side by side in one array; None where columns are unlimited."""
+        """Weights that lie side by side in one array; None if columns are unlimited."""
         if self.columns is None:
             return None
         free = self.columns - self.auxiliary_columns - (self.redundant_columns or 0)

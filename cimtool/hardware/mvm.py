@@ -24,7 +24,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
     `references` are those of each slice's converters, and last of the unit column's where there is
-    one, each for all cycles or for one after the other; None where the converter is lossless.
+    one, each for all cycles or for one after the other; None if the converter is lossless.
     """
 
     stored: StoredWeights
@@ -78,7 +78,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     def _converter_error(self) -> IntArray:
         """Largest error [N] that all conversions of an output together can make.
 
-        Raises RangeError where it could leave the 62 bits of the digital unit.
+        Raises RangeError if it could leave the 62 bits of the digital unit.
         """
         total = np.zeros(self.stored.shape[1], np.int64)
         if self.exact:
@@ -112,7 +112,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
-        """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
+        """Bounds [N] of what passes converters, without the bias; None if digital terms join."""
         stored, crossbar = self.stored, self.crossbar
         # Weights are cut into slices here, also of lossless layers: they must fit their code.
         flips = any(one.flipped.any() for one in stored.slices)

@@ -158,7 +158,7 @@ class Settings(Keys):
         return self
 
     def check_hardware(self) -> None:
-        """Raise ValueError where no array can be as these settings say."""
+        """Raise ValueError if no array can be as these settings say."""
         check_array(self)
         check_meaning(self)
         check_converter(self)
@@ -172,7 +172,7 @@ class Settings(Keys):
     def of_layer(self, name: str) -> Settings:
         """Return the settings that hold for one layer.
 
-        Where the layer has `activation_bits` of its own, they are `input_bits` too: a layer that
+        If the layer has `activation_bits` of its own, they are `input_bits` too: a layer that
         reads the model's input and one that reads an activation are told the same way.
         """
         return self._seen(self._matching(name))

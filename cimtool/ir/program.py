@@ -167,7 +167,7 @@ class Program:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """The graphs in the order text, video, score, and the shortlist's where there is one."""
+        """The graphs in the order text, video, score, and the shortlist's if there is one."""
         three = (self.text, self.video, self.score)
         return three if self.shortlist is None else (*three, self.shortlist)
 

@@ -185,7 +185,7 @@ def fit_curve(function: Function, lo: float, hi: float, share: float) -> Polynom
 
     Of two forms the one with the fewest multiply-adds: one polynomial on the whole domain, or,
     if 0 is inside, one each of the even and the odd part over |x|. The latter has no large
-    coefficients that cancel, and a bend at 0 costs nothing. Where the function is a line up to an
+    coefficients that cancel, and a bend at 0 costs nothing. If the function is a line up to an
     end of [lo, hi], as tanh, GELU and softplus are far from 0, the domain ends earlier. The error
     is measured at 20,001 points and includes that of narrowing sums in the digital unit, which
     large coefficients make large: if neither form is close enough, the domain is split. None

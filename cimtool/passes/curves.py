@@ -1,7 +1,7 @@
 """Curves: chains of functions of one value that hardware lacks, each fitted as one function.
 
 A GELU that an exporter wrote as division, erf, addition and products is one polynomial, and so is
-any activation of such parts. Where a chain is no function that a polynomial of few terms comes
+any activation of such parts. If a chain is no function that a polynomial of few terms comes
 close to, its parts are fitted one by one.
 """
 

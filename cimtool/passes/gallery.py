@@ -78,7 +78,7 @@ def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
 
 
 def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
-    """Raise CimError where a score takes a query and an item to what has no rule for arrays."""
+    """Raise CimError if a score takes a query and an item to what has no rule for arrays."""
     score = distance_graph(program.score) if mapping == "hybrid" else program.score
     fixed = set(as_inputs("video", program.video.outputs))
     for node in score.nodes:
@@ -127,7 +127,7 @@ def program_gallery(
     `video` are the items' integer features (`mu`, `s` [M, d], self terms [M]). Converters are
     still lossless, so the result is `score`'s own, bit for bit, but for products that settings
     give bits of their own: these are fitted on `examples`. Without examples there are none. Raises
-    CimError where an array cannot hold one value, sums do not fit the accumulator, or every product
+    CimError if an array cannot hold one value, sums do not fit the accumulator, or every product
     is left out.
     """
     graph = Programmer(score, video, settings, examples).graph()
@@ -332,7 +332,7 @@ def fit_gallery(
     the output is least, and each column's mean error is taken off in its digital bias. `right` is
     the same score programmed for the queries' right items: their sums are the largest, a gallery
     without them makes none as large, and steps must leave room for them. References are set to what
-    is `settable`. Raises CimError where
+    is `settable`. Raises CimError if
     what converters may add no longer fits the accumulator.
     """
     layers = graph.operations(CrossbarMvm)
