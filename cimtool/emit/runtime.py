@@ -109,8 +109,8 @@ class Session:
     def score_rows(self, text: Array, video: Array, most: int = FLOAT_PAIRS) -> Array:
         """`logit` [n, m] float32 of all pairs of embeddings by `float.onnx`.
 
-        In blocks of at most so many texts and videos, which are encoded again for each: blocks are
-        large.
+        In blocks of at most this many texts and videos, which are encoded again for each: blocks
+        are large.
         """
         return np.concatenate(
             [self._score_against(text, video[few], most) for few in blocks(len(video), most)],

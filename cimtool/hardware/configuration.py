@@ -1,4 +1,4 @@
-"""The target and the settings of a build, and what is worth a note about the two."""
+"""The target and the settings of a build, and notes on the two."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Configuration:
     def of(
         cls, target: Target | str, file: Path | str | None, settings: Mapping[str, object]
     ) -> Configuration:
-        """A target by name or file, with the settings of a file and those by name over them.
+        """A target by name or file, with the settings of a file, which settings by name override.
 
-        Raises CimError for a target that is none and for settings that are not allowed.
+        Raises CimError for an unknown target and for settings that are not allowed.
         """
         chosen = target if isinstance(target, Target) else load_target(target)
         return cls(chosen, resolve(chosen, None if file is None else Path(file), settings))

@@ -1,4 +1,4 @@
-"""The geometry of arrays: physical cells, what they hold of signed weights, how many there are."""
+"""The geometry of arrays: physical cells, the signed weights that they hold, and their number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cimtool.hardware.keys import AtLeastOne, Keys, in_table
 
 @in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
 class ArraySpec(TomlTable):
-    """One array: its physical cells and what they hold of signed weights."""
+    """One array: its physical cells and the signed weights that they hold."""
 
     cells_per_weight: AtLeastOne = Field(
         title="Cells of one signed weight, by its bits and encoding."

@@ -58,7 +58,7 @@ PRODUCT_LAYER, COMPONENTS_LAYER = f"{SHORTLIST}.{SHORTLIST_PRODUCT}", f"{SHORTLI
 class ShortlistBits:
     """Bits of what an item stores of each value (1: its sign), and of a query.
 
-    With `dimensions` the values are so many components of `mu`, else `mu` itself.
+    With `dimensions` the values are this many components of `mu`, else `mu` itself.
     """
 
     item: int

@@ -118,7 +118,7 @@ def _pooled(b: TowerBuilder, name: str, tokens: str, shares: FloatArray) -> str:
 
 
 def pool_weights(weights: Weights, pool: str, count: int) -> FloatArray:
-    """The weights [count] of the places of so many tokens; CimError if a key is missing."""
+    """The weights [count] of the places of this many tokens; CimError if a key is missing."""
     gru = f"{pool}.gru"
     size = weights.shape(gru, "weight_ih_l0")[-1]
     places = positions(count, size)
