@@ -57,7 +57,7 @@ from cimtool.ir.types import INT_LIMIT, Type, Types, integer
 
 
 def append(writer: GraphWriter, graph: Graph, node: Node, values: Mapping[str, str]) -> str:
-    """Append one operation of a graph, on the `values` so far; return the name of its own."""
+    """Append one operation of a graph, on the `values` so far; return the name of its value."""
     types = tuple(graph.types[i] for i in node.inputs)
     return ONNX.of(node.op)(writer, node.op, types, *(values[i] for i in node.inputs))
 

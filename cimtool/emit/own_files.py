@@ -1,4 +1,4 @@
-"""A bundle's ONNX files against those that this compiler writes of its program."""
+"""Comparison of a bundle's ONNX files with the files that this compiler writes of its program."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def require_own_file(file: Path, graph: Graph) -> None:
 def require_own_float_file(file: Path, folded: Program) -> None:
     """Raise CimError if `float.onnx` is no file of the folded program.
 
-    Its real numbers may differ: those of the score come from a calibration, which a bundle does not
-    keep. They decide nothing about time and memory.
+    Its real numbers may differ: the numbers of the score come from a calibration, which a bundle
+    does not keep. They decide nothing about time and memory.
     """
     found = onnx.load_model_from_string(plain_content(file))
     if _without_reals(found) != _without_reals(float_model(folded)):

@@ -185,7 +185,7 @@ class Settings(Keys):
         return ProductBits(own.get("weight_bits"), own.get("activation_bits"))
 
     def with_weights(self, bits: int) -> Settings:
-        """Return the settings for weights of this many bits: what a gallery needs, or a die holds."""
+        """Return the settings for weights of this many bits: as a gallery needs, or a die holds."""
         return self.model_copy(update={"weight_bits": bits})
 
     def to_json(self) -> dict[str, Any]:
