@@ -382,11 +382,11 @@ def program(
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
     `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
-    driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
-    With `recall` bits and dimensions that are not given, and a length of at most `shortlist`, are
-    the cheapest by `minimise`, else by cells, that hold this share of best items on both halves of
-    the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
+    fit on. With `shortlist_bits` an item stores this many bits of each value of `mu`, and a query
+    is driven with `query_bits`; with `shortlist_dimensions` the values are this many components of
+    `mu`. With `recall` bits and dimensions that are not given, and a length of at most `shortlist`,
+    are the cheapest by `minimise`, else by cells, that hold this share of best items on both halves
+    of the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
     programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
     gallery that does not fit the chips, an accumulator or ONNX.
 
@@ -799,7 +799,7 @@ def sweep(
     `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
     is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
     dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError where rows of
+    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.
@@ -891,7 +891,7 @@ def tune(
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
     or on all, are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
-    Raises CimError where the highest bits miss the budget, where the budget is of a broken float
+    Raises CimError if the highest bits miss the budget, if the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
@@ -974,7 +974,7 @@ def evaluate(
     embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
     label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
+    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
     embeddings come last where both are equally wide; without `what` they are of each pair of the
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.

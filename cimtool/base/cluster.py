@@ -1,10 +1,10 @@
-"""A Dask cluster that computes beside this process: its connection, and answers as they come.
+"""A Dask cluster that computes for this process: its connection, and answers as they come.
 
-Dask unpickles what a peer sends, whatever was asked. So whoever can answer at a scheduler's
-address, or reach a worker, can run code there and here. Over tls:// both sides show a certificate
-of the same authority, and nothing else keeps others out. Questions before any work (the workers,
-their versions) are answered in plain msgpack, and objects beside it are not opened; but Dask opens
-pickles of one kind, `ToPickle`, even so.
+Dask unpickles any message of a peer, even if nothing was asked. So whoever can answer at a
+scheduler's address, or reach a worker, can run code there and here. Over tls:// both sides show a
+certificate of the same authority, and nothing else keeps others out. Questions before any work (the
+workers, their versions) are answered in plain msgpack, and objects beside it are not opened; but
+Dask opens pickles of one kind, `ToPickle`, even so.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _another_version(address: str, found: str, own: str) -> CimError:
 def _registered(kind: type[Client], address: str) -> Client | None:
     """A client that the scheduler at `address` has registered; None if it does not in time.
 
-    Dask's own timeout is of the connection alone.
+    Dask's timeout covers the connection alone.
     """
     made = SimpleQueue["Client | None"]()
 
@@ -255,7 +255,7 @@ def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
 def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any]]) -> Any:
     """The answer of the scheduler at `address` to a question; OSError if there is none in time.
 
-    It is asked in a thread, for a caller (a notebook) whose own thread has a loop at work.
+    It is asked in a thread, because the thread of a caller (a notebook) may already run a loop.
     """
     from distributed.core import rpc
     from distributed.security import Security

@@ -2,7 +2,7 @@
 
 Its samples of the gallery are drawn once and stored, or drawn again for each query. They take the
 place of the score: the same items are scored, behind the same shortlist; in the digital unit, or in
-arrays if these hold the gallery. Where the gallery is loaded from DRAM, stored samples, and the
+arrays if these hold the gallery. If the gallery is loaded from DRAM, stored samples, and the
 means and deviations that others are drawn from, come from there too. Random numbers and sigmoids
 are priced as circuits of the digital unit, which no target here has.
 """

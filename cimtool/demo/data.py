@@ -220,7 +220,7 @@ def write_embeddings(
     The first `few_rows` of the former are a file of their own, for what takes long. Both sides are
     embedded by maps fitted on the others, of which the first calibrate as well. No row of these is
     one to evaluate on: functions that differ in punctuation alone have the same embedding. Raises
-    CimError where there are no more than `eval_rows` pairs.
+    CimError if there are no more than `eval_rows` pairs.
     """
     eval_rows, width = settings.eval_rows, settings.width
     if len(pairs) <= eval_rows:

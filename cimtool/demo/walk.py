@@ -86,7 +86,7 @@ def run_demo(
 
     `announce` is told of each part of the walk in one line, `say` what happens within. Raises
     CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
-    written, CheckFailed where a bit differs.
+    written, CheckFailed if a bit differs.
     """
     hardware = load_target(target)
     settings, name = DemoSettings(epochs), f"{NAME}@{hardware.name}"

@@ -1,4 +1,4 @@
-"""The local functions of domain `cim` that integer files call: what the hardware does, by name.
+"""The local functions of domain `cim` that integer files call: the steps of the hardware, by name.
 
 Runtimes inline them; a viewer shows one node for each requantisation and each row group. Their
 nodes are written as ONNX's own text, one a line.
@@ -17,10 +17,10 @@ IR_VERSION = 10
 
 
 def function(name: str, doc: str, lines: Iterable[str]) -> FunctionProto:
-    """The function of these nodes; it returns what the last one makes.
+    """The function of these nodes; it returns the value of the last one.
 
-    Its inputs are the names that are read before a node makes them, in the order of their use. A
-    name may be made anew: those that read it next get the new value.
+    Its inputs are the names that are read before a node makes them, in the order of their use. If a
+    name is made again, later nodes read the new value.
     """
     body = "\n".join(lines)
     made: FunctionProto = parser.parse_function(

@@ -15,9 +15,9 @@ INT32 = np.iinfo(np.int32)
 def emit_limits(writer: GraphWriter, value: str, known: Type, lo: Array, hi: Array) -> str:
     """Append `min(max(value, lo), hi)` for int64 values of type `known`, as far as it limits them.
 
-    Max, Min and Clip of ONNX Runtime (1.31) compare the low words of two int64 as signed numbers
-    where the high words are equal: of 1 and 2^31 they take the latter for the smaller. They are
-    right where everything fits 32 bits; elsewhere Less and Where do the same, and are right.
+    If the high words of two int64 are equal, Max, Min and Clip of ONNX Runtime (1.31) compare the
+    low words as signed numbers: they take 2^31 for smaller than 1. They are right if everything
+    fits 32 bits; else Less and Where take their place.
     """
     below, above = bool(known.lo.min() < lo.max()), bool(known.hi.max() > hi.min())
     limits = [lo] * below + [hi] * above

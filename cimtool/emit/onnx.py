@@ -11,7 +11,7 @@ from cimtool.ir.program import Graph, Program, as_inputs
 from cimtool.ir.types import Type
 
 FEATURE_ROLES = frozenset({"mu", "s", "s_self"})
-"""From where these are stored, the float model computes in double: the statistics cancel."""
+"""The float model computes in double from the stores of these on, because the statistics cancel."""
 
 
 def stored_kind(known: Type) -> str:
@@ -34,8 +34,8 @@ def port(name: str) -> str:
 def onnx_model(graph: Graph) -> ModelProto:
     """One graph of a final integer program as a file; inside, every integer is int64.
 
-    Raises CimError where a layer has no integer ONNX form, and the checker's error where this
-    compiler is wrong.
+    Raises CimError if a layer has no integer ONNX form, and the checker's error if this compiler is
+    wrong.
     """
     writer = GraphWriter()
     inputs: dict[str, Port] = {}
@@ -70,7 +70,7 @@ def _emit_nodes(
 def float_model(program: Program) -> ModelProto:
     """The calibrated program of real numbers as one file: `text`, `video` rows to `logit` [n, m].
 
-    Projectors run in float32; what is stored of an item, the statistics and the score in double.
+    Projectors run in float32; the stored features, the statistics and the score in double.
     """
     writer = GraphWriter()
     features: dict[str, str] = {}

@@ -57,7 +57,7 @@ from cimtool.ir.types import INT_LIMIT, Type, Types, integer
 
 
 def append(writer: GraphWriter, graph: Graph, node: Node, values: Mapping[str, str]) -> str:
-    """Append one operation of a graph, on the `values` so far; return the name of its own."""
+    """Append one operation of a graph, on the `values` so far; return the name of its value."""
     types = tuple(graph.types[i] for i in node.inputs)
     return ONNX.of(node.op)(writer, node.op, types, *(values[i] for i in node.inputs))
 
@@ -295,7 +295,7 @@ def _polynomial_score(
 
 
 def _middle_and_half(known: Type) -> tuple[float, float]:
-    """Middle and half the width of a calibrated range; (0, 1) where there is none."""
+    """Middle and half the width of a calibrated range; (0, 1) if there is none."""
     lo, hi = float(known.lo.min()), float(known.hi.max())
     if not (np.isfinite(lo) and np.isfinite(hi)):
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""A bundle's ONNX files against those that this compiler writes of its program."""
+"""Comparison of a bundle's ONNX files with the files that this compiler writes of its program."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from cimtool.ir.program import Graph, Program
 
 
 def require_own_file(file: Path, graph: Graph) -> None:
-    """Raise CimError where an integer graph's file is not the one written of it, byte by byte."""
+    """Raise CimError if an integer graph's file is not the one written of it, byte by byte."""
     wanted = file_bytes(onnx_model(graph))
     if read_bounded(file, LARGEST_FILE) != wanted:
         raise _other(file, f"program.json's {graph.name}")
 
 
 def require_own_float_file(file: Path, folded: Program) -> None:
-    """Raise CimError where `float.onnx` is no file of the folded program.
+    """Raise CimError if `float.onnx` is no file of the folded program.
 
-    Its real numbers may differ: those of the score come from a calibration, which a bundle does not
-    keep. They decide nothing about time and memory.
+    Its real numbers may differ: the numbers of the score come from a calibration, which a bundle
+    does not keep. They decide nothing about time and memory.
     """
     found = onnx.load_model_from_string(plain_content(file))
     if _without_reals(found) != _without_reals(float_model(folded)):

@@ -25,7 +25,7 @@ from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.types import Type, integer
 
 BYTE_ROWS = 1 << 15
-"""Rows whose byte products add up in int32, whatever the bytes."""
+"""Rows whose byte products add up in int32 for any bytes."""
 
 InputPlane = tuple[str, str, int]
 """uint8 value, its zero point, and the shift with which it counts."""
@@ -36,7 +36,7 @@ WeightPlane = tuple[IntArray, int]
 def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
     """Append `crossbar.mvm(x) + bias`: a call a row group, then the digital sum, int64 [n, N].
 
-    Raises CimError where a row group has more rows than byte products add up in 32 bits.
+    Raises CimError if a row group has more rows than byte products add up in 32 bits.
     """
     tallest = max(group.stop - group.start for group in op.stored.groups)
     if tallest > BYTE_ROWS:
@@ -141,7 +141,7 @@ def _row_groups(
     groups: tuple[slice, ...],
     own: list[dict[str, str]] | None = None,
 ) -> str:
-    """Append one call a row group and the sum of all; `own` holds values of one group alone."""
+    """Append one call per row group and the sum of all; `own` holds the values of single groups."""
     total = ""
     for index, group in enumerate(groups):
         values["first"] = writer.constant(np.array([group.start]))
@@ -185,9 +185,9 @@ def constant_planes(matrix: IntArray) -> list[WeightPlane]:
 
 
 def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[InputPlane]:
-    """Append the digits that each converted sum is of, uint8 [cycles, n, K], once for the layer.
+    """Append the digits of each converted sum, uint8 [cycles, n, K], once for the layer.
 
-    Two's complement needs no case of its own: its digits are the low bits of any wider integer.
+    Two's complement needs no separate case: its digits are the low bits of any wider integer.
     """
     inputs, cycles = crossbar.inputs, crossbar.cycles
     if inputs.lift:
@@ -250,12 +250,12 @@ def _shape_values(writer: GraphWriter, layer: ConvertedLayer, kind: str) -> dict
 
 @dataclass(frozen=True)
 class Division:
-    """Conversions as quotients, (clip(2^rise p - least, 0, top)) // step, a value a column.
+    """Conversions as quotients, (clip(2^rise p - least, 0, top)) // step, a value per column.
 
-    Of each slice's columns, and the unit column: `steps`, `tops`, `least` [groups, N], and `zeros`
-    [groups, N], what a quotient of zero stands for, in the places of the layer. The sums take on
-    `rise` binary places. Where there are `tables`, one for all or one of each, a value is what
-    they have at the quotient.
+    There are `steps`, `tops` and `least` [groups, N] for the columns of each slice and for the unit
+    column. `zeros` [groups, N] are the values of a quotient of zero, in the places of the layer.
+    The sums take on `rise` binary places. If there are `tables`, one for all or one of each, a
+    value is looked up at the quotient.
     """
 
     rise: int
@@ -266,7 +266,7 @@ class Division:
     tables: list[IntArray]
 
     def offsets(self, layer: ConvertedLayer) -> IntArray:
-        """The sum of the zeros in each output [N], whatever the inputs."""
+        """The sum of the zeros in each output [N], for any inputs."""
         factors = layer.crossbar.cycle_factors
         parts = [
             (column.factors * zero).sum(axis=0) * factors[column.cycles].sum()
@@ -276,7 +276,7 @@ class Division:
 
 
 def _division(layer: ConvertedLayer) -> Division | None:
-    """The quotients of a layer's conversions; None where masks of bits do."""
+    """The quotients of a layer's conversions; None if masks of bits do."""
     laws = [one.law for one in layer.columns]
     tables = [law for law in laws if isinstance(law, StaircaseLaw)]
     if not tables and not layer.crossbar.scope.set:

@@ -27,10 +27,10 @@ complements a sign); `leaking`: every cell conducts; `idle`: rows without weight
 def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) -> FunctionProto:
     """One row group with converters: column sums, conversion, shift-and-add over cycles, slices.
 
-    `planes` are those of bytes of inputs and of cells, `flags` those of FLAGS that it has. A
+    `planes` are the numbers of byte planes of inputs and of cells, `flags` are of FLAGS. A
     conversion to step 2^e leaves `code << e`: round by adding the half and masking the low e bits
-    (floor in two's complement), then clip to the shifted limits. One with references that are set
-    leaves the code above the lowest, a quotient; a table is a Gather at a quotient.
+    (floor in two's complement), then clip to the shifted limits. If references are set, it leaves a
+    quotient, the code above the lowest; a table is a Gather at a quotient.
     """
     slices, cycles = crossbar.slices, len(crossbar.cycles)
     law = crossbar.law if isinstance(crossbar.law, UniformLaw) else None
@@ -124,7 +124,7 @@ def _dividend(flags: Set[str]) -> Iterator[str]:
 
 
 def _tied_to_even(flags: Set[str]) -> Iterator[str]:
-    """One code less where the quotient is exact, so that the sum is a tie, and the code odd."""
+    """One code less if the quotient is exact (the sum is a tie) and the code odd."""
     wide = "wide" in flags
     yield "quotient = Div (sums, step)"
     yield "product = Mul (quotient, step)"

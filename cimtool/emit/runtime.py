@@ -51,7 +51,7 @@ REFUSALS = (
 class Session:
     """One ONNX file loaded on the CPU, at one optimisation level and thread count.
 
-    Of a file, which may be anybody's, CimError where it reads other files, repeats parts of itself
+    Of a file, which may be anybody's, CimError if it reads other files, repeats parts of itself
     or is none that ONNX Runtime runs.
     """
 
@@ -109,8 +109,8 @@ class Session:
     def score_rows(self, text: Array, video: Array, most: int = FLOAT_PAIRS) -> Array:
         """`logit` [n, m] float32 of all pairs of embeddings by `float.onnx`.
 
-        In blocks of at most so many texts and videos, which are encoded again for each: blocks are
-        large.
+        In blocks of at most this many texts and videos, which are encoded again for each: blocks
+        are large.
         """
         return np.concatenate(
             [self._score_against(text, video[few], most) for few in blocks(len(video), most)],
@@ -149,7 +149,7 @@ class Session:
 
 
 def plain_content(file: Path) -> bytes:
-    """The bytes of an ONNX file; CimError where weights lie elsewhere, and for loops and branches.
+    """The bytes of an ONNX file; CimError if weights lie elsewhere, and for loops and branches.
 
     A file of a few bytes could else read any other one, or run for ever.
     """

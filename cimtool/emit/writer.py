@@ -53,7 +53,7 @@ class GraphWriter:
         return name
 
     def constant(self, array: Array | np.generic[Any], kind: str | None = None) -> str:
-        """Store a constant once, however often it is used; CimError where its type lacks it."""
+        """Store a constant once, however often it is used; CimError if its type lacks it."""
         if kind is None:
             kind = "INT64" if np.asarray(array).dtype.kind in "iu" else self.real
         dtype = helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(kind))

@@ -160,7 +160,7 @@ class DriftBudget:
 class Choice:
     """The cheapest of `within` points that keep a `budget`, and the command that builds it.
 
-    `index` is its number and `cost` the one of COSTS that it is by; both are None where no cost can
+    `index` is its number and `cost` the one of COSTS that it is by; both are None if no cost can
     be compared over all of these points. `command` is empty without a point, and where the model
     came without files.
     """

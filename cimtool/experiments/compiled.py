@@ -203,7 +203,7 @@ class PointEvaluator:
         return assemble(*self.towers, first.head)
 
     def with_trained_bits(self, build: Configuration) -> Configuration:
-        """A build with the bits that layers bring; CimError where it asks for fewer."""
+        """A build with the bits that layers bring; CimError if it asks for fewer."""
         return replace(build, settings=with_trained_bits(build, self.trained))
 
     def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
@@ -294,7 +294,7 @@ class PointEvaluator:
         return replace(program, score=score)
 
     def _measured(self, program: Program, head: Head) -> Queries:
-        """Measure all evaluation pairs query by query; CimError where a score is not finite."""
+        """Measure all evaluation pairs query by query; CimError if a score is not finite."""
         simulator = Simulator(program)
         features = encode(simulator, self.data)
         scores = simulator.score(features["text"], features["video"])
@@ -374,7 +374,7 @@ class PointCost:
 def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
     """The cost of a point on its target, a query against the evaluation gallery included.
 
-    Energy in pJ, latency in ns and area in mm2 are None where the target gives no figures, and
+    Energy in pJ, latency in ns and area in mm2 are None if the target gives no figures, and
     lower bounds where parts are missing. Of Monte Carlo, `sampled` from stored samples, energy and
     latency are of the query's encoding and of the products of samples; no array computes it.
     """

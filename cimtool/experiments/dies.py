@@ -97,7 +97,7 @@ def all_within(dies: DiesRead, limits: Mapping[str, float], of: str) -> list[boo
 
 @dataclass(frozen=True)
 class Yield:
-    """The `kept` of so many `dies` read at a time and corner that keep all limits.
+    """The `kept` of this many `dies` read at a time and corner that keep all limits.
 
     Those `in_doubt` have an interval over queries that holds a limit, and none beyond one.
     """
@@ -165,7 +165,7 @@ class YieldDifference:
 
     @property
     def told_apart(self) -> bool:
-        """True where other dies would rarely show as much if both kept the same share."""
+        """True if other dies would rarely show as much if both kept the same share."""
         return self.chance < 1 - LEVEL
 
     def to_json(self) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class ExperimentKind(Generic[OutcomeT]):
     def opened(self, path: Path, whose: Mapping[str, str]) -> Iterator[PointFolder[OutcomeT]]:
         """Open or make the folder, for this process alone until the end.
 
-        Raises CimError where it holds another experiment or something else, and where another
+        Raises CimError if it holds another experiment or something else, and if another
         process is at work in it.
         """
         words = {"format_version": "format", "cimtool_version": "version of cimtool"}
@@ -227,7 +227,7 @@ def here(runner: PointRunner, work: Work) -> Outcomes:
 def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Outcomes:
     """Points side by side in `jobs` processes that share this one's cores.
 
-    The runner goes through a file in `place` that all of them map. Raises CimError where a process
+    The runner goes through a file in `place` that all of them map. Raises CimError if a process
     dies.
     """
     import joblib
@@ -282,7 +282,7 @@ def _runner(file: Path) -> PointRunner:
 def by_cluster(runner: PointRunner, work: Work, client: Client, address: str) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the runner over the network once each.
 
-    Raises CimError where the workers cannot run cimtool, or the cluster ends or falls silent.
+    Raises CimError if the workers cannot run cimtool, or the cluster ends or falls silent.
     """
     yield from on_cluster(client, address, _answer, runner, work, "a point", AGAIN)
 
@@ -345,7 +345,7 @@ def write_results(
 ) -> GridResultT:
     """Write `results.json`, the page and `files` into the folder, all or nothing.
 
-    Removes the files that only an `earlier` run had. Raises PointsFailed where points failed.
+    Removes the files that only an `earlier` run had. Raises PointsFailed if points failed.
     """
     values = json.dumps(found.to_json(), indent=1) + "\n"
     every = {

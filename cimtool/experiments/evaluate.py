@@ -132,7 +132,7 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
     label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
+    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
     embeddings come last where both are equally wide; without `what` they are of each pair of the
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
@@ -184,7 +184,7 @@ def evaluate_subjects(
 ) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
-    Items of one modality leave themselves out in any case. Raises CimError where the data do not
+    Items of one modality leave themselves out in any case. Raises CimError if the data do not
     say what is right, or a score is not finite.
     """
     data = subjects[0].data

@@ -62,7 +62,7 @@ EXAMPLE = "such as weight_bits=4,6,8"
 class ScoreChoice:
     """The score of a point: a head and the form of its polynomial, None as the files say.
 
-    With `samples` it is Monte Carlo of so many a side, in float, and nothing is compiled.
+    With `samples` it is Monte Carlo of this many a side, in float, and nothing is compiled.
     """
 
     head: str | None = None

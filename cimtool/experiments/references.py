@@ -77,7 +77,7 @@ class SweepReferences:
     of their heads, and `faults` the sentences on each, as `verify` has them; `sampled` those of
     Monte Carlo where the teacher is known. `of_means` are measurements of the trained means, and
     `mean` [d] is what these means share. `raw` is the retrieval of the
-    embeddings as they are, None where widths differ or nothing is ranked.
+    embeddings as they are, None if widths differ or nothing is ranked.
     """
 
     name: str
@@ -173,7 +173,7 @@ class SweepReferences:
         return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
 
     def knows(self, heads: Iterable[Head]) -> bool:
-        """True where the float scores of all these heads are there."""
+        """True if the float scores of all these heads are there."""
         return all(head_digest(head) in self.floats for head in heads)
 
     def to_bytes(self) -> bytes:
@@ -192,7 +192,7 @@ class SweepReferences:
 
     @classmethod
     def of_file(cls, name: str, truth: Truth, file: Path) -> SweepReferences | None:
-        """Read what `to_bytes` returned; None where it is something else, or was changed."""
+        """Read what `to_bytes` returned; None if it is something else, or was changed."""
         try:
             arrays = read_arrays(file)
             if not np.array_equal(arrays.pop(SEAL), _seal(arrays)):
@@ -345,7 +345,7 @@ class Remarks:
 
 
 def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:
-    """A sentence where raw embeddings retrieve as well as the chosen point, or better.
+    """A sentence if raw embeddings retrieve as well as the chosen point, or better.
 
     `losses` are those of all points against them. Where none is chosen, the point counts that does
     best.

@@ -124,7 +124,7 @@ def scored_models(
 ) -> ScoredModels:
     """Read the model under each score of the points `made`, polynomials fitted to the `teacher`.
 
-    Raises CimError where several scores, or samples, have no exact score to be measured against,
+    Raises CimError if several scores, or samples, have no exact score to be measured against,
     and as reading and fitting do.
     """
     choices = dict.fromkeys(point.score for point in made)
@@ -160,7 +160,7 @@ def scored_models(
 
 
 def _first(models: Mapping[ScoreChoice, Model], scores: int) -> Model:
-    """The first model with an exact score; CimError where several `scores` cannot share one."""
+    """The first model with an exact score; CimError if several `scores` cannot share one."""
     known = [m for m in models.values() if m.head.is_sampled and None not in (m.a, m.b)]
     if scores > 1 and not known:
         raise ArgumentError(

@@ -45,9 +45,9 @@ class Subject:
     """A program to be scored on rows as it takes them; `trained` is the same before any pass.
 
     `kind` says what it is: embeddings, float, Monte Carlo, compiled. `warnings` are what a reader
-    of its metrics should know. With `samples` its means and variances are scored by so many a side.
-    `sigmoid` has the a and b that its logits are of, where they are known: then its trained model
-    has an exact score.
+    of its metrics should know. With `samples` its means and variances are scored by this many a
+    side. `sigmoid` has the a and b that its logits are of, where they are known: then its trained
+    model has an exact score.
     """
 
     name: str

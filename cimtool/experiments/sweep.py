@@ -116,7 +116,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
 
     @property
     def by_class(self) -> bool:
-        """True where classes or judgements say what is right, so that their metrics lead."""
+        """True if classes or judgements say what is right, so that their metrics lead."""
         return bool(self.data.get("by_class"))
 
     @property
@@ -197,7 +197,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat row a point, all with the same columns; None where there is no value."""
+        """One flat row a point, all with the same columns; None if there is no value."""
         yields = self.yields
         rows = [
             {"point": index, **point.named, **_flat(outcome, yields[index])}
@@ -252,7 +252,7 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
     is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
     dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError where rows of
+    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.

@@ -75,7 +75,7 @@ class TrainedPoint:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainedPoint:
-        """The same of plain values; KeyError, TypeError or ValueError where they are none."""
+        """The same of plain values; KeyError, TypeError or ValueError if they are none."""
         sides = [_side(values["queries"][way]) for way in ("text", "video")]
         question = values["question"]
         parts = {name: values[name] for name in COUNTS}
@@ -94,7 +94,7 @@ MOST_VALUE = 1e30
 
 
 def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """Measurements [n] by name, NaN where there is none; TypeError or ValueError for others."""
+    """Measurements [n] by name, NaN if there is none; TypeError or ValueError for others."""
     if not isinstance(values, dict):
         raise TypeError("the measurements are no table")
     found = {}
@@ -111,7 +111,7 @@ def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
 class Unseen:
     """The pairs of a seed that its points are measured on, and the `raw` rows' queries of them.
 
-    `raw` is None where rows differ in width.
+    `raw` is None if rows differ in width.
     """
 
     truth: Truth
@@ -136,7 +136,7 @@ class Unseen:
         return _queries(texts @ videos.T, texts, videos, self.truth)
 
     def measured_in(self, queries: Queries) -> bool:
-        """True where these are the measurements of its texts and videos, by names and counts."""
+        """True if these are the measurements of its texts and videos, by names and counts."""
         own, other = (
             [{name: len(values) for name, values in side.items()} for side in (one.text, one.video)]
             for one in (self._expected, queries)
@@ -184,6 +184,6 @@ def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:
 
 
 def seconds_in(folder: Path) -> float | None:
-    """Seconds that the training of a point took; None where that is not known."""
+    """Seconds that the training of a point took; None if that is not known."""
     found = (read_object(folder / SECONDS) or {}).get("seconds")
     return found if isinstance(found, float) else None

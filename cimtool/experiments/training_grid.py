@@ -141,7 +141,7 @@ def training_points(
 
     `common` are the arguments of all, `start` the checkpoint that they name. An option that a
     point's model or loss does not have, where that of another point has it, is left out of the
-    point, and so is a polynomial; those that are the same then are one. Raises CimError where a key
+    point, and so is a polynomial; those that are the same then are one. Raises CimError if a key
     is given twice, an option is of no point, or no point can have its value.
     """
     options = dict(common.options or {})
@@ -240,7 +240,7 @@ class TrainingRow:
 
     @property
     def as_good(self) -> bool:
-        """True where it is not known that the best row is better."""
+        """True if it is not known that the best row is better."""
         return self.behind is not None and not self.behind.low > 0
 
     def to_json(self) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def _change(values: Sequence[FloatArray], several: bool) -> Change:
 def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     """Train a model for every point of a grid into a folder, and compare them.
 
-    Raises CimError where a key or a value is wrong, or no point can be trained, and PointsFailed
+    Raises CimError if a key or a value is wrong, or no point can be trained, and PointsFailed
     at the end where some could not.
     """
     data, folder, validation = common.data, Path(common.output), common.validation

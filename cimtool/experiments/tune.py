@@ -66,7 +66,7 @@ from cimtool.verification.notes import baseline_sentences
 class TunedStart:
     """Values of a grid, from which bits were taken off, and what came of it.
 
-    `cost` is that of the bits chosen from here, and empty where the highest bits miss the budget.
+    `cost` is that of the bits chosen from here, and empty if the highest bits miss the budget.
     """
 
     values: Mapping[str, Value]
@@ -86,7 +86,7 @@ class Tuned(Result):
     with `intervals`, and `against_raw` their loss from raw embeddings where widths agree. The last
     `taken_back` kept steps were undone for these two. `baselines` are metrics, on all queries with
     intervals, of scores that no hardware has touched. With `by_class` metrics of classes lead.
-    `command` compiles it, None where it was not made from files.
+    `command` compiles it, None if it was not made from files.
     """
 
     model: str
@@ -166,7 +166,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
     or on all, are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
-    Raises CimError where the highest bits miss the budget, where the budget is of a broken float
+    Raises CimError if the highest bits miss the budget, if the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """
     target, budget, cost = options.target, options.budget, options.cost

@@ -84,7 +84,7 @@ def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
 
 
 class LayerCost(NamedTuple):
-    """The products of a layer that an item takes; energy in pJ, NaN where a part has no price."""
+    """The products of a layer that an item takes; energy in pJ, NaN if a part has no price."""
 
     conversions: int
     energy: float
@@ -150,7 +150,7 @@ class LayerCosts:
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
 
-        A gallery in the arrays adds its own, and one query against it. Energy is NaN where a part
+        A gallery in the arrays adds its own, and one query against it. Energy is NaN if a part
         has no price, or where layers are priced on different bases.
         """
         places, costs = self._costs(bits)
@@ -210,7 +210,7 @@ class LayerCosts:
 
 
 def check_cost(costs: LayerCosts, name: CostName) -> None:
-    """Raise CimError where the target does not tell this cost, or no bits change it."""
+    """Raise CimError if the target does not tell this cost, or no bits change it."""
     if not costs.layers:
         raise CimError("the projectors have no layer, so there are no bits to tune")
     if costs.bits.keys() <= set(costs.kept):

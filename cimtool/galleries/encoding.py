@@ -81,7 +81,7 @@ class GalleryIndex(TomlTable):
 
 
 def empty_features(program: Program, items: int) -> dict[str, Array]:
-    """The features of so many videos, not filled in: the narrowest types that hold their ranges."""
+    """The features of this many videos, not filled in, in the narrowest types for their ranges."""
     found = {}
     for name, known in features_of(program.video, program.score.inputs).items():
         ends = np.array([int(known.lo.min()), int(known.hi.max())])

@@ -135,9 +135,9 @@ class PrincipalComponents:
         """The most dimensions that a map may have: those in which rows differ, fewer than d."""
 
     def of(self, dimensions: int, weight_bits: int) -> Components:
-        """The map to so many dimensions, in weights of so many bits.
+        """The map to `dimensions` dimensions, in weights of `weight_bits` bits.
 
-        Raises ArgumentError if the rows do not differ in so many, or have no more.
+        Raises ArgumentError if the rows do not differ in this many dimensions, or have no more.
         """
         if not 1 <= dimensions <= self.most:
             raise ArgumentError(
@@ -158,7 +158,7 @@ class PrincipalComponents:
 
 @dataclass(frozen=True)
 class ItemCodes:
-    """Codes of so many bits, in steps; digits of pairs of cells are signed and may be 0."""
+    """Codes of this many bits, in steps; digits of pairs of cells are signed and may be 0."""
 
     bits: int
     step: float
@@ -247,9 +247,9 @@ class FewBitShortlist(CentredRows):
         return PrincipalComponents(np.concatenate(rows))
 
     def reduced(self, dimensions: int) -> tuple[Components, CodedSpace]:
-        """The map to so many components, and the space that it leads to.
+        """The map to this many components, and the space that it leads to.
 
-        Raises ArgumentError if the calibration rows do not differ in so many.
+        Raises ArgumentError if the calibration rows do not differ in this many.
         """
         if dimensions not in self._reduced:
             bits = self.settings.of_layer(COMPONENTS_LAYER).weight_bits

@@ -170,11 +170,11 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
     `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
-    driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
-    With `recall` bits and dimensions that are not given, and a length of at most `shortlist`, are
-    the cheapest by `minimise`, else by cells, that hold this share of best items on both halves of
-    the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
+    fit on. With `shortlist_bits` an item stores this many bits of each value of `mu`, and a query
+    is driven with `query_bits`; with `shortlist_dimensions` the values are this many components of
+    `mu`. With `recall` bits and dimensions that are not given, and a length of at most `shortlist`,
+    are the cheapest by `minimise`, else by cells, that hold this share of best items on both halves
+    of the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
     programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
     gallery that does not fit the chips, an accumulator or ONNX.
     """
@@ -328,7 +328,7 @@ def stored_in_arrays(
     chips: int | None,
     say: Say,
 ) -> StoredGallery:
-    """The gallery in the arrays, with a hybrid score's `length`, on at most so many chips."""
+    """The gallery in the arrays, with a hybrid score's `length`, on at most this many chips."""
     bundle = job.compiled
     settings, target = bundle.settings, bundle.target
     say("programming the gallery")
@@ -355,7 +355,7 @@ def stored_in_arrays(
 def stored_in_cam(
     job: GalleryJob, cam: Cam, bits: int, length: int | None, say: Say
 ) -> StoredGallery:
-    """The gallery in a CAM, so many bits a cell, with shortlists of `length` items."""
+    """The gallery in a CAM, this many bits a cell, with shortlists of `length` items."""
     assert length is not None
     say(f"programming {cam.name}")
     graph = job.in_cam(cam, bits)(job.video)
@@ -465,7 +465,7 @@ def _check_graph_size(graph: Graph) -> None:
 
 
 def _check_onnx_size(items: int, an_item: int) -> None:
-    """Raise CimError if items of so many bytes are more than an ONNX file holds."""
+    """Raise CimError if items of this many bytes are more than an ONNX file holds."""
     if items * an_item > ONNX_LIMIT:
         raise CimError(
             f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "

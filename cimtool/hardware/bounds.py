@@ -31,7 +31,7 @@ def column_bounds(conducts: IntArray, crossbar: Crossbar, idle: IntArray) -> Bou
 
 
 def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
-    """True where steps of 1 from zero are proved to change no sum within bounds."""
+    """True if steps of 1 from zero are proved to change no sum within bounds."""
     law = crossbar.law
     if law is None:
         return True

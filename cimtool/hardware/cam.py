@@ -74,7 +74,7 @@ class Cam(TomlTable):
         return self
 
     def figure(self, quantity: str) -> Figure | None:
-        """The figure of a quantity, None where it is not given."""
+        """The figure of a quantity, None if it is not given."""
         return next((one for one in self.figures if one.quantity == quantity), None)
 
     def cells_energy(self, cell: Figure) -> float:
@@ -83,7 +83,7 @@ class Cam(TomlTable):
 
     @property
     def search_energy(self) -> float | None:
-        """Energy in pJ of a search in one array, all cells compared; None where not given."""
+        """Energy in pJ of a search in one array, all cells compared; None if not given."""
         whole, cell = self.figure("search_energy"), self.figure("search_cell_energy")
         if whole is not None:
             return whole.value
@@ -91,7 +91,7 @@ class Cam(TomlTable):
 
     @property
     def search_latency(self) -> float | None:
-        """Time in ns of a search, in however many arrays; None where not given."""
+        """Time in ns of a search, in however many arrays; None if not given."""
         latency, clock = self.figure("search_latency"), self.figure("clock")
         if latency is not None:
             return latency.value

@@ -1,4 +1,4 @@
-"""The target and the settings of a build, and what is worth a note about the two."""
+"""The target and the settings of a build, and notes on the two."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Configuration:
     def of(
         cls, target: Target | str, file: Path | str | None, settings: Mapping[str, object]
     ) -> Configuration:
-        """A target by name or file, with the settings of a file and those by name over them.
+        """A target by name or file, with the settings of a file, which settings by name override.
 
-        Raises CimError for a target that is none and for settings that are not allowed.
+        Raises CimError for an unknown target and for settings that are not allowed.
         """
         chosen = target if isinstance(target, Target) else load_target(target)
         return cls(chosen, resolve(chosen, None if file is None else Path(file), settings))
 
 
 def reference_notes(target: Target, settings: Settings) -> list[str]:
-    """A sentence where no source, or an unconfirmed one, says that converters can be set so."""
+    """A sentence if no source, or an unconfirmed one, says that converters can be set so."""
     kind = settings.references
     scope = SCOPES[kind]
     if scope.within(SCOPES[target.keys.references]):
@@ -56,7 +56,7 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
 
 
 def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> list[str]:
-    """A sentence where weights use less than half the levels of their one noisy cell.
+    """A sentence if weights use less than half the levels of their one noisy cell.
 
     Half is usual: a differential pair of 8-bit cells holds the 7 bits of an 8-bit weight's |W|.
     """

@@ -3,10 +3,10 @@
     mvm(x, W) = sum over row groups r, slices k, cycles c of
                 sign_k * sign_c * ( read_k(x_c[r] . W_k[r]) << (shift_k + shift_c) )
 
-`read` is what the digital side takes a column sum for, through its converter (`references`). With
-`adc_on = polarity` each polarity of a slice is a term k of its own; with `shift_add = analog`
-the sum over c is inside the converter; where erased cells leak, sums count in 2^-LEAK_BITS of a
-digit.
+`read` is the value that the digital side adds for a column sum, through its converter
+(`references`). With `adc_on = polarity` each polarity of a slice is a term k. With
+`shift_add = analog` the sum over c is inside the converter. If erased cells leak, sums count in
+2^-LEAK_BITS of a digit.
 
 This file is the definition (docs/integer-contract.md works one tile by hand); the kernels and the
 emitted ONNX are tested against it.
@@ -33,7 +33,7 @@ as the slice after the last.
 def layer_mvm(x: IntArray, layer: ConvertedLayer, convert: Convert | None = None) -> IntArray:
     """The outputs [n, N] of a layer for integer inputs [n, K].
 
-    `convert` stands for converters that are not those of the contract.
+    `convert` replaces the converters of the contract.
     """
     places = layer.cells.places
     total = np.zeros((x.shape[0], len(layer.bias)), np.int64)
@@ -45,7 +45,7 @@ def layer_mvm(x: IntArray, layer: ConvertedLayer, convert: Convert | None = None
 def group_sums(
     x: IntArray, layer: ConvertedLayer, convert: Convert | None = None
 ) -> Iterator[IntArray]:
-    """Yield what each row group adds to the outputs [n, N], in 2^-places of a digit."""
+    """Yield the addition of each row group to the outputs [n, N], in 2^-places of a digit."""
     cells, crossbar, code = layer.cells, layer.crossbar, layer.crossbar.weights
 
     def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
@@ -75,7 +75,7 @@ def group_sums(
 
 
 def _product_with(cells: IntArray) -> Callable[[IntArray], IntArray]:
-    """`x @ cells` of any x, in floats where every sum is exact: integers have no BLAS."""
+    """`x @ cells` of any x, in floats if every sum is exact there: integers have no BLAS."""
     most = _largest(cells) * len(cells)
     factor = cache(cells.astype)
 

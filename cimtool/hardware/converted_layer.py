@@ -26,9 +26,9 @@ from cimtool.hardware.weight_codes import Slice, plain
 class Cells:
     """The cells of a layer's arrays: conductances in whole numbers of 2^-fraction_bits of a digit.
 
-    `slices[k].digits` [K, N] of the perfect array are its digits and `leak`, what an erased cell
-    conducts; those of a die are what its devices came to. `leak` is what the digital side takes off
-    for each row.
+    `slices[k].digits` [K, N] of the perfect array are its digits plus `leak`, the conductance of an
+    erased cell; on a die they are the conductances of its devices. The digital side takes `leak`
+    off for each row.
     """
 
     crossbar: Crossbar
@@ -38,12 +38,12 @@ class Cells:
 
     @property
     def finer(self) -> int:
-        """Binary places of the cells beyond those of the contract."""
+        """Binary places of the cells in addition to those of the contract."""
         return self.fraction_bits - self.crossbar.fraction_bits
 
     @property
     def places(self) -> int:
-        """Binary places of a digit in which what is read of these cells' sums counts."""
+        """Binary places of the values that are read of these cells' sums, in units of a digit."""
         return self.fraction_bits + self.crossbar.reference_bits
 
     @cached_property
@@ -58,7 +58,7 @@ class Cells:
 
     @cached_property
     def idle_rows(self) -> IntArray:
-        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
+        """Idle rows [groups] that are driven with the code of zero."""
         return self.crossbar.tiling.idle(len(self.slices[0].digits))
 
     @property
@@ -135,9 +135,9 @@ class ConvertedColumns:
 class ConvertedLayer:
     """Cells, the `references` of their converters, and the `bias` [N] that is added digitally.
 
-    References are those of each slice, and last of the unit column, if there is one, each for all
-    cycles or for one after the other, as `Crossbar.reference_of` finds them; they count in the
-    cells' `places`. None is lossless. Inputs [n, K] become outputs [n, N] by
+    There are references for each slice and last for the unit column, if there is one; each for all
+    cycles, or for each cycle in turn (`Crossbar.reference_of`). They count in the cells' `places`.
+    None is lossless. Inputs [n, K] become outputs [n, N] by
 
         sum   = digits of a cycle . cells of a row group + idle_sums
         value = law's value of (sum << reference_bits) - offset, at the step, + offset

@@ -153,7 +153,7 @@ class ConverterKeys(Protocol):
 
 @dataclass(frozen=True)
 class Converter(Named):
-    """Base of the converters: `bits` of a code, None where nothing is converted.
+    """Base of the converters: `bits` of a code, None if nothing is converted.
 
     Fields are integers, numbers, texts, or tuples of them; a law may hold arrays.
     """
@@ -165,20 +165,20 @@ class Converter(Named):
 
     @classmethod
     def parameters(cls) -> list[str]:
-        """Names that `adc_parameters` may have: its fields beside its bits and what it `reads`."""
+        """Names that `adc_parameters` may have: all fields but the bits and the keys in `reads`."""
         return [one.name for one in fields(cls) if one.name not in ("bits", *cls.reads)]
 
     @classmethod
     @abstractmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
-        """The converter of so many bits that the keys of a layer describe.
+        """The converter of this many bits that the keys of a layer describe.
 
-        Raises ValueError, which names a key and its value, where they describe none.
+        Raises ValueError, which names a key and its value, if they describe none.
         """
 
     @abstractmethod
     def law(self, signed: bool) -> Law | None:
-        """The law for sums that may be negative (`signed`) or not; None where it is lossless."""
+        """The law for sums that may be negative (`signed`) or not; None if it is lossless."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ LOSSLESS = Lossless()
 
 @dataclass(frozen=True)
 class Formula(Converter, name="formula"):
-    """An ideal converter: equal steps, codes from -2^(bits-1) where signed, else from 0."""
+    """An ideal converter: equal steps, codes from -2^(bits-1) if signed, else from 0."""
 
     bits: int
     rounding: Rounding
@@ -301,7 +301,7 @@ def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:
 
 
 def check_given(kind: str | None, given: Mapping[str, Any]) -> None:
-    """Refuse what a table [adc] or settings say to no effect, where the converter is of `kind`.
+    """Refuse keys of a table [adc] or of settings that have no effect on a converter of `kind`.
 
     Raises CimError.
     """

@@ -31,7 +31,7 @@ OffsetSum = Literal["digital", "unit-column"]
 UnusedRows = Literal["off", "driven"]
 
 LEAK_BITS = 12
-"""Binary places of a digit in which column sums are counted where erased cells conduct."""
+"""Binary places of column sums if erased cells conduct, in units of a digit."""
 
 
 def leak_of(on_off_ratio: float | None, cell_bits: int) -> int:
@@ -50,10 +50,10 @@ FAMILIES: Mapping[str, type[Named]] = {
     "inputs": InputCode,
     "converter": Converter,
 }
-"""The behaviours of a crossbar that are classes by name, by field.
+"""The fields of a crossbar whose values are classes by name.
 
-Their own fields are integers, numbers, texts, or tuples of them, as a bundle writes them and reads
-them back.
+The fields of these classes are integers, numbers, texts, or tuples of them, as a bundle writes them
+and reads them back.
 """
 
 
@@ -71,7 +71,7 @@ class RowTiling:
     unused: UnusedRows = "off"
 
     def groups(self, rows: int) -> tuple[slice, ...]:
-        """The row groups of a layer with so many rows; none reaches over the end of an array."""
+        """The row groups of a layer with this many rows; none reaches over the end of an array."""
         height = rows if self.height is None else self.height
         active = height if self.active is None else self.active
         return tuple(
@@ -81,7 +81,7 @@ class RowTiling:
         )
 
     def idle(self, rows: int) -> IntArray:
-        """Rows [groups] that are driven beside a layer's own, with the code of zero."""
+        """Idle rows [groups] of a layer that are driven with the code of zero."""
         groups = self.groups(rows)
         if self.unused == "off" or self.height is None:
             return np.zeros(len(groups), np.int64)
@@ -95,10 +95,10 @@ class RowTiling:
 class Crossbar:
     """The arrays of one layer: its weights, inputs and converters in their codes.
 
-    `adc_on` says whether the converter sees the difference of a pair of cells or each polarity,
-    `shift_add` whether cycles are added before it (analog) or behind it, `offset_sum` how the sum
-    of the inputs is found that offset weights need, `references` what of a converter's step and
-    offset can be set. `leak` is the conductance of an erased cell in 2^-LEAK_BITS of a digit.
+    `adc_on`: the converter sees the difference of a pair of cells, or each polarity. `shift_add`:
+    cycles are added before the converter (analog) or after it. `offset_sum`: where the sum of the
+    inputs comes from that offset weights need. `references`: which steps and offsets of converters
+    can be set. `leak` is the conductance of an erased cell in 2^-LEAK_BITS of a digit.
     """
 
     weights: WeightCode
@@ -127,7 +127,7 @@ class Crossbar:
 
     @property
     def columns_by_polarity(self) -> bool:
-        """Each polarity of a pair is a column with conversions of its own."""
+        """Each polarity of a pair is a column that is converted separately."""
         return self.weights.paired and self.adc_on == "polarity"
 
     @property
@@ -162,16 +162,16 @@ class Crossbar:
 
     @cached_property
     def finest_references(self) -> AdcReferences:
-        """Whole digits from zero: those that round nothing."""
+        """References that round nothing: whole digits from zero."""
         finest = AdcReferences.from_zero(1 << self.reference_bits)
         if self.law is None or not self.scope.levels:
             return finest
         return finest.with_equal_levels(self.law)
 
     def reference_of(self, k: int, c: int) -> int:
-        """The place among a layer's references of those of slice `k` in cycle `c`.
+        """The index, in a layer's references, of slice `k` in cycle `c`.
 
-        The unit column, where there is one, counts as the slice after the last.
+        The unit column, if there is one, counts as the slice after the last.
         """
         return k * self.reference_cycles + c % self.reference_cycles
 
@@ -214,7 +214,7 @@ class Crossbar:
 
     @cached_property
     def law(self) -> Law | None:
-        """The law of the column sums' converter; None where it is lossless."""
+        """The law of the column sums' converter; None if it is lossless."""
         return law_of(self.converter, self.signed_sums)
 
     @cached_property
@@ -275,7 +275,7 @@ class Crossbar:
 
 WIDTHS = ("bits", "cell_bits", "dac_bits", "accumulator_bits")
 MOST_BITS, LARGEST = 64, 1 << 20
-"""Largest of these numbers of a crossbar, and of all others: what is computed of it stays small."""
+"""Largest number that a field of a crossbar may have, so that all computed numbers stay small."""
 
 
 def _require_small(values: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Published figures: each with its source, and the conditions that it holds under.
+"""Published figures: each with its source, and the conditions under which it holds.
 
-Figures of different conditions (mode, voltage, activity, precision) are never combined: what was
-measured together is an operating point, and figures name theirs.
+Figures of different conditions (mode, voltage, activity, precision) are never combined. Figures
+that were measured together share an operating point, which they name.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OperatingPoint(TomlTable):
 
 
 class Sourced(TomlTable):
-    """A number with where it comes from, and the interval within which its sources lie."""
+    """A number with its origin, and the interval within which its sources lie."""
 
     value: float = Field(gt=0, allow_inf_nan=False)
     low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -100,7 +100,7 @@ class Sourced(TomlTable):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lowest and highest value; the value itself where nothing else is given."""
+        """Lowest and highest value; the value itself if nothing else is given."""
         low = self.value if self.low is None else self.low
         return low, self.value if self.high is None else self.high
 
@@ -130,7 +130,7 @@ class SettableReference(TomlTable):
     `settings` is the number of its values, and `range` their range, in digits of a column sum or in
     the words of the source; either is left out where no source gives it. Numbers bind what is
     fitted: a step or an offset is one of its values, steps in equal ratios and offsets evenly from
-    one end of the range to the other; without such a range a layer has at most so many steps.
+    one end of the range to the other; without such a range a layer has at most this many steps.
     """
 
     reference: Literal["step", "offset", "levels"]
@@ -167,13 +167,13 @@ class SettableReference(TomlTable):
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The range in digits, where it is known."""
+        """The range in digits, if it is known."""
         return None if isinstance(self.range, str) else self.range
 
     def nearest(self, values: IntArray, digit: int) -> IntArray:
         """The values that can be set that are nearest to these, in units of which a digit has some.
 
-        Raises ValueError where a range has no whole unit.
+        Raises ValueError if a range has no whole unit.
         """
         if self.bounds is None:
             return values
@@ -262,7 +262,7 @@ class Figure(Sourced):
 
 
 def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]) -> None:
-    """Raise ValueError where figures of different conditions would be combined."""
+    """Raise ValueError if figures of different conditions would be combined."""
     names = [point.name for point in points]
     for name in names:
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""The geometry of arrays: physical cells, what they hold of signed weights, how many there are."""
+"""The geometry of arrays: physical cells, the signed weights that they hold, and their number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cimtool.hardware.keys import AtLeastOne, Keys, in_table
 
 @in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
 class ArraySpec(TomlTable):
-    """One array: its physical cells and what they hold of signed weights."""
+    """One array: its physical cells and the signed weights that they hold."""
 
     cells_per_weight: AtLeastOne = Field(
         title="Cells of one signed weight, by its bits and encoding."
@@ -56,7 +56,7 @@ class ChipSpec(TomlTable):
 
     @property
     def arrays(self) -> int | None:
-        """Arrays on the chip; None where its size is not given."""
+        """Arrays on the chip; None if its size is not given."""
         return None if self.cores is None else self.cores * self.arrays_per_core
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ MOST_ARRAYS = 1 << 24
 
 
 def check_array(keys: Keys) -> None:
-    """Raise ValueError where an array's keys contradict each other."""
+    """Raise ValueError if an array's keys contradict each other."""
     code = keys.weight_code
     odd = keys.rows is not None and (not code.paired or keys.rows % 2)
     if keys.pairs == "rows" and odd:
@@ -124,7 +124,7 @@ def check_meaning(keys: Keys) -> None:
 
 
 def check_cells(array: ArraySpec, keys: Keys) -> None:
-    """Raise ValueError where an array's cells cannot hold one weight."""
+    """Raise ValueError if an array's cells cannot hold one weight."""
     needed = keys.cells_per_weight
     if array.cells_per_weight != needed:
         raise ValueError(

@@ -52,12 +52,12 @@ class ImageSpec(TomlTable):
         return "hex" if self.digits == "hex" else "bin"
 
     def words_of(self, bits: int) -> tuple[int, int]:
-        """The words of a line of so many bits, and the bits of each."""
+        """The words of a line of `bits` bits, and the bits of each."""
         width = self.word_bits or bits
         return -(-bits // width), width
 
     def line_bytes(self, bits: int) -> int:
-        """The bytes of a line of so many bits, with its end."""
+        """The bytes of a line of this many bits, with its end."""
         words, width = self.words_of(bits)
         return words * (self._letters(width) + 1)
 
@@ -143,7 +143,7 @@ class ArrayLayout:
 
     `across` weights lie side by side in it, each in `slices` cells of every polarity; a pair takes
     two columns or two rows. Behind the columns of all weights come the unit column and the
-    reference column, where there are such. Cells of no weight hold 0.
+    reference column, if there are such. Cells of no weight hold 0.
     """
 
     rows: int
@@ -189,7 +189,7 @@ class ArrayLayout:
     def in_arrays(self, values: Array) -> Array:
         """Values [n, N, ..] of weights as arrays side by side have them, [arrays, n, across, ..].
 
-        Those of no weight are zero.
+        Values without a weight are zero.
         """
         parts = -(-values.shape[1] // self.across)
         full = np.zeros((len(values), parts * self.across, *values.shape[2:]), values.dtype)

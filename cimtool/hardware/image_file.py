@@ -74,7 +74,7 @@ class LayerImage(TomlTable):
     arrays: Annotated[tuple[ArrayImage, ...], Field(strict=False)]
 
     def layout(self, images: ImagesFile) -> ArrayLayout:
-        """The places of its cells in an array of so many rows and columns of cells."""
+        """The places of its cells in an array of this many rows and columns of cells."""
         return ArrayLayout(
             rows=images.array_rows,
             columns=images.array_columns,
@@ -128,5 +128,5 @@ CELLS, FLIPPED = "cells", "flipped"
 
 
 def array_name(row: int, column: int) -> str:
-    """The name of the array in so many rows and columns of arrays of a layer."""
+    """The name of the array in this many rows and columns of arrays of a layer."""
     return f"r{row}.c{column}"

@@ -23,7 +23,7 @@ Values = dict[str, Any]
 
 @dataclass
 class Parameters:
-    """The parameters in a file by dotted names; what is never asked for is refused in the end.
+    """The parameters in a file by dotted names; names that are never read are refused at the end.
 
     `places` are the names of each key and of the tables around it.
     """
@@ -44,7 +44,7 @@ class Parameters:
         raise CimError(f"{self.file}: {key} = {shown}: expected {expected}")
 
     def only(self, key: str, *allowed: Any) -> Any:
-        """The value of a key, one of `allowed`; the first where the file does not have it."""
+        """The value of a key, one of `allowed`; the first if the file does not have the key."""
         value = self.get(key, allowed[0])
         if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
             texts = dict.fromkeys(value_text(one) for one in allowed)
@@ -186,7 +186,7 @@ def _crosssim_array(given: Parameters) -> Values:
 
 
 def _resistance(given: Parameters, name: str, default: float) -> float:
-    """A resistance of a cell in ohms; CrossSim's own default where the file has none."""
+    """A resistance of a cell in ohms; CrossSim's default if the file has none."""
     value = given.number(f"xbar.device.{name}", 1e-3, 1e18, whole=False, default=default)
     return float(value)
 
@@ -260,7 +260,7 @@ INDEPENDENT, PROPORTIONAL = "NormalIndependentDevice", "NormalProportionalDevice
 
 
 def _crosssim_error(given: Parameters, name: str, *models: str) -> tuple[str, float] | None:
-    """The model and the magnitude of an error of devices; None where there is none."""
+    """The model and the magnitude of an error of devices; None if there is none."""
     place = f"xbar.device.{name}"
     for key in ("enable", "model", "magnitude"):
         given.get(f"{place}.{key}")

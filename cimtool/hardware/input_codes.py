@@ -1,7 +1,7 @@
 """Input codes: how integer inputs become the digits that drive the rows of an array.
 
-A code yields plain data: what is added to an input first, whether its sign is driven apart from
-its magnitude, and the cycles, each with the bits that it drives and what they count.
+A code yields plain data: the number that is added to an input first, whether the sign is driven
+apart from the magnitude, and the cycles, each with the bits that it drives and their weight.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class InputCode(Named):
 
     @classmethod
     def limits(cls, bits: int) -> tuple[int, int]:
-        """Smallest and largest input of so many bits."""
+        """Smallest and largest input of this many bits."""
         return -(1 << bits - 1), (1 << bits - 1) - 1
 
     @classmethod
@@ -103,7 +103,7 @@ class InputCode(Named):
         return lo >> cycle.shift, hi >> cycle.shift
 
     def _magnitude_cycles(self, bits: int) -> tuple[Cycle, ...]:
-        """Cycles of unsigned numbers of so many bits."""
+        """Cycles of unsigned numbers of this many bits."""
         starts = range(0, bits, self.dac_bits)
         return tuple(Cycle(start, min(self.dac_bits, bits - start), 1) for start in starts)
 
@@ -121,7 +121,7 @@ class Unsigned(InputCode, name="unsigned"):
 
 @dataclass(frozen=True)
 class TwosComplementInput(InputCode, name="twos-complement"):
-    """Two's complement: the sign bit is driven in a cycle of its own, which counts negative."""
+    """Two's complement: the sign bit is driven in a separate cycle, which counts negative."""
 
     @property
     def cycles(self) -> tuple[Cycle, ...]:

@@ -55,12 +55,12 @@ ScoreMapping = Literal["digital", "in-memory", "hybrid"]
 
 @dataclass(frozen=True)
 class Key:
-    """Everything that is said of a key beside its name, type and default.
+    """The facts of a key in addition to its name, type and default.
 
-    `help` is a sentence for users. A target's file has the key at `place`, its table and name
-    there; "" is a key of no target. Settings files and options know it as `setting`: None is its
-    own name, "" a key that only a target gives. `none` is their word for None, and `metavar` what
-    stands for a value in the help, where its type does not say.
+    `help` is a sentence for users. `place` is the table and name of the key in a target's file, ""
+    for a key of no target. `setting` is its name in settings files and options: None for the same
+    name, "" for a key that only a target gives. `none` is their word for None. `metavar` stands for
+    a value in the help, if the type does not say it.
     """
 
     help: str
@@ -235,17 +235,17 @@ class Keys(TomlTable):
 
     @property
     def cells_per_weight(self) -> int:
-        """Physical cells of one weight: its slices, twice that where cells come in pairs."""
+        """Physical cells of one weight: its slices, twice that if cells come in pairs."""
         return self.weight_code.cells_per_weight
 
     @property
     def weight_rows(self) -> int | None:
-        """Rows of weights in an array: half its rows of cells where pairs lie in two rows."""
+        """Rows of weights in an array: half its rows of cells if pairs lie in two rows."""
         return self.rows // 2 if self.rows is not None and self.pairs == "rows" else self.rows
 
     @property
     def columns_per_weight(self) -> int:
-        """Columns that the cells of one weight take: half of them where pairs lie in two rows."""
+        """Columns that the cells of one weight take: half of them if pairs lie in two rows."""
         return self.cells_per_weight // 2 if self.pairs == "rows" else self.cells_per_weight
 
     @property
@@ -260,7 +260,7 @@ class Keys(TomlTable):
 
     @property
     def weights_across(self) -> int | None:
-        """Weights that lie side by side in one array; None where columns are unlimited."""
+        """Weights that lie side by side in one array; None if columns are unlimited."""
         if self.columns is None:
             return None
         free = self.columns - self.auxiliary_columns - (self.redundant_columns or 0)
@@ -300,7 +300,7 @@ def in_table(name: str, first: str = "") -> Callable[[type[TomlTableT]], type[To
 
 
 def optional_keys(wanted: Callable[[Key], bool]) -> Callable[[type[TomlTableT]], type[TomlTableT]]:
-    """Give a class those keys that are `wanted`, before its own fields; None is not given."""
+    """Give a class the `wanted` keys, before its own fields; None is not given."""
     fields = {
         name: (_written(name) | None, key.field(None)) for name, key in KEYS.items() if wanted(key)
     }
@@ -313,12 +313,12 @@ def flag(setting: str) -> str:
 
 
 def decided(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of keys as `Keys` has them, from those of a file with its word for None."""
+    """The values of keys as `Keys` has them, from the values in a file and its word for None."""
     return {name: None if value == KEYS[name].none else value for name, value in given.items()}
 
 
 def _written(name: str) -> Any:
-    """The type of a key in a file, where a word may stand for None."""
+    """The type of a key in a file, in which a word may stand for None."""
     word, field = KEYS[name].none, Keys.model_fields[name]
     if word is None:
         return _TYPES[name]

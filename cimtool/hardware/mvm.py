@@ -23,8 +23,8 @@ from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
 class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
-    `references` are those of each slice's converters, and last of the unit column's where there is
-    one, each for all cycles or for one after the other; None where the converter is lossless.
+    There are `references` for each slice's converters and last for the unit column's, if there is
+    one; each for all cycles, or for each cycle in turn. None is a lossless converter.
     """
 
     stored: StoredWeights
@@ -70,7 +70,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @property
     def layer(self) -> ConvertedLayer:
-        """The layer as backends read it; its cells are dropped with those of `stored`."""
+        """The layer as backends read it; its cells are dropped with the cells of `stored`."""
         bias = self.bias - self.stored.correction
         return ConvertedLayer(self.stored.cells, self.references, bias)
 
@@ -78,7 +78,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     def _converter_error(self) -> IntArray:
         """Largest error [N] that all conversions of an output together can make.
 
-        Raises RangeError where it could leave the 62 bits of the digital unit.
+        Raises RangeError if it could leave the 62 bits of the digital unit.
         """
         total = np.zeros(self.stored.shape[1], np.int64)
         if self.exact:
@@ -112,7 +112,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
-        """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
+        """Bounds [N] of what passes converters, without the bias; None if digital terms join."""
         stored, crossbar = self.stored, self.crossbar
         # Weights are cut into slices here, also of lossless layers: they must fit their code.
         flips = any(one.flipped.any() for one in stored.slices)
@@ -131,7 +131,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         return least, most
 
     def _read(self, edge: IntArray, references: AdcReferences | None) -> IntArray:
-        """The sum [N] over row groups of what is read of their column sums [groups, N]."""
+        """The sum [N] over row groups of the values read of their column sums [groups, N]."""
         parts = [self.crossbar.read(row, references, r) for r, row in enumerate(edge)]
         return np.asarray(np.sum(parts, axis=0), np.int64)
 

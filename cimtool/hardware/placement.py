@@ -29,7 +29,7 @@ class Placement:
     weight matrix; `row_parts` x `column_parts` arrays hold it, each at most `array_rows` x
     `array_columns` weights. Its rows are summed in `row_groups`, at most `reads` of them one after
     another in an array; each is driven in `drive_cycles` and converted `cycles` times a column of
-    each of `slices`. `steps` are the converters' steps a slice in digits, None where lossless.
+    each of `slices`. `steps` are the converters' steps a slice in digits, None if lossless.
     `shares` names the layer whose cells it drives too: two queries may be multiplied with one
     stored gallery.
     """
@@ -206,7 +206,7 @@ class Floorplan:
 
     `tiles` are array-fuls of weights; each of `arrays` takes up to `weight_sets` of them. Where
     everything does not fit on one chip, weights are loaded in `rounds` an inference of each graph
-    (`rewritable = "per-inference"`), otherwise there are as many `chips` as it takes; None where
+    (`rewritable = "per-inference"`), otherwise there are as many `chips` as it takes; None if
     the target does not say how large a chip is.
     """
 
@@ -229,7 +229,7 @@ class Floorplan:
 
     @property
     def loads(self) -> int:
-        """Loads of a whole chip for one inference of every graph; 0 where all weights stay."""
+        """Loads of a whole chip for one inference of every graph; 0 if all weights stay."""
         return sum(self.rounds.values())
 
     @property

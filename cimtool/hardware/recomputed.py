@@ -23,12 +23,12 @@ class Recomputation(Named):
     @classmethod
     @abstractmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[Recomputed, ...]:
-        """Each published figure beside the recomputed one; CimError where they disagree.
+        """Each published figure beside the recomputed one; CimError if they disagree.
 
         `where` names the target in errors; there is nothing to check for one of another kind.
         """
 
 
 def recomputed(target: Target | Cam, where: str) -> list[Recomputed]:
-    """All published figures of a target that can be recomputed; CimError where one disagrees."""
+    """All published figures of a target that can be recomputed; CimError if one disagrees."""
     return [one for kind in Recomputation.every().values() for one in kind.check(target, where)]

@@ -74,7 +74,7 @@ LEVEL_SPAN_BITS = 6
 class AdcReferences:
     """The step S > 0, and the offsets O [groups, N], of the columns of one slice in its cycles.
 
-    Either extent of the offsets is 1 where all are alike. `levels`, where there are some, count in
+    Either extent of the offsets is 1 if all are alike. `levels`, if there are some, count in
     whole steps.
     """
 

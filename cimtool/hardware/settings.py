@@ -158,7 +158,7 @@ class Settings(Keys):
         return self
 
     def check_hardware(self) -> None:
-        """Raise ValueError where no array can be as these settings say."""
+        """Raise ValueError if no array can be as these settings say."""
         check_array(self)
         check_meaning(self)
         check_converter(self)
@@ -172,7 +172,7 @@ class Settings(Keys):
     def of_layer(self, name: str) -> Settings:
         """Return the settings that hold for one layer.
 
-        Where the layer has `activation_bits` of its own, they are `input_bits` too: a layer that
+        If the layer has `activation_bits` of its own, they are `input_bits` too: a layer that
         reads the model's input and one that reads an activation are told the same way.
         """
         return self._seen(self._matching(name))
@@ -185,7 +185,7 @@ class Settings(Keys):
         return ProductBits(own.get("weight_bits"), own.get("activation_bits"))
 
     def with_weights(self, bits: int) -> Settings:
-        """Return the settings for weights of so many bits: what a gallery needs, or a die holds."""
+        """Return the settings for weights of this many bits: as a gallery needs, or a die holds."""
         return self.model_copy(update={"weight_bits": bits})
 
     def to_json(self) -> dict[str, Any]:

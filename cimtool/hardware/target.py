@@ -78,7 +78,7 @@ class AccumulatorSpec(TomlTable):
 
 
 def check_converter(keys: Keys) -> None:
-    """Raise ValueError where no converter is as the keys say."""
+    """Raise ValueError if no converter is as the keys say."""
     if keys.adc_bits is None and keys.transfer:
         raise ValueError(
             f"transfer has {len(keys.transfer)} thresholds: a lossless converter has 0, one "

@@ -37,7 +37,7 @@ OperationName = Literal[
 
 
 class Price(Sourced):
-    """The energy in pJ of one operation of a `kind`, of so many `bits`, at a node and supply.
+    """The energy in pJ of one operation of a `kind`, of this many `bits`, at a node and supply.
 
     Without a node it is of the target's own, and without a voltage at the nominal one.
     """

@@ -83,7 +83,7 @@ class WeightCode(Named):
 
     @property
     def digit_limits(self) -> tuple[int, int]:
-        """Smallest and largest digit of a slice: below 0 where cells come in pairs.
+        """Smallest and largest digit of a slice: below 0 if cells come in pairs.
 
         Digits count from the `baseline` of a reference column. A code whose single cells hold
         signed digits beside says so here; such cells are no conductances, so that they take no
@@ -95,7 +95,7 @@ class WeightCode(Named):
 
     @property
     def baseline(self) -> int:
-        """The digit that the cells of a reference column hold; 0 where there is none."""
+        """The digit that the cells of a reference column hold; 0 if there is none."""
         return 0
 
     @property

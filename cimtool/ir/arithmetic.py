@@ -1,7 +1,7 @@
-"""The MAC-only operations, on real numbers and on integers alike: those of CIM hardware.
+"""The operations of CIM hardware, on real numbers and on integers alike.
 
-Products, sums and limits to constants; on integers, requantisation (multiply, shift, limit) too.
-After `lower` nothing else stands in a program but these and `Store`/`Axis`, which compute nothing.
+They are products, sums and limits to constants; on integers requantisation (multiply, shift, limit)
+too. After `lower` a program has only these and `Store`/`Axis`, which compute nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Mvm(Op, name="mvm", levels=Level.TRAINED.to(Level.INTEGER)):
     """Matrix-vector products with a trained matrix: `x @ weight + bias`, [rows, K] -> [rows, N].
 
     `scale` [N] is the real value of one unit of each integer sum, None for real numbers. `keys` are
-    known as long as the numbers are those of a checkpoint; no file keeps them.
+    known as long as the numbers are a checkpoint's; no file keeps them.
     """
 
     weight: Array
@@ -274,8 +274,8 @@ class Axis(Arithmetic, name="axis"):
 class Arrange(Arithmetic, name="arrange"):
     """The numbers of an item in other places: [k n, w] -> [l n, v]; no arithmetic.
 
-    Tokens, heads and groups of channels become rows of their own, and channels again. Of an item's
-    k w numbers, k being `rows`, `places` [l, v] says which comes where.
+    Tokens, heads and groups of channels become rows, and channels again. An item has k w numbers,
+    with k = `rows`; `places` [l, v] names the one that comes to each place.
     """
 
     rows: int
@@ -320,9 +320,9 @@ class Arrange(Arithmetic, name="arrange"):
 class Store(Identity, name="store", levels=Level.TRAINED.to(Level.MAC)):
     """A place where a value is kept in memory: identity now, a rounding after `quantize`.
 
-    `role` says for what (`input`, `activation`, `mu`, `s`, `s_self`, `residual`, `normal`,
-    `logit`) and so in which kind of scale; `bits` in how many, 0 if the settings' feature bits
-    decide.
+    `role` says what the value is for (`input`, `activation`, `mu`, `s`, `s_self`, `residual`,
+    `normal`, `logit`), and so how its scale is chosen. `bits` is its width; 0 takes the settings'
+    feature bits.
     """
 
     role: str

@@ -1,6 +1,6 @@
 """Rules by class of operation: the form that a backend, or a pass, gives each operation.
 
-The tables of all passes and backends stand here, and each one's own module fills its table. A
+The tables of all passes and backends stand here, and the module of each fills its table. A
 package that adds an operation registers a rule for it here, and imports no pass and no backend.
 """
 
@@ -18,9 +18,9 @@ AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
 
 
 class Rules(Generic[AnyRule]):
-    """A rule for every operation of the levels that are claimed.
+    """A rule for every operation of the claimed levels.
 
-    A class without a rule has that of its base: a rule for `Op` is the default.
+    A class without a rule takes the rule of its base: a rule for `Op` is the default.
     """
 
     declared: ClassVar[list[Rules[Any]]] = []
@@ -63,7 +63,7 @@ class Rules(Generic[AnyRule]):
         return sorted(op.name for op in claimed if self.find(op) is None)
 
     def find(self, kind: type[Op]) -> AnyRule | None:
-        """The rule for a class of operations, or that of its base; None if there is none."""
+        """The rule for a class of operations, or for its base; None if there is none."""
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)
 
 
@@ -71,8 +71,8 @@ FOLD: Rules[Callable[..., str]] = Rules("fold", Level.TRAINED)
 LOWER: Rules[Callable[..., str]] = Rules("lower", Level.FLOAT)
 QUANTIZE: Rules[Callable[..., str]] = Rules("quantize", Level.MAC)
 """`rule(builder, op, node, inputs)` appends the node's form at the next level and returns the name
-of its value. The builder is the pass's own (`passes/fold.py`, `passes/lowering.py`,
-`passes/quantize.py`); `keep` of `ir/program.py` is the rule of what stays as it is."""
+of its value. Each pass has its builder (`passes/fold.py`, `passes/lowering.py`,
+`passes/quantize.py`). `keep` of `ir/program.py` is the rule of an operation that stays as it is."""
 
 ONNX: Rules[Callable[..., str]] = Rules("ONNX", Level.FLOAT, Level.CROSSBAR)
 """`rule(writer, op, types, *inputs)` appends nodes and returns the name of the result

@@ -16,8 +16,8 @@ from cimtool.ir.types import INT_LIMIT, Type, integer, product_bounds, real
 class Quantize(Op, name="quantize", levels=Level.INTEGER.to(Level.DIE)):
     """float32 rows to integers in [lo, hi], half to even; `scale` powers of two, per channel.
 
-    The only float arithmetic before a program's last line: the division is exact. A model's own
-    quantizer has any scale of float32, by which all divide alike.
+    It is the only float arithmetic before a program's last line, and the division is exact. If the
+    model brings its own quantizer, the scale is any float32, and every backend divides alike.
     """
 
     scale: Array

@@ -40,7 +40,7 @@ UNSTORED = {"stored": False}
 class Op(Named):
     """Base of all operations: frozen dataclasses whose fields are attributes and constants.
 
-    A subclass names the levels of a program at which it may stand, or has those of its base:
+    A subclass names the levels of a program at which it may stand, or has the levels of its base:
     `class Exp(Op, name="exp", levels=Level.TRAINED.to(Level.FLOAT))`.
     """
 
@@ -60,7 +60,7 @@ class Op(Named):
 
     @abstractmethod
     def infer(self, *inputs: Type) -> Type:
-        """The type of the value, with bounds proved from those of the inputs."""
+        """The type of the value, with bounds proved from the bounds of the inputs."""
 
     @abstractmethod
     def run(self, *inputs: Array) -> Array:

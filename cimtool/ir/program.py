@@ -167,7 +167,7 @@ class Program:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """The graphs in the order text, video, score, and the shortlist's where there is one."""
+        """The graphs in the order text, video, score, and the shortlist's if there is one."""
         three = (self.text, self.video, self.score)
         return three if self.shortlist is None else (*three, self.shortlist)
 
@@ -189,7 +189,7 @@ class Program:
 def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
     """The type of a node's value.
 
-    Raises CimError naming the node if it could overflow 62 bits, or its own accumulator.
+    Raises CimError, which names the node, if it could overflow 62 bits or its accumulator.
     """
     if len({*map(id, inputs)}) < len({*node.inputs}):
         # One object a name: an operation may take one type given twice for one value given twice.
@@ -221,7 +221,7 @@ def calibrated(known: Type, seen: Range | None) -> Type:
 class Builder:
     """Collects nodes into a graph, knowing the type of every value on the way.
 
-    A pass may extend it by what its rules need.
+    A pass may extend it by the state that its rules need.
     """
 
     def __init__(
@@ -332,8 +332,8 @@ def misplaced(graph: Graph, level: Level) -> Node | None:
 def check_program(program: Program, stage: str, level: Level) -> None:
     """Check a pass's program: operations of its level, order of use, unique names, ranges.
 
-    Raises CimError if integers could overflow or the rule of a plug-in leaves what it should
-    not, and RuntimeError if the pass is wrong.
+    Raises CimError if integers could overflow or the rule of a plug-in leaves an operation that it
+    should not, and RuntimeError if the pass is wrong.
     """
     for graph in program.graphs:
         known = set(graph.inputs)

@@ -1,4 +1,4 @@
-"""Layers and stores of models that were trained as integers, and so bring formats of their own."""
+"""Layers and stores of models that were trained as integers and bring their formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuantizedMvm(Mvm, name="quantized_mvm", levels=Level.TRAINED.to(Level.MAC)
 
     @property
     def codes(self) -> IntArray:
-        """The weights [K, N] as integers: the rounding only undoes that of the products."""
+        """The weights [K, N] as integers: the rounding undoes the rounding of the products."""
         return np.rint(self.weight / self.weight_scale).astype(np.int64)
 
 
@@ -45,10 +45,11 @@ def is_whole(bias: FloatArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class FractionalBias(Add, name="fractional_bias", levels={Level.MAC}):
-    """The bias of a layer of whole weights that is no whole number of units: added in finer ones.
+    """The bias of a layer of whole weights, if it is no whole number of units: added in finer
+    units.
 
-    The runtime of such a model adds it in float32; rounded to the units of few bits, it would move
-    what is stored behind the layer.
+    The runtime of such a model adds it in float32. Rounded to the units of few bits, it would move
+    the value that is stored after the layer.
     """
 
 

@@ -21,7 +21,7 @@ NO_WEIGHT = -746.0
 
 
 class Unbounded(Op):
-    """Base of the operations whose numbers have no bounds that follow from those of the input."""
+    """Base of the operations whose bounds do not follow from the bounds of the input."""
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape)
@@ -205,8 +205,8 @@ class L2Normalize(Normalization, name="l2_normalize", levels=Level.TRAINED.to(Le
 class LayerNorm(Normalization, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
     """Each row to mean 0 and variance 1, then a gain and an offset a channel.
 
-    `(x - mean) / sqrt(var + eps) * gamma + beta`, mean and (biased) variance over the row: the same
-    as the centred row over its own norm, with `d eps` in it, times `gamma sqrt(d)`.
+    `(x - mean) / sqrt(var + eps) * gamma + beta`, mean and (biased) variance over the row. That is
+    the centred row over its norm, with `d eps` in it, times `gamma sqrt(d)`.
     """
 
     gamma: Array
@@ -275,7 +275,7 @@ class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
 
     @property
     def counted(self) -> Array:
-        """Truths [rows, d]: where a number of a masked row counts."""
+        """Truths [rows, d]: True if a number of a masked row counts."""
         return np.asarray(self.mask == 0)
 
     def infer(self, *inputs: Type) -> Type:
@@ -299,9 +299,9 @@ class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 def counted_places(counted: Array) -> Array:
-    """The places [rows, d] of an item's numbers with those that do not count left out.
+    """The places [rows, d] of an item's numbers that count.
 
-    In the place of each is the first of its row that does.
+    A number that does not count has the place of the first one of its row that does.
     """
     rows, width = counted.shape
     columns = np.where(counted, np.arange(width), counted.argmax(axis=1)[:, None])

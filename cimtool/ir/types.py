@@ -24,7 +24,7 @@ ROW_EXTENT = re.compile(r"([1-9][0-9]{0,8})?([a-z])")
 def rows_of_item(extent: str | int) -> tuple[int, str]:
     """The rows that each item has, and the symbol of the items: 8 and `n` of `8n`.
 
-    Raises ValueError for what is no number of rows.
+    Raises ValueError for any other extent.
     """
     parts = ROW_EXTENT.fullmatch(str(extent))
     if parts is None:
@@ -173,7 +173,7 @@ def exact_bounds(bound: Any) -> Array:
 
 
 def product_bounds(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Bounds of `x * y` from those of both factors; of integers exact, in any size."""
+    """Bounds of `x * y` from the bounds of both factors; exact for integers of any size."""
     of_a, of_b = (pair[:1] if pair[0] is pair[1] else pair for pair in (a, b))  # a constant's
     kinds = {end.dtype.kind for end in (*of_a, *of_b)}
     if kinds <= INTEGERS and not any(end.ndim for end in (*of_a, *of_b)):

@@ -334,7 +334,7 @@ def _projection(
 ) -> dict[str, str]:
     """The full keys of a modality's only layer: at one of its known places, or at the prefix.
 
-    Raises CimError where copies of it stand behind several wrappers.
+    Raises CimError if copies of it stand behind several wrappers.
     """
     places = PROJECTIONS[modality] if prefix is None else (prefix.strip("."),)
     copies: dict[str, list[str]] = {}

@@ -4,7 +4,7 @@ Two kinds of tables are known. Of single devices, a line a reading:
 
     device,target,seconds,conductance        uS, seconds after programming
 
-Of column sums, a line a target: over so many `columns`, of `rows` cells each that were written to
+Of column sums, a line a target: over this many `columns`, of `rows` cells each that were written to
 the same target and are driven alike, the mean and the standard deviation of the sums in uS:
 
     target,rows,columns,mean,deviation

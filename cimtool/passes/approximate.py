@@ -69,9 +69,9 @@ class ExpPolynomial:
 def fit_exp(lo: float, hi: float, tolerance: float, of: str = "its input") -> ExpPolynomial:
     """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
 
-    The error is that of near-minimax interpolation, at most a small factor above the best
-    polynomial's; it is measured at 20,001 points, relative to the largest value exp(hi). RowsError,
-    which says what it is `of`, if no degree is.
+    The error of this interpolation is at most a small factor above the best polynomial's. It is
+    measured at 20,001 points, relative to the largest value exp(hi). Raises RowsError, which names
+    `of`, if no degree is within the tolerance.
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     top = float(significant(np.exp(centre + half), np.rint, COEFFICIENT_BITS))
@@ -185,7 +185,7 @@ def fit_curve(function: Function, lo: float, hi: float, share: float) -> Polynom
 
     Of two forms the one with the fewest multiply-adds: one polynomial on the whole domain, or,
     if 0 is inside, one each of the even and the odd part over |x|. The latter has no large
-    coefficients that cancel, and a bend at 0 costs nothing. Where the function is a line up to an
+    coefficients that cancel, and a bend at 0 costs nothing. If the function is a line up to an
     end of [lo, hi], as tanh, GELU and softplus are far from 0, the domain ends earlier. The error
     is measured at 20,001 points and includes that of narrowing sums in the digital unit, which
     large coefficients make large: if neither form is close enough, the domain is split. None
@@ -226,9 +226,10 @@ def _with_slopes(fit: PolynomialCurve, below: float, above: float) -> Polynomial
 
 
 def _tail(function: Function, end: float, other: float, tolerance: float) -> tuple[float, float]:
-    """The start of the line that a function is towards `end`, and its slope; the end if it is none.
+    """The start of the line that a function follows towards `end`, and its slope.
 
-    A slope beside 0 and 1 is taken only of what is a line all but exactly.
+    The start is the end if there is no line. A slope other than 0 and 1 needs a line that is nearly
+    exact.
     """
     for allowed, within in ((0.0, tolerance), (1.0, tolerance), (None, LINE * tolerance)):
         for share in TAIL_SHARES:
@@ -295,7 +296,7 @@ def _split(
 
 
 def _bounds(function: Function, lo: float, hi: float) -> tuple[float, float]:
-    """Bounds of a function on [lo, hi], a little outside of what it reaches."""
+    """Bounds of a function on [lo, hi], slightly outside its range."""
     values = function(np.linspace(lo, hi, DENSE_POINTS))
     ends = significant(values.min(), np.floor), significant(values.max(), np.ceil)
     return float(ends[0]), float(ends[1])

@@ -22,10 +22,10 @@ from cimtool.simulation.simulator import live_numbers
 
 @dataclass(frozen=True)
 class Job:
-    """Inputs of every pass beside the program: calibration rows, and the bits of layers.
+    """Inputs of every pass in addition to the program: calibration rows, and the bits of layers.
 
-    `text` and `video` are the rows of a `file`; `note` takes one line on what a pass decided that a
-    user must know, such as the error of an approximation.
+    `text` and `video` are the rows of a `file`. `note` takes one line on a decision of a pass that
+    a user must know, such as the error of an approximation.
     """
 
     settings: Settings
@@ -40,15 +40,15 @@ class Job:
 
 
 RIGHT_ROWS = "rows of the scale that the model was trained on"
-"""The first thing to look at if numbers of a model are beyond what it can be made for."""
+"""The first thing to look at if a model's numbers are too large to compile."""
 
 
 class Pass(ABC):
-    """A map from program to program: a frozen dataclass whose fields are its own options.
+    """A map from program to program: a frozen dataclass whose fields are its options.
 
-    `name` is that of the stage it makes, which bundles keep if `kept` says so or no other stage
-    follows; `doing` is the line of progress while it runs. It takes a program at the level
-    `requires`, calibrated if `requires_calibration` says so, to the level `leaves`.
+    `name` names its stage, which bundles keep if `kept` or if no other stage follows. `doing` is
+    the line of progress while it runs. It takes a program at the level `requires`, calibrated if
+    `requires_calibration`, to the level `leaves`.
     """
 
     name: ClassVar[str]
@@ -76,12 +76,12 @@ def require_room(graph: Graph, job: Job) -> None:
 
 
 def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ()) -> Array:
-    """The calibration rows of a projector, or as many of them, evenly spaced, as there is room for.
+    """The calibration rows of a projector; evenly spaced ones if there is no room for all.
 
-    Its values are freed after their last use, but those that are `kept`. How many rows follows from
+    Values are freed after their last use, unless they are `kept`. The number of rows follows from
     the graph alone: a larger limit of memory lets larger items in, and changes no build. A note
-    says if not all are taken, for what they are `doing`. Raises CimError if there is no room
-    for LEAST_ROWS.
+    says if not all rows are taken, and for which step (`doing`). Raises CimError if there is no
+    room for LEAST_ROWS.
     """
     rows = job.rows(graph.name)
     most = _rows_with_room(graph, job, live_numbers(graph, kept))

@@ -122,7 +122,7 @@ def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[s
 def _calibration(
     graph: Graph, seen: Observed, calibrator: Calibrator, settings: Settings
 ) -> Calibration:
-    """The calibration of a projector from what was observed."""
+    """The calibration of a projector from the observed values."""
     ranges = {name: _range(value.lo, value.hi) for name, value in seen.values.items()}
     if calibrator == "percentile":
         ranges |= _narrowed(graph, seen.values, ranges)
@@ -207,10 +207,10 @@ ERROR_ROWS = 512
 
 @dataclass(frozen=True)
 class Observation:
-    """A value [n, channels] on some rows: the ends [channels], the sum of squares, what is kept.
+    """A value [n, channels] on some rows: the ends [channels] and the sum of squares.
 
-    `largest` are the largest magnitudes of single numbers in ascending order, `first` the first
-    rows.
+    Two parts are kept: `largest`, the largest magnitudes of single numbers in ascending order, and
+    `first`, the first rows.
     """
 
     lo: Array
@@ -240,7 +240,7 @@ class Observed:
 
 
 def observe(graph: Graph, rows: Array, calibrator: Calibrator) -> Observed:
-    """Run a projector on rows [n, width] of its input and keep what a calibrator takes."""
+    """Run a projector on rows [n, width] of its input and keep what a calibrator needs."""
     read = layer_inputs(graph)
     largest = {}
     if calibrator == "percentile":

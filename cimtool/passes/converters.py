@@ -123,7 +123,7 @@ def fit_references(
 
 
 def _apart(steps: list[int]) -> list[int]:
-    """The steps without those nearest to the one below them, MOST_STEPS at most."""
+    """At most MOST_STEPS of the steps: the ones nearest to the step below them are left out."""
     kept = list(steps)
     while len(kept) > MOST_STEPS:
         ratios = [after / one for one, after in pairwise(kept)]
@@ -149,10 +149,10 @@ def _best_few(column: Tried, scale: Array) -> Tried:
 
 
 def _joint_choice(columns: list[Tried], scale: Array) -> tuple[float, list[int]]:
-    """(scatter, places) of the references tried of each column with which the sum scatters least.
+    """(scatter, places) of the tried references of each column with which the sum scatters least.
 
-    Starts from the best of each alone, and from the choice among those that are fixed, and improves
-    one at a time, until no other choice for one of them is better.
+    The search starts from the best of each column alone, and from the choice among fixed
+    references. It changes one column at a time, until no change of one column is better.
     """
     if not columns:
         return 0.0, []

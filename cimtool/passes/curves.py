@@ -1,7 +1,7 @@
 """Curves: chains of functions of one value that hardware lacks, each fitted as one function.
 
 A GELU that an exporter wrote as division, erf, addition and products is one polynomial, and so is
-any activation of such parts. Where a chain is no function that a polynomial of few terms comes
+any activation of such parts. If a chain is no function that a polynomial of few terms comes
 close to, its parts are fitted one by one.
 """
 
@@ -89,9 +89,9 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:
-    """A node as the FittedCurve of its chain's root, or of its own input if the chain does not fit.
+    """A node as the FittedCurve of its chain's root, or of its input if the chain does not fit.
 
-    It stays as it is if nothing in the chain is bent, or if it is an exp, which `lower` knows.
+    It stays as it is if the whole chain is linear, or if it is an exp, which `lower` handles.
     """
     root = roots[node.name]
     if root == node.name or isinstance(node.op, Exp):

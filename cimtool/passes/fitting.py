@@ -152,7 +152,7 @@ class Trial:
         return self.tried(self.fixed(seen))
 
     def fixed(self, seen: int) -> list[AdcReferences]:
-        """The references to try, of those that are fixed, for sums of at most `seen`."""
+        """The fixed references to try, for sums of at most `seen`."""
         last = max(1, seen.bit_length() - self.law.ends[1].bit_length() + 1)
         exponents = range(max(0, last + 1 - TRIED_STEPS), last + 1)
         places = self.op.crossbar.reference_bits
@@ -197,7 +197,7 @@ class Trial:
     def weighted_sums(self, references: AdcReferences) -> Iterator[tuple[IntArray, FloatArray]]:
         """Column sums [cycles, n, N] of some columns less their offsets, a row group at a time.
 
-        Each with its weight, the square of what it counts in an output, in the unit of the output.
+        Each has its weight: the square of its factor in an output, in the unit of the output.
         """
         width, outputs = self.column.cells.digits.shape[1], self.op.weight.shape[1]
         alike = width < outputs  # one column, which counts in all outputs
@@ -211,9 +211,9 @@ class Trial:
             yield fine, np.broadcast_to(weights, fine.shape)
 
     def means(self) -> tuple[IntArray, IntArray, tuple[int, int]]:
-        """The mean sum and the least possible [groups, N] of each column, and the ends of all seen.
+        """The mean and the least possible sum [groups, N] of each column, and the ends of all sums.
 
-        A cycle weighs as its errors do: by the square of what it counts.
+        A cycle weighs as its errors do: by the square of its factor.
         """
         weights = np.square(self.counts)
         found, ends = [], [0]
@@ -367,7 +367,7 @@ def scatter_of(errors: IntArray, scale: Array) -> Array:
 
 
 ROUNDS = 100
-"""Turns after which levels that still move are left where they are."""
+"""Turns after which levels stay, even if they still move."""
 
 WeightedSums = Callable[[AdcReferences], Iterable[tuple[IntArray, FloatArray]]]
 """Column sums less their offsets at some references, in parts, and the weight of each."""
@@ -426,10 +426,10 @@ class Histogram:
 
 
 def fitted_levels(start: AdcReferences, sums: WeightedSums) -> AdcReferences:
-    """References with the levels of `start`, equal ones, moved to where the sums are.
+    """References whose levels are moved from the equal levels of `start` to the sums.
 
-    The better of two: started from equal steps, and from codes as dense as the cube root of the
-    weights is, which many codes are best at.
+    It is the better of two searches: one starts from equal steps, one from codes as dense as the
+    cube root of the weights, which is best for many codes.
     """
     law = start.levels
     assert law is not None

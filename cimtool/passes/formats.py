@@ -226,7 +226,7 @@ def require_float32(fmt: Format, what: str) -> None:
 
 
 def requantize(builder: Builder, name: str, value: str, fmt: Format) -> str:
-    """Add the Requant from a value's own scale to a format's, with multipliers per channel."""
+    """Add the Requant from a value's scale to a format's, with multipliers per channel."""
     known = builder.types[value]
     shape = np.broadcast_shapes(known.unit.shape, fmt.scale.shape)
     own, wanted = (np.broadcast_to(scale, shape).flat for scale in (known.unit, fmt.scale))

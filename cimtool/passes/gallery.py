@@ -1,11 +1,12 @@
 """Program a gallery: the score with the videos as constants, its products on crossbars.
 
-What depends on the videos alone is computed once. The products of a query with what is stored of
-an item become crossbar products, one column an item; self terms are constants of digital sums:
+Values that depend on the videos alone are computed once. The products of a query with an item's
+stored features become crossbar products, one column per item. Self terms are constants of digital
+sums:
 
     vd = .. + (4 s_t + mu_t^2 / u).s_v + .. - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)
 
-where two queries that drive the same cells are added first, if that takes no more input bits.
+Two queries that drive the same cells are added first, if that takes no more input bits.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ PRODUCT_LAYER, COMPONENTS_LAYER = f"{SHORTLIST}.{SHORTLIST_PRODUCT}", f"{SHORTLI
 
 @dataclass(frozen=True)
 class ShortlistBits:
-    """Bits of what an item stores of each value (1: its sign), and of a query.
+    """Bits in which an item stores each value (1: its sign), and bits of a query.
 
-    With `dimensions` the values are so many components of `mu`, else `mu` itself.
+    With `dimensions` the values are this many components of `mu`, else `mu` itself.
     """
 
     item: int
@@ -78,7 +79,7 @@ def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
 
 
 def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
-    """Raise CimError where a score takes a query and an item to what has no rule for arrays."""
+    """Raise CimError if a score has an operation of query and item without a rule for arrays."""
     score = distance_graph(program.score) if mapping == "hybrid" else program.score
     fixed = set(as_inputs("video", program.video.outputs))
     for node in score.nodes:
@@ -125,9 +126,9 @@ def program_gallery(
     """Rebuild a compiled score for fixed items: it takes the text features alone.
 
     `video` are the items' integer features (`mu`, `s` [M, d], self terms [M]). Converters are
-    still lossless, so the result is `score`'s own, bit for bit, but for products that settings
-    give bits of their own: these are fitted on `examples`. Without examples there are none. Raises
-    CimError where an array cannot hold one value, sums do not fit the accumulator, or every product
+    still lossless, so the result is `score`'s, bit for bit, except for products whose bits the
+    settings give: these are fitted on `examples`. Without examples there are none. Raises CimError
+    if an array cannot hold one value, sums do not fit the accumulator, or every product
     is left out.
     """
     graph = Programmer(score, video, settings, examples).graph()
@@ -141,7 +142,7 @@ def program_gallery(
 
 @dataclass(frozen=True)
 class Product:
-    """A product of a query and items: its name, both values, and bits of its own."""
+    """A product of a query and items: its name, both values, and its bits."""
 
     name: str
     query: str
@@ -328,12 +329,11 @@ def fit_gallery(
 ) -> Graph:
     """Return a programmed graph with every converter set that is not provably lossless.
 
-    `queries` are text features of calibration rows. As for a layer, steps are those whose error at
-    the output is least, and each column's mean error is taken off in its digital bias. `right` is
-    the same score programmed for the queries' right items: their sums are the largest, a gallery
-    without them makes none as large, and steps must leave room for them. References are set to what
-    is `settable`. Raises CimError where
-    what converters may add no longer fits the accumulator.
+    `queries` are text features of calibration rows. As in a layer, the steps have the least error
+    at the output, and the digital bias takes off each column's mean error. `right` is the same
+    score, programmed for the queries' right items: their sums are the largest, and steps must leave
+    room for them. References are set if they are `settable`. Raises CimError if the errors of
+    converters no longer fit the accumulator.
     """
     layers = graph.operations(CrossbarMvm)
     if all(op.crossbar.law is None for op in layers.values()):

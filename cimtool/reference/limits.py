@@ -83,7 +83,7 @@ class DriftLimit:
 
     @property
     def kept(self) -> bool:
-        """True where the value is within the limit, and against a reference that is not broken."""
+        """True if the value is within the limit, and against a reference that is not broken."""
         return self.founded and within(self.value, self.limit)
 
     @property

@@ -96,7 +96,7 @@ def graded_hits(scores: Array, grades: Array) -> tuple[IntArray, IntArray | None
 def average_precision(positions: IntArray, top: int | None = None) -> float:
     """Return the average precision of a query whose right items rank at `positions`, best first.
 
-    Of the whole ranking, or of the `top` best and then divided by min(relevant, top). NaN where
+    Of the whole ranking, or of the `top` best and then divided by min(relevant, top). NaN if
     nothing is right.
     """
     if not len(positions):
@@ -112,7 +112,7 @@ def discounted_gain(positions: IntArray, top: int, grades: IntArray | None = Non
 
     Its right items rank at `positions`, best first, and gain their grades, or 1 each, over log2 of
     1 + the position (Jarvelin and Kekalainen 2002, as trec_eval has it); 1 is what the best order
-    has. NaN where nothing is right.
+    has. NaN if nothing is right.
     """
     if not len(positions):
         return math.nan
@@ -131,7 +131,7 @@ def mean_average_precision(
 
     Right is what has a class in common with the query; over the whole ranking, or over the `top`
     best and then divided by min(relevant, top). Ties count against the right items. Queries whose
-    label the gallery lacks are left out; raises CimError where it lacks all of them.
+    label the gallery lacks are left out; raises CimError if it lacks all of them.
     """
     found = [
         average_precision(hit_positions(row, alike(label, gallery_labels)), top)
@@ -170,7 +170,7 @@ def unit_rows(rows: Array) -> FloatArray:
 
 
 def spreads(scores: Array) -> tuple[FloatArray, FloatArray]:
-    """Standard deviation within each row [n] and each column [m] of scores, 0 where all are equal.
+    """Standard deviation within each row [n] and each column [m] of scores, 0 if all are equal.
 
     Whatever rounds: equal scores have no spread.
     """

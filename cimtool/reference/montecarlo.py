@@ -312,7 +312,7 @@ def exponentials(y: FloatArray, room: FloatArray) -> None:
 def _jackknife_error(x: FloatArray) -> FloatArray:
     """Return the standard error of the log mean sigmoid of x [K, K, m], by leaving out samples.
 
-    Where one of the K*K sigmoids is nearly their sum, the relative error of the mean is sqrt(2)
+    If one of the K*K sigmoids is nearly their sum, the relative error of the mean is sqrt(2)
     however far the largest of other draws would lie; the logarithm without its row tells how far.
     """
     K = len(x)

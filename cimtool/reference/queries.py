@@ -50,7 +50,7 @@ class Queries:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Queries that have something right to find, by way; nothing where none is ranked."""
+        """Queries that have something right to find, by way; nothing if none is ranked."""
         sides = zip(WAYS, (self.text, self.video), strict=True)
         return {
             way: int(np.count_nonzero(~np.isnan(side["rank"])))
@@ -156,7 +156,7 @@ def once(queries: Queries) -> dict[str, float]:
 
 
 def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
-    """RMSEs among metrics in units of the reference's spread; infinite where it has none.
+    """RMSEs among metrics in units of the reference's spread; infinite if it has none.
 
     The centred one is the worse of both directions, and so its spread is the smaller.
     """
@@ -171,7 +171,7 @@ def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def relative(error: float, spread: float) -> float:
-    """An error in units of a spread: infinite where there is none, 0 where nothing is off."""
+    """An error in units of a spread: infinite if there is none, 0 if nothing is off."""
     none = math.inf if error > 0 else 0.0
     return error / spread if spread > 0 else none
 

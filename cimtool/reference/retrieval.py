@@ -66,7 +66,7 @@ def questions(
 
 
 def retrieved(scores: Array, truth: Truth) -> Queries:
-    """Rank every query of `scores` [n, m]; nothing where nothing is right.
+    """Rank every query of `scores` [n, m]; nothing if nothing is right.
 
     `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
     BY_CLASS are of all right items: those of the class where classes are known.

@@ -208,7 +208,7 @@ class Truth:
     """The right items of each of the texts [n] and of the `videos`.
 
     `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
-    videos [m], or of several an item, [n, C] and [m, C]; None where not known. A video that is
+    videos [m], or of several an item, [n, C] and [m, C]; None if not known. A video that is
     right for no text has no class, whatever `labels` hold of it. With `leave_one_out` row i of both
     is one item, which does not find itself: right are the others of its class, and nothing is where
     classes are not known. Where pairs are `judged`, right are those alone, and `text_to_video` is
@@ -223,12 +223,12 @@ class Truth:
 
     @property
     def ranks(self) -> bool:
-        """True where some query has something right to find."""
+        """True if some query has something right to find."""
         return not self.leave_one_out or self.by_class
 
     @property
     def by_class(self) -> bool:
-        """True where all items of a class, or all that are judged so, are right for a query."""
+        """True if all items of a class, or all that are judged so, are right for a query."""
         return self.labels is not None or self.judged is not None
 
     def right_pairs(self, rows: slice = slice(None)) -> BoolArray:

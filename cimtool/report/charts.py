@@ -24,7 +24,7 @@ RIGHT = 64.0
 
 @dataclass(frozen=True)
 class Whisker:
-    """A row of values with intervals, one a series, None where there is none.
+    """A row of values with intervals, one a series, None if there is none.
 
     `strong` rows stand out.
     """
@@ -72,7 +72,7 @@ def _whisker(
 
 @dataclass(frozen=True)
 class Term:
-    """A part of a sum: its `amount`, below 0 where it takes away, and what is written beside it."""
+    """A part of a sum: its `amount`, below 0 if it takes away, and what is written beside it."""
 
     label: str
     amount: float
@@ -317,7 +317,7 @@ def _overlap(one: Box, other: Box) -> bool:
 
 @dataclass(frozen=True)
 class Ranges:
-    """A series of values with intervals, one a place of the axis, None where there is none."""
+    """A series of values with intervals, one a place of the axis, None if there is none."""
 
     name: str
     values: Sequence[Change | None]

@@ -49,7 +49,7 @@ def whole(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent with one digit after the point; nothing where it is of nothing."""
+    """A share in percent with one digit after the point; nothing if it is of nothing."""
     return f"{round(100 * share, 1) + 0.0:.1f}" if math.isfinite(share) else NOTHING
 
 

@@ -21,7 +21,7 @@ def _lines(blocks: Iterable[Block], mark: str, fold: bool) -> Iterator[str]:
     """The lines of blocks under headings of `mark`; details are folded unless they are inside."""
 
     def folded(block: Block) -> Block | bool:
-        """The block itself where it is a fold, True where it is a part of one."""
+        """The block itself where it is a fold, True if it is a part of one."""
         if not fold or block.level != "detail":
             return False
         return block if isinstance(block, Section | Table) else True

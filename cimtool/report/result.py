@@ -79,13 +79,13 @@ class Result:
         return data_frame(_chosen(self.document().tables, "table", table), library)
 
     def plot(self, picture: str | None = None) -> Picture:
-        """A picture (default: the first) that a notebook shows; CimError where there is none."""
+        """A picture (default: the first) that a notebook shows; CimError if there is none."""
         found = _chosen(self.document().pictures, "picture", picture)
         return replace(found, svg=as_file(found.svg))
 
 
 def _chosen(of: Mapping[str, Made], kind: str, name: str | None) -> Made:
-    """The one with this name, or the first; CimError where there is none."""
+    """The one with this name, or the first; CimError if there is none."""
     if not of:
         raise CimError(f"there is no {kind} of this result; expected one of to_dict or to_markdown")
     if name is not None and name not in of:

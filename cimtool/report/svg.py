@@ -91,7 +91,7 @@ def spanning(
 ) -> Scale:
     """A scale over the finite `values` with a margin on each side, as a share of their span.
 
-    Where they are one value, or none, it stands in the middle all the same, and the scale does not
+    If they are one value, or none, it stands in the middle all the same, and the scale does not
     reach beyond 0; of nothing but 0 it begins there. A logarithmic scale leaves out values that are
     not positive.
     """

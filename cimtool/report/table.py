@@ -43,7 +43,7 @@ Content = str | float | Cell | None
 
 
 def interval_cell(value: Change | None, form: NumberFormat) -> Content:
-    """A number and its interval; nothing where it is not known."""
+    """A number and its interval; nothing if it is not known."""
     if value is None:
         return None
     return Cell(form(value.value), value.value, f"[{form(value.low)}, {form(value.high)}]")

@@ -67,7 +67,7 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
 def table_text(made: Table, width: int = UNLIMITED, fold: bool = True) -> str:
     """Write a table; its title and its footnotes are left out.
 
-    Where it does not fit into `width`, only the essential columns stay, then notes stand below
+    If it does not fit into `width`, only the essential columns stay, then notes stand below
     their figures, and at last cells are folded; without `fold` they stay as wide as they are.
     """
     for gap in (2, 1):

@@ -245,7 +245,7 @@ def distillation(logits: Tensor, wanted: Tensor) -> Tensor:
 def split_rows(data: Embeddings, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
     """The video beside each text, and the texts to learn from and to judge by: no video is in both.
 
-    Where the right video of a text is not known a random one stands beside it: the loss looks at
+    If the right video of a text is not known a random one stands beside it: the loss looks at
     all pairs of a batch alike. Raises CimError for too few rows.
     """
     texts, videos = len(data.text), len(data.video)

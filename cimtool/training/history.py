@@ -173,7 +173,7 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     """Return R@1/5/10 both ways of scores [n, m] of all texts and videos of `pairs`.
 
     Ties count as in `evaluate`. With `by_class` mAP as well: all items of the query's class are
-    right. Where both are the same items with labels, all others of its class are what an item is to
+    right. If both are the same items with labels, all others of its class are what an item is to
     find; with pairs or triplets alone, what these say belongs to it.
     """
     truth = truth_in(pairs, by_class)

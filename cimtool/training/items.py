@@ -61,7 +61,7 @@ class Items:
     called: Modalities = TEXT_VIDEO
 
     def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
-        """Draw text and video rows of so many pairs, a share `matched` of them right ones.
+        """Draw text and video rows of this many pairs, a share `matched` of them right ones.
 
         For items of one modality these are two of a class. Raises CimError if that is to be
         drawn and no class is known to have two.

@@ -41,7 +41,7 @@ def measured_on(report: Report) -> str:
 
 
 def trained_clause(report: Report) -> list[str]:
-    """A clause on the rows that the model was trained on, where there are any."""
+    """A clause on the rows that the model was trained on, if there are any."""
     data = report.subject.data
     if data.trained is None or not (data.trained.texts or data.trained.videos):
         return []
@@ -105,7 +105,7 @@ def clipping_sentence(report: Report) -> str:
 
 
 def noisiest_sentence(report: Report) -> str | None:
-    """The layer whose own weights and converters make most noise; None where none do."""
+    """The layer whose own weights and converters make most noise; None if none do."""
     layers = report.causes.layers
     known = [(one.own_sqnr_db, one.layer) for one in layers if one.own_sqnr_db is not None]
     if not known:

@@ -46,7 +46,7 @@ class BitCount:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence where some differ."""
+        """A sentence if some values differ."""
         return (self.sentence(),) if self.differing else ()
 
     def sentence(self) -> str:
@@ -60,7 +60,7 @@ class BitCount:
 
 
 def count_differences(implementation: str, output: str, simulated: Array, other: Array) -> BitCount:
-    """Compare two arrays value by value; CheckFailed where their shapes differ."""
+    """Compare two arrays value by value; CheckFailed if their shapes differ."""
     if simulated.shape != other.shape:
         raise CheckFailed(
             f"{output}: the simulator gives shape {list(simulated.shape)} and {implementation} "
@@ -78,7 +78,7 @@ def count_differences(implementation: str, output: str, simulated: Array, other:
 def compare_outputs(
     implementation: str, simulated: Outputs, other: Outputs
 ) -> tuple[BitCount, ...]:
-    """Compare all outputs by name; CheckFailed where one is missing."""
+    """Compare all outputs by name; CheckFailed if one is missing."""
     if set(simulated) != set(other):
         raise CheckFailed(
             f"the simulator gives {', '.join(simulated)} and {implementation} {', '.join(other)}"
@@ -98,7 +98,7 @@ def outputs_of(features: Mapping[str, Features], logits: Array) -> dict[str, Arr
 def count_against_onnx(bundle: Bundle, data: Embeddings, runs: StageRuns) -> tuple[BitCount, ...]:
     """Compare ONNX Runtime with the simulator on all rows, and add the row of the ONNX files.
 
-    Raises CimError where one is not the file of the bundle's program.
+    Raises CimError if one is not the file of the bundle's program.
     """
     rows: dict[str, Array] = {"text": data.text, "video": data.video}
     for graph in bundle.program.graphs:

@@ -40,16 +40,15 @@ from cimtool.reference.truth import Truth
 
 @dataclass(frozen=True)
 class StageRow:
-    """One stage of the table; a metric not known, or of a row compared with itself, is not there.
+    """One stage of the table. A metric that is not known is absent, as is a row against itself.
 
     `metrics` are by name, as `reference.queries.metrics` has them.
-    `logit_rmse`, `centred_rmse`, `bias` and others to `spearman` are against the reference, of
-    whose scores `spread` is the mean standard deviation within a text, `video_spread` within a
-    video; `own_*` are those of the row's own. `float_*`, `monte_carlo_rmse` and `step_*` are
-    against the float score, Monte Carlo and the row before. `*centred_rmse` are without the mean
-    difference within each query, in the worse direction.
-    `intervals` are of the metrics, `losses` what the reference has more of them, paired; `queries`
-    are counted by way.
+    `logit_rmse`, `centred_rmse`, `bias` and others to `spearman` are against the reference. Its
+    `spread` is the mean standard deviation of scores within a text, `video_spread` within a video;
+    `own_*` are the spreads of the row. `float_*`, `monte_carlo_rmse` and `step_*` are against the
+    float score, Monte Carlo and the row before. `*centred_rmse` leave out the mean difference
+    within each query, in the worse direction. `intervals` are of the metrics, `losses` are the
+    reference's metrics less these, paired; `queries` are counted by way.
     """
 
     stage: str
@@ -59,11 +58,11 @@ class StageRow:
     losses: Mapping[str, Change] = field(default_factory=dict)
 
     def get(self, metric: str) -> float | None:
-        """A metric; None where it is not there."""
+        """A metric; None if it is not there."""
         return self.metrics.get(metric)
 
     def with_interval(self, metric: str) -> Change | None:
-        """A metric and its interval; None where it is not there."""
+        """A metric and its interval; None if it is not there."""
         if metric not in self.metrics:
             return None
         found = self.intervals[metric]
@@ -79,7 +78,7 @@ def row_of(stage: str, queries: Queries, found: Uncertainty) -> StageRow:
 class DriftTable:
     """Collects rows stage by stage and holds five matrices [n, m], the references' two with them.
 
-    Measuring a row takes about two more, whatever comes with it.
+    Measuring a row needs about two more matrices.
     `reference` is what drift is measured against, None for the float score itself.
     """
 
@@ -113,9 +112,9 @@ class DriftTable:
         return self._float.scores
 
     def add_reference(self, stage: str, text_mu: Array, video_mu: Array) -> None:
-        """Append the reference's own row; one that cannot be computed has no metrics.
+        """Append the reference's row; if it cannot be computed, it has no metrics.
 
-        It is the score of the trained means, and has what these tell.
+        The reference scores the trained means, and the row has their metrics too.
         """
         if self._reference is not None:
             queries = retrieved(self.scores, self.truth)
@@ -133,7 +132,7 @@ class DriftTable:
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
         """Append a stage's row from its scores [n, m] and real means [n, d], [m, d].
 
-        The first one is the float score: of the trained program before any pass. Raises CimError
+        The first row is the float score, of the trained program before any pass. Raises CimError
         where a score is not finite.
         """
         if not np.isfinite(scores).all():
@@ -160,7 +159,7 @@ class DriftTable:
         self._append(stage, self._compared(on_grid(scores)) if finite else Queries())
 
     def add_baseline(self, stage: str, scores: Array) -> None:
-        """Append a row of retrieval alone; nothing where nothing is ranked."""
+        """Append a row of retrieval alone; nothing if nothing is ranked."""
         if self.truth.ranks:
             self._append(stage, retrieved(on_grid(scores), self.truth))
 
@@ -199,9 +198,9 @@ class DriftTable:
         return found
 
     def _with_means(self, found: Queries, text: Array, video: Array) -> Queries:
-        """Add what the means tell, moved back to where training left their common mean.
+        """Add the metrics of the means, after adding back the common mean that `fold` took off.
 
-        `fold` takes one common vector from both modalities: distances stay, cosines would not.
+        `fold` takes one vector from both modalities: distances stay, cosines would not.
         """
         mean = common_mean(text, video)
         if self._mean is None:
@@ -210,7 +209,7 @@ class DriftTable:
         return found.merged(of_means(self.truth, text + offset, video + offset))
 
     def queries_of(self, stage: str) -> Queries | None:
-        """The queries of a row; None where there is none of this name."""
+        """The queries of a row; None if there is none of this name."""
         return self.queries[self.stages.index(stage)] if stage in self.stages else None
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
@@ -230,8 +229,8 @@ class DriftTable:
     ) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.
 
-        Losses are from the `other` row, else from the reference's, or the float score's where there
-        is no reference.
+        Losses are from the `other` row; without one from the reference's, or from the float score's
+        if there is no reference.
         """
         truth, other = self.truth, other or partial(metrics, self.against)
         return uncertainties(rows, other, truth.text_to_video, truth.videos, seed)
@@ -310,8 +309,8 @@ DISTANCE = "-ed"
 class BaselineLoss:
     """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
 
-    The worse way, on the same queries; negative where the stage does better. `of_baseline` and
-    `of_stage` are the metric in that way.
+    It is of the worse way, on the same queries, and negative if the stage does better.
+    `of_baseline` and `of_stage` are the metric in that way.
     """
 
     baseline: str
@@ -323,7 +322,7 @@ class BaselineLoss:
 
 
 def without_cosine(data: Embeddings) -> str | None:
-    """The sentence on rows of two widths, which have no cosine; None where both are as wide."""
+    """The sentence on rows of two widths, which have no cosine; None if both are as wide."""
     text, video = data.text.shape[1], data.video.shape[1]
     if text == video:
         return None

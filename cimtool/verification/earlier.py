@@ -64,7 +64,7 @@ def read_earlier(file: Path) -> EarlierRun:
 def earlier_of(
     baseline: Path | str | None, tolerance: Mapping[str, float] | None, report: Path
 ) -> Earlier | None:
-    """The run to compare with and its tolerances; None where no `baseline` is given.
+    """The run to compare with and its tolerances; None if no `baseline` is given.
 
     Raises CimError for a baseline that is the report which will be written into the folder
     `report`, for a tolerance without any, and for one that is no metric or below 0.
@@ -148,7 +148,7 @@ SIGNED = {one.of for one in RANKINGS if one.signed}
 
 
 def _measured(values: Any, where: str, least: float) -> FloatArray:
-    """Numbers of queries [n] from `least` on, NaN where one is null."""
+    """Numbers of queries [n] from `least` on, NaN if one is null."""
     if not isinstance(values, list) or not 0 < len(values) <= MOST_QUERIES:
         raise CimError(f"queries.{where} is no list of 1 to {MOST_QUERIES:,} numbers")
     for index, value in enumerate(values):

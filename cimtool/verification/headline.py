@@ -34,9 +34,9 @@ class Headline:
 
     Figures have the names that rows have. `centred_rmse`, `logit_rmse`, `bias` and `top1_agreement`
     are against the reference; `float_*` against the float score, and `float_relative_centred_rmse`
-    is of that one's spread, None where it has none. `equal_samples_centred` and `equal_samples` are
-    the K at which Monte Carlo would err as much by the centred RMSE and by the RMSE, None where it
-    is not known or nothing is off. `cause` is the step of the largest centred RMSE, None where no
+    is of that one's spread, None if it has none. `equal_samples_centred` and `equal_samples` are
+    the K at which Monte Carlo would err as much by the centred RMSE and by the RMSE, None if it
+    is not known or nothing is off. `cause` is the step of the largest centred RMSE, None if no
     step changes any score; it is the float score where the surrogate costs most or is broken,
     without `cause_before` where it cannot be compared. `class_loss` is that of mAP, where classes
     are known.
@@ -78,8 +78,8 @@ def make_headline(
 ) -> Headline:
     """Read the table: its last row is the compiled model's, `reference` names its reference's row.
 
-    `surrogate` names that of the float score; `faults` are as in `surrogate_faults`. One that has
-    any is the cause whatever the later rows are: it is what has to change first.
+    `surrogate` names the float score's row; `faults` are as in `surrogate_faults`. If the surrogate
+    has faults, it is the cause, even if a later step adds more: it has to be fixed first.
     """
     start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
     trained, compiled = rows[start], rows[-1]
@@ -118,12 +118,15 @@ def _step(row: StageRow) -> float:
 
 
 def _own_spread(trained: StageRow) -> float:
-    """The spread of the float score within a query, in the direction where it is less."""
+    """Spread of the float score within a query: the smaller of both directions."""
     return min(trained.get("own_spread") or 0.0, trained.get("own_video_spread") or 0.0)
 
 
 def _dearest(rows: Sequence[StageRow], start: int, reference: str | None) -> tuple[str, StageRow]:
-    """The step that adds most and what stands before it; the surrogate's own from a `reference`."""
+    """The row with the largest step error, and the stage before it.
+
+    With a `reference`, the surrogate counts as a step from it.
+    """
     steps = [(before.stage, row) for before, row in pairwise(steps_of(rows[start:]))]
     if reference is not None:
         steps.insert(0, (reference, rows[start]))
@@ -150,10 +153,10 @@ def _equal_samples(compiled: StageRow, scatter: Scatter | None, centred: bool) -
 
 
 def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: StageRow, score: str) -> Headline:
-    """The headline with what dies keep of the compiled model, where any were drawn.
+    """The headline with the sentences on dies; unchanged if none were drawn.
 
-    Their noise is the cause where it adds more to the median die than any step does, and the
-    surrogate is not broken.
+    If the surrogate is not broken and noise adds more to the median die than any step adds, noise
+    becomes the cause.
     """
     if not noisy:
         return found
@@ -283,7 +286,7 @@ class DriftFindings:
 
     `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
     the stage of its float score, the trained program before any pass; `scatter` is
-    Monte Carlo's own, None where a and b are not known. With `by_class` classes or judgements say
+    Monte Carlo's own, None if a and b are not known. With `by_class` classes or judgements say
     what is right, and metrics of classes come first. `modalities` are the names of both
     sides in the data.
     """
@@ -305,7 +308,7 @@ class DriftFindings:
 
     @property
     def shown(self) -> tuple[StageRow, ...]:
-        """The rows of the drift table: the stages, then what dies keep where any were drawn."""
+        """The rows of the drift table: the stages, then the dies if any were drawn."""
         return (*self.rows, *(row for one in self.noisy for row in one.rows))
 
     @property

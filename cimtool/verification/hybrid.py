@@ -1,10 +1,10 @@
 """A graph computed partly in integers and partly in real numbers, to show the error of each part.
 
-Names of values are those of the lowered graph, and survive all passes after it: what a node of the
-compiled graph computes is the integer form of what the lowered node of that name does. A *part* is
-a place that rounds, by name: a stored value (`text.x.stored`, `text.mu_stored`), one setting of a
-layer (`text.fc1.weight_bits`), or the whole `score`. What lies between parts (sums, products, exp)
-rounds far less than any of them and is computed in integers where all that it reads are integers.
+Values have the names of the lowered graph, which survive all later passes: a node of the compiled
+graph computes the integer form of the lowered node of the same name. A *part* is a named place that
+rounds: a stored value (`text.x.stored`, `text.mu_stored`), one setting of a layer
+(`text.fc1.weight_bits`), or the whole `score`. Operations between parts (sums, products, exp) round
+far less than any part. They are computed in integers if all their inputs are integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import block_height
 
 STORED_ROLES = ("input", "mu", "s", "s_self")
-"""Stored values of a projector that are parts of their own; an activation is its readers'."""
+"""Stored values of a projector that are parts; an activation is a part of its readers."""
 
 LAYER_SETTINGS = ("weight_bits", "activation_bits", "adc_bits")
 
@@ -65,7 +65,7 @@ class GraphStages:
         return frozenset(part for owned in self.parts.values() for part in owned)
 
     def blocks(self, rows: int) -> Iterator[slice]:
-        """Blocks of so many rows of a projector that leave room for all values of one."""
+        """Blocks of rows of a projector, small enough to hold all values of a block."""
         names = [[node.name for node in graph.nodes] for graph in (self.lowered, self.compiled)]
         heights = map(block_height, (self.lowered, self.compiled), (rows, rows), names)
         return blocks(rows, min(heights))
@@ -82,7 +82,7 @@ class GraphStages:
         return (name,) if node.op.role in STORED_ROLES else ()
 
     def reads_activation(self, layer: Node) -> bool:
-        """Tell whether a layer reads an activation, whose rounding then is its own."""
+        """Tell whether a layer reads an activation, and so rounds it."""
         stored = self.lowered.by_name[layer.inputs[0]].op
         return isinstance(stored, Store) and stored.role == "activation"
 
@@ -156,9 +156,10 @@ class MixedGraph:
         return self._integer[name]
 
     def _rounds(self, name: str) -> bool:
-        """Tell whether a value is rounded into its format, whatever it is computed from.
+        """Tell whether a value is rounded into its format, from integers or from real numbers.
 
-        An activation is where an integer layer reads it; a layer in real numbers reads its source.
+        An activation is rounded if an integer layer reads it; a layer in real numbers reads the
+        value before it.
         """
         node = self.graphs.lowered.by_name.get(name)
         if node is None or not isinstance(node.op, Store):
@@ -181,10 +182,10 @@ class MixedGraph:
         return found
 
     def _layer(self, node: Node, trained: Mvm) -> FloatArray:
-        """A layer of which something is real: its weights, its converters, or what it reads.
+        """A layer with something real: its weights, its converters, or its inputs.
 
-        Integer weights are taken at the real values they stand for, and what converters err is
-        added: they see the inputs rounded.
+        Integer weights count as the real values that they stand for. The error of the converters,
+        which see rounded inputs, is added.
         """
         graphs, (stored,) = self.graphs, node.inputs
         name = graphs.lowered.layer(node)

@@ -34,7 +34,7 @@ BINS = 32
 """Bins of a histogram of column sums, all as wide as one another."""
 
 SquareSums = tuple[float, float, float, float]
-"""Squares of a layer's signal and noise with all errors that arrive, and of these with its own."""
+"""Squared signal and noise of a layer: with all errors that arrive, and with its own alone."""
 
 MEMORY_ITEMS = 1024
 """Items of a gallery in the memory whose columns are measured."""
@@ -45,10 +45,10 @@ FINE_BINS = 1 << 14
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """The column sums of one slice (or polarity, or the unit column) of a layer, all conversions.
+    """All column sums of one slice (or polarity, or the unit column) of a layer.
 
     Sums count 2^-fraction_bits of a digit, as in the integer contract. `step` is the converter's
-    step in digits, None where the conversion is lossless; `clipped` is the share of the
+    step in digits, None if the conversion is lossless; `clipped` is the share of the
     `conversions` beyond the codes. `used` is the used part of the range: the largest of (code of
     the highest sum) / (highest code) and, where codes are signed, (code of the lowest sum) /
     (lowest code); without a step the sums and their proved bounds stand for the codes. Bin i of the
@@ -74,7 +74,7 @@ class LayerFinding:
 
     `sqnr_db` compares its output in the compiled program with that in the lowered one, so that all
     errors that arrive count; `own_sqnr_db` with what the float weights make of the compiled layer's
-    own inputs, so that only its weights and converters count. None where there is no noise. The
+    own inputs, so that only its weights and converters count. None if there is no noise. The
     weights of a product in the memory are integers to begin with, so that its converters alone make
     noise; it has no `sqnr_db`.
     """
@@ -97,7 +97,7 @@ def layer_findings(
     """Look at every layer on the first `rows` rows of each modality.
 
     `stages` hold that of LowerPass; the last is the compiled program, of which a `simulator` that
-    is ready may be given. Where a gallery is in the memory, products with its first MEMORY_ITEMS
+    is ready may be given. If a gallery is in the memory, products with its first MEMORY_ITEMS
     items follow.
     """
     lowered = stage_of(stages, LowerPass).program
@@ -117,7 +117,7 @@ def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
 
 
 def _of_items(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
-    """Those of the layers that store items; a map to fewer dimensions stores none."""
+    """The layers that store items; a map to fewer dimensions stores none."""
     storing = item_products(graph)
     return {name: one for name, one in _layers(graph).items() if name in storing}
 
@@ -178,15 +178,15 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
 
 
 def sqnr_db(signal: FloatArray, found: FloatArray) -> float | None:
-    """`10 log10(mean signal^2 / mean (found - signal)^2)`; None where the two do not differ.
+    """`10 log10(mean signal^2 / mean (found - signal)^2)`; None if the two do not differ.
 
-    Minus infinity where the signal is zero everywhere.
+    Minus infinity if the signal is zero everywhere.
     """
     return _decibels(*_powers(signal, found))
 
 
 def _powers(signal: FloatArray, found: FloatArray) -> tuple[float, float]:
-    """The sums of the squares of a signal and of the noise in what was found for it."""
+    """Sums of squares of a signal, and of the noise in the values computed for it."""
     return float(np.square(signal).sum()), float(np.square(found - signal).sum())
 
 
@@ -197,10 +197,10 @@ def _decibels(signal: float, noise: float) -> float | None:
 
 
 def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
-    """Describe the column sums of a layer for integer inputs `x` [n, K], one entry a slice.
+    """Describe the column sums of a layer for integer inputs `x` [n, K], one entry per slice.
 
-    Or one a slice and cycle, where each cycle has references of its own. The unit column comes last
-    where there is one.
+    If each cycle has its own references, there is one entry per slice and cycle. The unit column,
+    if there is one, comes last.
     """
     names = [*slice_names(op), "unit column"]
     cycles = op.crossbar.reference_cycles
@@ -258,10 +258,10 @@ def _described(
 def _histogram(
     fine: IntArray, lo: int, shift: int, lowest: int, highest: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Edges [BINS + 1] and counts [BINS] over what was seen, all bins as wide as one another.
+    """Edges [BINS + 1] and counts [BINS] over all sums seen, in bins of equal width.
 
-    Bin i of `fine` counts the sums from `lo + (i << shift)` on; bins are as many of these wide as
-    it takes to hold everything in BINS.
+    Bin i of `fine` counts the sums from `lo + (i << shift)` on. A bin joins as many of these as
+    are needed to hold everything in BINS.
     """
     first, last = (end - lo >> shift for end in (lowest, highest))
     width = -(-(last + 1 - first) // BINS)
@@ -272,7 +272,7 @@ def _histogram(
 
 
 def worst_clipping(found: Sequence[LayerFinding]) -> tuple[str, ColumnSums] | None:
-    """The layer and the column that are clipped most often; None where nothing is."""
+    """The layer and the column that are clipped most often; None if nothing is."""
     columns = [(one.layer, column) for one in found for column in one.converters]
     worst = max(columns, key=lambda pair: pair[1].clipped, default=None)
     return worst if worst is not None and worst[1].clipped else None

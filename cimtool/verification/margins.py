@@ -1,6 +1,6 @@
-"""Is a metric of retrieval real: who leads by more than the error, and what a larger gallery does.
+"""Margins of a retrieval metric against the error, and the effect of a larger gallery.
 
-Pictures of the same: a sample of pairs, compiled against reference.
+A sample of pairs, compiled against reference, is drawn for the pictures.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def recall_in(rank: Array, others: Array, counts: Array, size: int, k: int) -> f
 
 
 def _log_choose(n: Array, k: Array) -> FloatArray:
-    """The logarithm of the binomial coefficient, minus infinity where it is 0."""
+    """The logarithm of the binomial coefficient, minus infinity if it is 0."""
     from scipy.special import gammaln  # scipy.stats, which has the law, takes a second to load
 
     possible = (k >= 0) & (k <= n)
@@ -143,7 +143,7 @@ class PairSample:
 def pair_sample(reference: FloatArray, compiled: FloatArray, truth: Truth, seed: int) -> PairSample:
     """Right pairs and as many wrong ones, drawn evenly from [n, m] scores.
 
-    Where an item does not find itself, pairs of two items, right or wrong as they come.
+    If an item does not find itself, pairs of two items, right or wrong as they come.
     """
     rng = np.random.default_rng(seed)
     n, m = reference.shape

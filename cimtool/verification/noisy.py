@@ -36,7 +36,7 @@ DieMetrics = Callable[[Samples], Sequence[Metrics]]
 class ShortlistOnDies:
     """Shortlists over dies: shares of best items that they hold, and R@1 of their answers.
 
-    Best items are those of the noise-free score; `r1` is None where no item is the right one.
+    Best items are those of the noise-free score; `r1` is None if no item is the right one.
     """
 
     recall: Percentiles
@@ -69,7 +69,7 @@ class Noisy:
     """Dies at one time: two rows, each metric a percentile over dies.
 
     Of a measured `chip`, the name of its folder, both are the same row. `percentile` is the one
-    of the worst row (of errors, 100 less it), 0 where that is the worst of so few dies; `seconds`
+    of the worst row (of errors, 100 less it), 0 if that is the worst of so few dies; `seconds`
     count from t0. `corner` is that of the noise model that was asked for, None for none;
     `shortlist` those of a hybrid score, whose rows are of the scores of all pairs.
     """

@@ -1,6 +1,6 @@
 """Sentences that a reader of a report should see: warnings, faults, what the figures leave out.
 
-Faults are those of the float score itself, before any hardware.
+Faults are of the float score, before any hardware.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def warnings_of(
 
 
 def constant_score(head: Head, statistics: Mapping[str, Span], data: Embeddings) -> list[str]:
-    """A sentence where the float score is the same for all pairs, whose `statistics` lie so."""
+    """A sentence if the float score is the same for all pairs; `statistics` are their ranges."""
     if pairs_alike(statistics):
         return [f"{alike_text(statistics, data)}, so every pair gets the same score"]
     if head.constant_over(statistics):
@@ -126,7 +126,7 @@ def _recall_note(shortlist: int, runs: StageRuns) -> str:
 
 
 def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> list[str]:
-    """A sentence where so few items of a side are queries that R@1 means little."""
+    """A sentence if so few items of a side are queries that R@1 means little."""
     fewest, which = min(zip((texts, videos), item_names(called), strict=True))
     if fewest >= FEW_QUERIES:
         return []
@@ -134,7 +134,7 @@ def few_queries(texts: int, videos: int, *, called: Modalities = TEXT_VIDEO) -> 
 
 
 def judged_by(data: Embeddings) -> list[str]:
-    """A sentence on the judgements that say what is right, where there are any."""
+    """A sentence on the judgements that say what is right, if there are any."""
     judged = data.judged
     if judged is None:
         return []
@@ -146,7 +146,7 @@ def judged_by(data: Embeddings) -> list[str]:
 
 
 def unused_labels(data: Embeddings, used: bool) -> list[str]:
-    """A sentence where labels are known and not `used`."""
+    """A sentence if labels are known and not `used`."""
     if data.labels is None or used:
         return []
     texts, _ = item_names(data.called)
@@ -179,12 +179,12 @@ def surrogate_faults(
     baselines: Sequence[BaselineLoss] = (),
     by_class: bool = False,
 ) -> tuple[str, ...]:
-    """Faults of the surrogate's ranking, before any hardware, a sentence each: it is broken.
+    """Faults of the surrogate's ranking, before any hardware, one sentence each.
 
-    It surely loses R@1 (`by_class` mAP) against the exact score, or its samples, or against -ed;
-    or `jitter`, the change of its score where ed or vd is 0.1% of its range off, is more than the
-    scores differ within a query. The last two need no a and b. A distance from the exact score that
-    loses none is no fault (`surrogate_remarks`).
+    A surrogate with a fault is broken. It surely loses R@1 (`by_class` mAP) against the exact
+    score, its samples, or -ed; or its `jitter`, the change of the score if ed or vd is off by 0.1%
+    of its range, is larger than the differences of scores within a query. The last two need no a
+    and b. An error against the exact score that loses no R@1 is no fault (`surrogate_remarks`).
     """
     faults: list[str] = []
     exact = scatter is not None and scatter.is_exact
@@ -228,9 +228,10 @@ def float_faults(run: FloatRun, head: Head, seed: int) -> tuple[str, ...]:
 
 
 def surrogate_remarks(surrogate: StageRow, scatter: Scatter | None, score: str) -> Iterator[str]:
-    """A sentence where the surrogate is further from its reference than sampling explains.
+    """A sentence if the surrogate is further from its reference than sampling explains.
 
-    Without the mean difference of each query, which changes no rank. It may still rank as well.
+    The mean difference of each query is left out, because it changes no rank. The surrogate may
+    still rank as well.
     """
     error = surrogate.get("centred_rmse")
     if scatter is None or error is None:
@@ -249,7 +250,7 @@ def surrogate_remarks(surrogate: StageRow, scatter: Scatter | None, score: str) 
 
 
 def offset_of(surrogate: StageRow, scatter: Scatter | None) -> float | None:
-    """Its bias, where sampling does not explain it; None for less, or without a reference."""
+    """Its bias, if sampling does not explain it; None for less, or without a reference."""
     bias = surrogate.get("bias")
     if scatter is None or bias is None:
         return None
@@ -262,7 +263,7 @@ def _usual(error: float, scatter: Scatter) -> float:
 
 
 def baseline_sentences(baselines: Sequence[BaselineLoss]) -> Iterator[str]:
-    """A sentence where raw embeddings retrieve as well as the compiled model, or better."""
+    """A sentence if raw embeddings retrieve as well as the compiled model, or better."""
     for one in baselines:
         if one.baseline != RAW or one.loss.high < 0:
             continue

@@ -29,9 +29,10 @@ RESOLUTION = 1e-5
 """The share of a figure that its 6 digits do not show: less is no difference."""
 
 POWER = (1.959964 + 0.841621) / (2 * 1.959964)
-"""A loss of so many widths of its interval shows in 80% of such draws of queries.
+"""A loss of this many widths of its interval shows in 80% of such draws of queries.
 
-Normal quantiles of 97.5% and 80%, over the width of a 95% interval in standard errors.
+It is the sum of the normal quantiles of 97.5% and 80%, over the width of a 95% interval in standard
+errors.
 """
 
 Verdict = Literal["worse", "no difference", "better"]
@@ -56,9 +57,10 @@ OF_REFERENCE = tuple(
 
 @dataclass(frozen=True)
 class PairedFigure(FigureKind):
-    """The figure of two runs and its `loss`, paired: positive where it is worse than before.
+    """The figure of two runs and its paired `loss`, which is positive if the figure got worse.
 
-    It fails where the whole interval is above `tolerance`; None is told, and never fails.
+    It fails if the whole interval is above `tolerance`. With a tolerance of None the figure is
+    shown and never fails.
     """
 
     now: float
@@ -76,7 +78,7 @@ class PairedFigure(FigureKind):
 
     @property
     def failed(self) -> bool:
-        """True where the figure is worse, and surely by more than its tolerance."""
+        """True if the figure is worse, and surely by more than its tolerance."""
         return (
             self.tolerance is not None
             and self.verdict == "worse"
@@ -85,7 +87,7 @@ class PairedFigure(FigureKind):
 
     @property
     def detectable(self) -> float | None:
-        """The loss that 80% of such draws of queries would show; None where no query differs."""
+        """The loss that 80% of such draws of queries would show; None if no query differs."""
         width = self.loss.high - self.loss.low
         return POWER * width if width > 0 else None
 
@@ -172,7 +174,7 @@ def compare_runs(
     """Pair a run with one of the past; `tolerances` are by names of LIMITS.
 
     Those that are not named: 0 of R@1 (of mAP where classes are known), AGREEMENT_TOLERANCE and
-    RMSE_TOLERANCE; other figures are not compared, or never fail. Raises CimError where the queries
+    RMSE_TOLERANCE; other figures are not compared, or never fail. Raises CimError if the queries
     are not the same, and for a tolerance of a figure that the runs do not have in common.
     """
     alike = (run.score, run.reference) == (before.score, before.reference)
@@ -208,7 +210,7 @@ def compare_runs(
 
 
 def _unlike(run: ThisRun, before: EarlierRun, tolerances: Mapping[str, float]) -> str:
-    """The note on runs against different references; ArgumentError where a tolerance needs one."""
+    """The note on runs against different references; ArgumentError if a tolerance needs one."""
     told = (
         f"of a {run.score} from {run.reference} here, and of a {before.score} from "
         f"{before.reference} in {before.file}"

@@ -71,7 +71,7 @@ class Scatter:
 
     @property
     def is_exact(self) -> bool:
-        """True where the errors are from the exact score."""
+        """True if the errors are from the exact score."""
         return self.rmse is not None
 
     @property
@@ -82,7 +82,7 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class TeacherScores:
-    """The references' scores [n, m]; `exact` is None where it was not asked for."""
+    """The references' scores [n, m]; `exact` is None if it was not asked for."""
 
     exact: FloatArray | None
     monte_carlo: FloatArray
@@ -128,7 +128,7 @@ class References:
         say: Say,
         leave_one_out: bool = False,
     ) -> TeacherScores | None:
-        """The references' scores; None where a or b is not known.
+        """The references' scores; None if a or b is not known.
 
         Scores are logits, or probabilities for a head that predicts those. With `leave_one_out` an
         item is no candidate for its own best, in agreements.
@@ -251,7 +251,7 @@ def reference_scores(
 ) -> TeacherScores | None:
     """The references' scores of `trained_features` of `data`.
 
-    None where a or b is not known, or says nothing of the head's items.
+    None if a or b is not known, or says nothing of the head's items.
     """
     if not model.head.is_sampled or model.a is None or model.b is None:
         return None

@@ -203,7 +203,7 @@ def _origin(report: Report) -> Iterator[Section]:
 def write_report(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write `report.json`, `report.md` and `report.html` into `folder`, which is made if missing.
 
-    Earlier ones are replaced only once all new ones are written. Raises CimError where the folder
+    Earlier ones are replaced only once all new ones are written. Raises CimError if the folder
     cannot be written.
     """
     shown = document(report)
@@ -232,7 +232,7 @@ def junit_text(report: Report) -> str:
 def remove_earlier(file: Path) -> None:
     """Remove the file of an earlier run, so that a build server reads none where this one fails.
 
-    Raises CimError where no JUnit file can be written there.
+    Raises CimError if no JUnit file can be written there.
     """
     check_output(file, ".xml")
     try:
@@ -244,7 +244,7 @@ def remove_earlier(file: Path) -> None:
 def write_junit(report: Report, file: Path) -> None:
     """Write the checks into a file, whose folder is made if missing.
 
-    Raises CimError where it cannot be written.
+    Raises CimError if it cannot be written.
     """
     replace_texts(file.parent, {file.name: junit_text(report)}, "the JUnit file")
 

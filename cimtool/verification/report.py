@@ -50,7 +50,7 @@ DERIVED: dict[str, dict[str, Any]] = {
 class DataCard:
     """The data that was measured on; `trained` counts rows that the model was trained on.
 
-    It is None where the model's checkpoint keeps no provenance. `digest` is the SHA-256 of the rows
+    It is None if the model's checkpoint keeps no provenance. `digest` is the SHA-256 of the rows
     as the model takes them, and of what is right for each.
     """
 
@@ -105,7 +105,7 @@ class Checks:
     """The values that differ between implementations, those not finite, and limits on `metrics`.
 
     `reference_faults` are those of the float score where it is what limits are held against;
-    `earlier` is an earlier run beside this one, None where none was given.
+    `earlier` is an earlier run beside this one, None if none was given.
     """
 
     bits: tuple[BitCount, ...] = field(repr=False)

@@ -44,7 +44,7 @@ class Domain:
     fitted: bool = False
 
     def warning(self) -> str | None:
-        """A sentence where a right pair is outside: there it saturates, or nothing was fitted."""
+        """A sentence if a right pair is outside: there it saturates, or nothing was fitted."""
         if not self.right_outside:
             return None
         pairs = f"{self.stage}: {self.right_outside} of {self.right} right pairs have"

@@ -90,7 +90,7 @@ def sections_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure of a section in two runs, None where it is not known; it never fails."""
+    """A figure of a section in two runs, None if it is not known; it never fails."""
 
     label: str
     unit: str
@@ -111,7 +111,7 @@ def figure_changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[F
 
 
 def number_at(values: Any, path: Sequence[str]) -> float | None:
-    """The number at the end of a path of keys, at 6 digits; None where there is none."""
+    """The number at the end of a path of keys, at 6 digits; None if there is none."""
     for key in path:
         values = values.get(key) if isinstance(values, Mapping) else None
     if isinstance(values, float):

@@ -80,7 +80,7 @@ def taken_over(before: Graph, graph: Graph) -> dict[str, str | None]:
 class SharingStage:
     """A stage, and what it has from the one before it.
 
-    `taken` are the values of each projector that it takes over, as `taken_over` has them. Where all
+    `taken` are the values of each projector that it takes over, as `taken_over` has them. If all
     of it is the `same`, features and scores are the other's.
     """
 
@@ -113,7 +113,7 @@ def sharing(stages: Sequence[Stage]) -> list[list[SharingStage]]:
 
 
 def same_program(before: Program, program: Program) -> bool:
-    """True where a program's features and scores are those of the one before it, to the last bit.
+    """True if a program's features and scores are those of the one before it, to the last bit.
 
     Of integers alone: products of real numbers round by the height of the blocks, which may differ.
     """
@@ -130,7 +130,7 @@ def same_program(before: Program, program: Program) -> bool:
 
 
 def alike(one: Op, other: Op) -> bool:
-    """True where two operations make the same numbers of the same inputs."""
+    """True if two operations make the same numbers of the same inputs."""
     products = _exact_product(one), _exact_product(other)
     if products[0] is not None and products[1] is not None:
         return all(map(_equal, products[0], products[1]))

@@ -60,7 +60,7 @@ class FiniteCount:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence where some are not."""
+        """A sentence if some are not."""
         if self.finite == self.logits:
             return ()
         return (f"{self.file}: {self.logits - self.finite} of {self.logits} logits are not finite",)
@@ -123,7 +123,7 @@ def run_float(
 ) -> FloatRun:
     """Run the trained program, and fill the table with references, baselines and its own row.
 
-    Raises CimError where its scores are not finite.
+    Raises CimError if its scores are not finite.
     """
     run = _run_trained(program, model, data, references, say)
     return FloatRun(**vars(run), table=_table(program, model, data, references, run))
@@ -155,7 +155,7 @@ def run_stages(
     """Run every stage, the first being the trained program, and fill the drift table.
 
     The trained program's `float_file` is run beside them. The next are computed while a row is
-    measured, those that share values one after the other. Raises CimError where a stage's scores
+    measured, those that share values one after the other. Raises CimError if a stage's scores
     are not finite, and for a file that is not the program's.
     """
     trained = stages[0].program
@@ -270,7 +270,7 @@ def _table(
 ) -> DriftTable:
     """The table with the rows of the references that the head has, of baselines and of the score.
 
-    Beside a score of its own stand those of the matching probability. Raises CimError where a score
+    Beside a score of its own stand those of the matching probability. Raises CimError if a score
     is not finite.
     """
     head, against, means = model.head, run.against, real_means(program, run.features)

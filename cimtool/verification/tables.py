@@ -192,7 +192,7 @@ def _sums_picture(column: ColumnSums, layer: str) -> str:
 
 
 def _decibels(value: float | None) -> Content:
-    """Signal to noise; where there is no noise it is best of all."""
+    """Signal to noise; if there is no noise it is best of all."""
     return Cell("no noise", math.inf) if value is None else value
 
 

@@ -37,7 +37,7 @@ ROUNDING_SHARE = 1 / 100
 """The most that rounding may add to the mean square error of a die's cells."""
 
 READOUT = 6
-"""The stream of random numbers for inputs that are read back, beside those of mechanisms."""
+"""The stream of random numbers for inputs that are read back; mechanisms have other streams."""
 
 NAMED = 7
 """From here on the streams of mechanisms that have no number, by the hash of their name."""
@@ -54,7 +54,7 @@ class Die:
     def numbers(self, mechanism: NonIdeality, layer: str, *place: int) -> np.random.Generator:
         """The random numbers of a mechanism at one place of a layer: a separate Philox stream.
 
-        Only what is drawn anew for a time of reading depends on it.
+        The time of reading matters only to numbers that are drawn anew for each reading.
         """
         return np.random.Generator(np.random.Philox(self._of_mechanism(mechanism, layer, place)))
 
@@ -322,7 +322,7 @@ class PhysicalLayout:
     def columns(self, of_cells: FloatArray, weights: int) -> FloatArray:
         """Values [slices x polarities] for every column of an array of `weights` weights.
 
-        A reference column has those of all weights, added as squares as their errors do.
+        A reference column has the values of all weights, added as squares, as their errors add.
         """
         own = of_cells[:: self.rows_per_weight]
         reference = np.full(self.references, own.sum() * np.sqrt(weights))

@@ -105,7 +105,7 @@ def _fill_hashes(x, seed, out):  # type: ignore[no-untyped-def]
 
 
 def normals(keys: Array, count: int) -> FloatArray:
-    """Normal numbers [n, count], float32: those of the keys uint64 [n], one a column."""
+    """Normal numbers [n, count], float32, of the keys uint64 [n]: one per column."""
     out = np.empty((len(keys), count), np.float32)
     _fill_normals(keys, out)
     return out  # type: ignore[return-value]
@@ -136,10 +136,10 @@ CELL = 30
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """The variance that one unit of drive makes in each cell, and how it is drawn.
+    """The variance that one unit of drive makes in each cell, and the way it is drawn.
 
-    `variance[k]` [K, N] counts in 2^-bits of a digit squared, `bits` is even. `key` is that of the
-    layer on its die; `shared` says that a device's error stays through all cycles of a product.
+    `variance[k]` [K, N] counts in 2^-bits of a digit squared, `bits` is even. `key` belongs to the
+    layer on its die. If `shared`, a device's error stays through all cycles of a product.
     """
 
     variance: tuple[IntArray, ...]

@@ -1,6 +1,7 @@
 """The heads, one class in one file: importing this package registers all of them.
 
-A head says what is stored of an item and how two items are scored, as graphs of real numbers.
+A head says which features of an item are stored and how two items are scored, as graphs of real
+numbers.
 """
 
 from __future__ import annotations

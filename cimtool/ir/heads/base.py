@@ -48,7 +48,7 @@ def dimension(tower: Graph) -> int:
 
 @dataclass(frozen=True)
 class ScoreConstants:
-    """Constants of a score, from files and options; a head takes those that it needs.
+    """Constants of a score, from files and options; a head takes the ones that it needs.
 
     `polynomial` takes raw ed and vd; None if there is none. `a` and `b` are the teacher's.
     """
@@ -81,7 +81,7 @@ class Head(Named):
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
-        """The head with its constants; CimError naming what is missing."""
+        """The head with its constants; CimError names a constant that is missing."""
         return cls()
 
     @property
@@ -128,7 +128,7 @@ class Head(Named):
 
     @abstractmethod
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
-        """Add the nodes that turn (mu, s) into what is stored of an item; name the outputs."""
+        """Add the nodes that turn (mu, s) into an item's stored features; name the outputs."""
 
     @abstractmethod
     def score(self, inputs: Mapping[str, Type]) -> Graph:
@@ -157,7 +157,7 @@ class Head(Named):
 
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
-        """The head of its own fields' plain values; TypeError for those of other types."""
+        """The head of plain values of its fields; TypeError for values of other types."""
         return made_of(cls, values)
 
 

@@ -44,7 +44,7 @@ def _is_layer(key: str) -> bool:
 def recognise(text: Weights, video: Weights) -> type[Layout]:
     """Return the layout of both projectors.
 
-    Raises CimError where none fits or the two differ, and for a layer that the map names and the
+    Raises CimError if none fits or the two differ, and for a layer that the map names and the
     layout does not have.
     """
     found = [_recognised(weights) for weights in (text, video)]

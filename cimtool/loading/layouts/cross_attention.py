@@ -33,7 +33,7 @@ class CrossAttention(Layout, name="cross-attention"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the block; CimError where a key is missing or a shape does not fit."""
+        """Read the block; CimError if a key is missing or a shape does not fit."""
         names = [weights.layer(role) for role in cls.layers]
         attn, out, ln = names
         width = weights.get(attn, "in_proj_weight", (None, None)).shape[1]

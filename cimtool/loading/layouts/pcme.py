@@ -48,7 +48,7 @@ class Pcme(Layout, name="pcme"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the head; CimError where a key is missing or a shape does not fit."""
+        """Read the head; CimError if a key is missing or a shape does not fit."""
         _refuse_others(weights)
         b = _TokenBuilder(weights)
         gate = b.add("pie_net_gate", Sigmoid(), b.local(PIE))

@@ -55,7 +55,7 @@ class Pcmepp(Layout, name="pcmepp"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the head; CimError where a key is missing or a shape does not fit."""
+        """Read the head; CimError if a key is missing or a shape does not fit."""
         mean, spread = _roles(weights)
         _refuse_others(weights, (*mean, *spread))
         layer, pool = weights.layer(mean[0]), mean[1]
@@ -118,7 +118,7 @@ def _pooled(b: TowerBuilder, name: str, tokens: str, shares: FloatArray) -> str:
 
 
 def pool_weights(weights: Weights, pool: str, count: int) -> FloatArray:
-    """The weights [count] of the places of so many tokens; CimError where a key is missing."""
+    """The weights [count] of the places of this many tokens; CimError if a key is missing."""
     gru = f"{pool}.gru"
     size = weights.shape(gru, "weight_ih_l0")[-1]
     places = positions(count, size)

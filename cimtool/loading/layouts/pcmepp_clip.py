@@ -37,7 +37,7 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read both matrices; CimError where they have other than two axes."""
+        """Read both matrices; CimError if they have other than two axes."""
         mean = weights.get(PROJECTION, MATRIX, (None, None))
         spread = weights.get(UNCERTAINTY, MATRIX, (None, mean.shape[1]))
         first, width = len(mean), len(mean) + len(spread)

@@ -6,7 +6,7 @@ Weights do not show activations, so the checkpoint (or a layer map) says them in
     output_activation   after the last layer; none where it is not said
     negative_slope      of leaky-relu; torch's 0.01 where it is not said
 
-The last layer gives `mu`. Where there are layers named `mu` and `logvar` instead, both are linear
+The last layer gives `mu`. If there are layers named `mu` and `logvar` instead, both are linear
 in what the others give, the last of which has `activation` behind it as well.
 """
 
@@ -40,7 +40,7 @@ class Perceptron(Layout, name="perceptron"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the chain; CimError where shapes do not chain or an activation is not known."""
+        """Read the chain; CimError if shapes do not chain or an activation is not known."""
         between, after = (
             read_activation(weights, key, "none") for key in ("activation", "output_activation")
         )

@@ -35,7 +35,7 @@ class Projection(Layout, name="projection"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the matrix, or the Linear; CimError where it has other than two axes."""
+        """Read the matrix, or the Linear; CimError if it has other than two axes."""
         after = read_activation(weights, "output_activation", "none")
         if weights.has(PROJECTION, MATRIX):
             matrix = weights.get(PROJECTION, MATRIX, (None, None))

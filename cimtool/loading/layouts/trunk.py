@@ -53,7 +53,7 @@ class Trunk(Layout, name="trunk"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the six layers; CimError where their order, kind or shape cannot be told."""
+        """Read the six layers; CimError if their order, kind or shape cannot be told."""
         roles = _assign(weights)
         fc_bias = _have_bias(weights, roles["fc1"], roles["fc2"])
         head_bias = _have_bias(weights, roles["mu"], roles["logvar"])
@@ -149,7 +149,7 @@ def _ordered(
 ) -> dict[str, str]:
     """Give the layers of each group (roles, layers) their roles by order, or else by shape.
 
-    Raises CimError where the file's order says nothing (safetensors sorts by name, and the names
+    Raises CimError if the file's order says nothing (safetensors sorts by name, and the names
     are not a series) and the shapes allow more than one.
     """
     names = [role for group, _ in groups for role in group]

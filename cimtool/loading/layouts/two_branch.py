@@ -41,7 +41,7 @@ class TwoBranch(Layout, name="two-branch"):
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read both perceptrons; CimError where a key is missing or a shape does not fit."""
+        """Read both perceptrons; CimError if a key is missing or a shape does not fit."""
         names = [weights.layer(role) for role in cls.layers]
         width: int | None = None
         branches = []

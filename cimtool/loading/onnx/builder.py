@@ -88,7 +88,7 @@ class Rows:
         return f"[{', '.join(parts)}]"
 
     def sizes(self, items: int) -> list[int]:
-        """Extents of the axes for so many items."""
+        """Extents of the axes for this many items."""
         return [size * (items if i == self.items else 1) for i, size in enumerate(self.extents)]
 
     def alike(self, other: Rows) -> bool:
@@ -137,7 +137,7 @@ class Rows:
         return replace(self, places=np.broadcast_to(self.places, shape))
 
     def reshaped(self, sizes: Sequence[int], items: int) -> Rows | None:
-        """The view in other axes of these sizes, for so many `items`; None if it has no such."""
+        """The view in other axes of these sizes, for this many `items`; None if it has no such."""
         ahead = math.prod(self.extents[: self.items]) * self.before  # numbers before the items
         for axis, size in enumerate(sizes):
             before, left = divmod(ahead, math.prod(sizes[:axis]))

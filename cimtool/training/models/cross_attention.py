@@ -1,6 +1,6 @@
 """Model `cross-attention`: an item attends to one other token, itself or its partner.
 
-With one token the softmax is 1, so the attention is a linear map of that token. Where the token is
+With one token the softmax is 1, so the attention is a linear map of that token. If the token is
 the partner of the other modality, features of a pair hold the right answer already: a gap between
 right and wrong pairs is then no measure of retrieval, and nothing that could be deployed.
 """

@@ -183,7 +183,7 @@ def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
 
 
 def quant(t: Translation) -> Translated:
-    """QONNX: the value rounded to so many bits, in real numbers."""
+    """QONNX: the value rounded to this many bits, in real numbers."""
     signed, narrow = (bool(_integer(t, name, 1)) for name in ("signed", "narrow"))
     mode = t.node.attributes.get("rounding_mode", b"ROUND")
     if not isinstance(mode, bytes) or mode.upper() not in EVEN:
