@@ -217,6 +217,6 @@ def test_a_converter_whose_keys_cannot_be_read_is_named(
     )
     assert run(["targets", "show", str(file)]) == 2
     assert capsys.readouterr().err == (
-        f"cimtool: error: {named}: Ladder.of raises KeyError: 'law'; expected: the converter of so "
-        "many bits that the keys of a layer describe; --debug shows where\n"
+        f"cimtool: error: {named}: Ladder.of raises KeyError: 'law'; expected: the converter of "
+        "this many bits that the keys of a layer describe; --debug shows where\n"
     )
