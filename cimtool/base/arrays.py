@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from cimtool.base.errors import RowsError
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -45,14 +42,3 @@ def blocks(count: int, size: int) -> Iterator[slice]:
     """Yield the slices of at most `size` of `count` rows, at least one each."""
     size = max(size, 1)
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
-
-
-def coefficient(c: Fraction) -> float:
-    """A polynomial's coefficient in float64; RowsError if it is beyond."""
-    try:
-        return float(c)
-    except OverflowError:
-        raise RowsError(
-            "the polynomial's terms are beyond float64 on these rows; expected rows of the scale "
-            "that it was fitted on, or smaller coefficients"
-        ) from None

@@ -22,7 +22,7 @@ import numpy as np
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_output, keeping_inputs, replace_texts
 from cimtool.base.grids import Grid, Value
-from cimtool.base.modality_names import Modalities, item_names, way_names
+from cimtool.base.modality_names import Modalities, item_names
 from cimtool.base.named import unknown
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
@@ -51,13 +51,8 @@ from cimtool.loading.embeddings import Embeddings, File, files_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
-from cimtool.reference.queries import Selection, led
-from cimtool.report.document import Document, Sentence
-from cimtool.report.formats import four_digits, percent
-from cimtool.report.page import render_text
+from cimtool.reference.queries import Selection
 from cimtool.report.result import Result
-from cimtool.report.table import Column, Table, make_table
-from cimtool.report.terminal import table_text
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.notes import baseline_sentences
 
@@ -76,7 +71,7 @@ class TunedStart:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Result):
+class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings, each tuned; what follows is of the one that
@@ -135,24 +130,6 @@ class Tuned(Result):
         said = {"warnings": self.first, "notes": self.remarks.notes}
         steps = [step.to_json() for step in self.steps]
         return said | values | {"starts": [vars(one) for one in self.starts], "steps": steps}
-
-    def document(self) -> Document:
-        """The choice, and its steps."""
-        before, after = self.start_cost[self.cost], self.chosen_cost[self.cost]
-        held = (
-            f"{name} is {self.on_all[name]:.4g} on all queries; the limit is {most:g}"
-            for name, most in self.budget.items()
-        )
-        said = [*self.first, *held, f"The settings are in {self.written}."]
-        return Document(
-            f"{self.model} on {self.target}: {self.cost} {before:,.0f} to {after:,.0f}",
-            (
-                *map(Sentence, said),
-                bit_table(self).named("bits"),
-                step_table(self).named("steps"),
-            ),
-            self.to_json,
-        )
 
 
 @keeping_inputs
@@ -379,106 +356,3 @@ def halves(data: Embeddings) -> tuple[Selection, Selection]:
             )
         parts.append(Selection(texts, videos))
     return parts[0], parts[1]
-
-
-MOST_MOVES = 2
-"""Moves of a step that its line names."""
-
-
-def tuned_text(found: Tuned) -> str:
-    """All results for a terminal or a pipe."""
-    steps, bits = table_text(step_table(found)), table_text(bit_table(found))
-    starts = table_text(start_table(found)) if len(found.starts) > 1 else ""
-    return render_text(
-        "cimtool.experiments",
-        "tuned.txt",
-        found=found,
-        starts=starts,
-        steps=steps,
-        bits=bits,
-        written=shlex.quote(str(found.written)),
-    )
-
-
-def start_table(found: Tuned) -> Table:
-    """Every combination of a grid: the cost from it, and the metrics of its highest bits."""
-    columns = (
-        *(Column(key, str) for key in found.starts[0].values),
-        Column(""),
-        Column(f"{found.cost}, tuned", "{:,.0f}".format),
-        *(Column(f"{name}\nat first", four_digits) for name in found.budget),
-    )
-    rows = [
-        (
-            *one.values.values(),
-            "chosen" if one.chosen else "" if one.cost else "over",
-            one.cost.get(found.cost),
-            *(one.metrics.get(name) for name in found.budget),
-        )
-        for one in found.starts
-    ]
-    return make_table("Starts", columns, rows, absent="")
-
-
-def step_table(found: Tuned) -> Table:
-    """Every step: its moves, their cost, the error of the compiled model, and its retrieval.
-
-    Below them, on all queries, scores that no hardware has touched.
-    """
-    metrics = list(
-        dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
-    )
-    lead, ways = led(found.by_class)[0], way_names(found.modalities)
-    columns = (
-        Column("tried"),
-        Column(""),
-        Column(found.cost, "{:,.0f}".format),
-        *(Column(name, four_digits) for name in metrics),
-        *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
-    )
-
-    def measured(
-        values: Mapping[str, float], intervals: Mapping[str, tuple[float, float]] | None = None
-    ) -> Outcome:
-        return Outcome(metrics=values, intervals=intervals or {})
-
-    points: list[tuple[str, str, Mapping[CostName, float], Outcome]] = [
-        ("the highest bits", "kept", found.start_cost, measured(found.start)),
-        *((*_step(step), step.cost, step.outcome) for step in found.steps),
-        ("chosen", "", found.chosen_cost, measured(found.chosen)),
-        ("chosen, held-out queries", "", found.chosen_cost, measured(found.held_out)),
-        ("chosen, all queries", "", found.chosen_cost, measured(found.on_all, found.intervals)),
-        *(
-            (name, "", {}, measured(values, found.baseline_intervals.get(name)))
-            for name, values in found.baselines.items()
-        ),
-    ]
-    rows = [
-        (
-            tried,
-            verdict,
-            cost.get(found.cost),
-            *(one.cell(name, four_digits) for name in metrics),
-            *(one.cell(key, percent) for key in lead.keys.values()),
-        )
-        for tried, verdict, cost, one in points
-    ]
-    return make_table("Steps", columns, rows, absent="")
-
-
-def _step(step: Attempt) -> tuple[str, str]:
-    """The moves of a step, and what came of it."""
-    named = [f"{move.width} {move.was}->{move.now}" for move in step.moves[:MOST_MOVES]]
-    rest = len(step.moves) - len(named)
-    verdict = "kept" if step.kept else "over" if step.outcome.error is None else "refused"
-    return ", ".join(named) + (f" and {rest} more" if rest else ""), verdict
-
-
-def bit_table(found: Tuned) -> Table:
-    """The bits of each layer; of a product that is left out no query has any."""
-    columns = (Column("layer"), Column("weight bits", str), Column("activation bits", str))
-    rows = [
-        (layer, bits["weight_bits"] or "left out", bits.get("activation_bits"))
-        for layer, bits in found.bits.items()
-    ]
-    return make_table("Bits", columns, rows)

@@ -147,18 +147,20 @@ class ProgrammedCam(Result, shown_by="cimtool.galleries.render"):
 
 
 def _plain_values(
-    found: ProgrammedBundle | ProgrammedCam, of_score: dict[str, Any], found_of: dict[str, Any]
+    found: ProgrammedBundle | ProgrammedCam,
+    after_gallery: Mapping[str, Any],
+    after_accuracy: Mapping[str, Any],
 ) -> dict[str, Any]:
     return {
         "bundle": found.bundle.folder,
         "target": found.bundle.target.name,
         "gallery": found.gallery.to_json(),
-        **of_score,
+        **after_gallery,
         "memory": found.use.to_json(),
         "cells_written": found.cells_written,
         "ledger": found.ledger.to_json(),
         "accuracy": asdict(found.accuracy),
-        **found_of,
+        **after_accuracy,
         "files": found.bundle.manifest["files"],
     }
 

@@ -6,12 +6,11 @@ of pairs saturate outside a domain, and polynomials become Horner's scheme.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
-from cimtool.base.arrays import coefficient
 from cimtool.ir.arithmetic import (
     Add,
     BatchMatMul,
@@ -302,23 +301,15 @@ def polynomial_score(
         normalised(builder, f"{statistic}_normal", value, *domain)
         for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
     ]
-    on_ed, on_vd = (*domains, (0.0, 1.0))[:2]
-    table = op.polynomial.shifted(*on_ed, *on_vd)
-    total = _bivariate(builder, node.name, table, variables[0], variables[-1])
+    rows = op.polynomial.significant((*domains, (0.0, 1.0))[:2], NEGLIGIBLE_BITS)
+    total = _bivariate(builder, node.name, rows, variables[0], variables[-1])
     return _stored_logit(builder, total)
 
 
-def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:
+def _bivariate(
+    builder: Builder, name: str, rows: Sequence[tuple[float, ...]], u: str, v: str
+) -> str:
     """Horner in u over Horner in v; rows are coefficients of u^i v^j."""
-    negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
-    rows = []
-    for coefficients in table:
-        kept = [coefficient(c) if abs(c) > negligible else 0.0 for c in coefficients]
-        while len(kept) > 1 and kept[-1] == 0:
-            kept.pop()
-        rows.append(tuple(kept))
-    while len(rows) > 1 and not any(rows[-1]):
-        rows.pop()
     value: str | None = None
     constant = 0.0
     for i, row in reversed(list(enumerate(rows))):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.base.arrays import LARGEST_NUMBER, FloatArray, coefficient
-from cimtool.base.errors import CimError
+from cimtool.base.arrays import LARGEST_NUMBER, FloatArray
+from cimtool.base.errors import CimError, RowsError
 
 MAX_DEGREE = 6
 
@@ -191,6 +192,28 @@ class Polynomial:
                     matrix[i][j] += Fraction(factor) * x * y
         return matrix
 
+    def significant(
+        self, domains: Sequence[tuple[float, float]], bits: int
+    ) -> list[tuple[float, ...]]:
+        """Return `shifted` in float64 for the centre and half the width of ed, and of vd.
+
+        A coefficient is 0 if it lies `bits` bits or more below the sum of all sizes. Zeros at the
+        end of a row, and rows of zeros at the end, are left off. Raises RowsError if a coefficient
+        is beyond float64.
+        """
+        on_ed, on_vd = domains
+        table = self.shifted(*on_ed, *on_vd)
+        negligible = sum(abs(c) for row in table for c in row) / 2**bits
+        rows = []
+        for coefficients in table:
+            kept = [_as_float(c) if abs(c) > negligible else 0.0 for c in coefficients]
+            while len(kept) > 1 and kept[-1] == 0:
+                kept.pop()
+            rows.append(tuple(kept))
+        while len(rows) > 1 and not any(rows[-1]):
+            rows.pop()
+        return rows
+
     @np.errstate(over="ignore")
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
         """Root mean square change of its value if ed, or vd, is `off` of its range away.
@@ -229,7 +252,7 @@ def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> Float
         inner = np.zeros_like(v)
         for c in reversed(row[: len(matrix) - i]):
             inner *= v
-            inner += coefficient(c)
+            inner += _as_float(c)
         total *= u
         total += inner
     return total
@@ -245,3 +268,14 @@ def _range_of(name: str, values: FloatArray) -> Extent:
 def _centre_and_half(low: float, high: float) -> tuple[float, float]:
     """Return the middle and half the width of a range; 1 for a width of nothing."""
     return low + (high - low) / 2, (high - low) / 2 or 1.0
+
+
+def _as_float(c: Fraction) -> float:
+    """A rational number in float64; RowsError if it is beyond."""
+    try:
+        return float(c)
+    except OverflowError:
+        raise RowsError(
+            "the polynomial's terms are beyond float64 on these rows; expected rows of the scale "
+            "that it was fitted on, or smaller coefficients"
+        ) from None

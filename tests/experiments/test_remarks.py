@@ -16,8 +16,9 @@ from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.references import raw_sentences
 from cimtool.experiments.render_sweep import points_table, sweep_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.sweep import Sweep
-from cimtool.experiments.tune import Tuned, tuned_text
+from cimtool.experiments.tune import Tuned
 from cimtool.report.html import html
 from cimtool.verification.notes import NOT_CHECKED
 

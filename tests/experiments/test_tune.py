@@ -15,7 +15,8 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.toml_files import toml_text
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.points import with_layers
-from cimtool.experiments.tune import Tuned, halves, tuned_text
+from cimtool.experiments.render_tuned import tuned_text
+from cimtool.experiments.tune import Tuned, halves
 from cimtool.loading.embeddings import Embeddings
 
 BUDGET = 1.0

@@ -14,7 +14,7 @@ import pytest
 from cimtool import api
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.render_sweep import sweep_text
-from cimtool.experiments.tune import tuned_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.reference.measures import WAYS
 
 N = 60

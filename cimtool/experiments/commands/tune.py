@@ -6,7 +6,7 @@ from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.experiments import api
 from cimtool.experiments.options import TuneOptions
-from cimtool.experiments.tune import tuned_text
+from cimtool.experiments.render_tuned import tuned_text
 from cimtool.report.document import Document, Verbatim
 
 
