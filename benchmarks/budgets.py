@@ -25,8 +25,8 @@ from harness import parser, report, use_threads
 from cimtool import api
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.experiments.engine import PointsFailed
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import limit_changes, within
 
 Rows = Mapping[str, Array]

@@ -25,11 +25,11 @@ from cimtool.ir.arithmetic import Clip, Mvm
 from cimtool.ir.heads import TowerBuilder, assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program
+from cimtool.ir.surrogate import Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.gallery import distance_graph, program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.formats import ENERGIES, TIMES, coverage
 from cimtool.simulation.simulator import Simulator
 

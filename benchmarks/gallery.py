@@ -17,7 +17,7 @@ import cimtool
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.simulate import best_scores
 from cimtool.ir.program import features_of
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 from cimtool.training.models.trunk import TrunkProjector
 
 QUERIES, TOP = 1000, 10

@@ -31,6 +31,7 @@ from harness import use_threads
 from cimtool import api
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.matcher import open_bundle
@@ -40,7 +41,7 @@ from cimtool.costs.totals import Cost
 from cimtool.galleries.gallery_job import GalleryJob
 from cimtool.hardware.configuration import Configuration
 from cimtool.passes.gallery import ShortlistBits
-from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change, counted_share
+from cimtool.reference.bootstrap import LEVEL, RESAMPLES, counted_share
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES
 from cimtool.report.svg import WIDTH, file_text

@@ -26,12 +26,12 @@ from cimtool.galleries.encoding import GalleryShards
 from cimtool.galleries.options import Minimised, Replacement
 from cimtool.galleries.programming import ProgrammedBundle, ProgrammedCam
 from cimtool.hardware.target import Target
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.api import ModelSource as ModelSource
 from cimtool.loading.api import read_data as read_data
 from cimtool.loading.calibration_rows import SeenRows
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import Projectors
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import LabelKind
 from cimtool.training.fine_tune import FineTuningRun
 from cimtool.training.fit import Fit

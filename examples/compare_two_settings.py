@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import cimtool
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 from cimtool.report.terminal import terminal
 from cimtool.training.models.trunk import TrunkProjector
 

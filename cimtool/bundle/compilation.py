@@ -10,6 +10,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
+from cimtool.base.data_notes import note_data
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import keeping_inputs, sha256
 from cimtool.base.modality_names import Modalities, clean_names
@@ -26,6 +27,8 @@ from cimtool.bundle.bundle import (
     write_bundle,
 )
 from cimtool.bundle.matched_pairs import matched_warnings
+from cimtool.bundle.options import BuildOptions
+from cimtool.bundle.outputs_check import check_outputs
 from cimtool.bundle.placement_picture import placement_svg
 from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences, tiling_table
 from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
@@ -36,16 +39,13 @@ from cimtool.hardware.settings import (
     check_layer_bits,
     check_patterns,
 )
-from cimtool.hardware.target import Target
+from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program, as_inputs
 from cimtool.loading.calibration_rows import row_list
-from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, File, files_of, read_data
 from cimtool.loading.model import Model
-from cimtool.loading.options import BuildOptions
-from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.row_norms import median_norm
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource
@@ -135,7 +135,7 @@ class Compilation(Result):
     @property
     def folder(self) -> Path:
         """The default place of the bundle."""
-        return Path("exports") / f"{self.model.name}@{self.target.name}"
+        return Path("exports") / bundle_name(self.model.name, self.target)
 
     def write(
         self, output: Path | str | None = None, say: Say = silent, stages: bool = True
@@ -176,6 +176,12 @@ class PrepareOptions(BuildOptions, SettingOptions):
     check: File | Mapping[str, Array] | None = optional(
         "Rows, and the mu and logvar that the model should give (.npz).", FILE
     )
+
+
+def bundle_name(model: str, target: str | Target) -> str:
+    """The name of a bundle's folder. Raises CimError if there is no such target."""
+    hardware = target if isinstance(target, Target) else load_target(target)
+    return f"{model}@{hardware.name}"
 
 
 class CompileOptions(PrepareOptions):

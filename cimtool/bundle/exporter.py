@@ -11,10 +11,11 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_room, check_way
 from cimtool.base.json_files import read_table
 from cimtool.base.named import Named
+from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle, replaced_folder
-from cimtool.bundle.dies import NoiseOptions
-from cimtool.loading.embeddings import Embeddings
+from cimtool.bundle.dies import DrawnDies, NoiseOptions
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,13 @@ class Request:
     noise: NoiseOptions | None = None
     gallery: bool = False
     say: Say = silent
+
+    @classmethod
+    def of(cls, bundle: Bundle, options: ExportOptions, say: Say) -> Request:
+        """The wishes that options hold. Raises CimError if the embeddings don't fit the bundle."""
+        layers = "*" if options.layers is None else options.layers
+        rows = None if options.inputs is None else read_data(options.inputs, bundle.model)
+        return cls(layers, rows, options.noise, options.gallery, say)
 
 
 class Exporter(Named):
@@ -55,6 +63,19 @@ class Exporter(Named):
         """The least number of bytes that the files take; 0 if they are small next to the bundle."""
         del bundle, request
         return 0
+
+
+class ExportOptions(DrawnDies):
+    """The options of `export`."""
+
+    bundle: Path = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
+    format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
+    output: Path = option("Folder of the files.", DIR, short="o")
+    layers: str | None = optional("Only these layers (default: all).", "PATTERN")
+    inputs: EmbeddingsLike | None = optional(
+        "Embeddings, for test vectors of real rows.", EMBEDDINGS
+    )
+    gallery: bool = option("Also what `cimtool program` put into the arrays.", default=False)
 
 
 def export_bundle(

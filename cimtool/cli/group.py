@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from cimtool.base.data_notes import DataNotes, data_noted
 from cimtool.base.errors import CimError, CimWarning, taking_warnings
 from cimtool.base.files import inputs_kept
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import needing
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
-from cimtool.loading.data_notes import DataNotes, data_noted
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.groups = groups or {}
         if LIMITS in (self.help or ""):
-            from cimtool.reference.limits import limits_text
+            from cimtool.verification.options import limits_text
 
             self.help = str(self.help).replace(LIMITS, limits_text())
         self.context_settings["show_default"] = True

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cimtool.base.data_notes import DataNotes
 from cimtool.base.escapes import printable
 from cimtool.base.json_files import plain_values
 from cimtool.base.progress import Say, Sparse, silent
-from cimtool.loading.data_notes import DataNotes
 
 if TYPE_CHECKING:
     from cimtool.report.document import Document

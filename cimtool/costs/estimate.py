@@ -30,8 +30,8 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import rows_of_item
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.report.result import Result
+from cimtool.verification.references import References
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
@@ -48,7 +48,7 @@ class ScoredQuery:
     """
 
     dimension: int
-    samples: int = DEFAULT_SAMPLES
+    samples: int = References.samples
     gallery: int | None = None
     shortlist: int | None = None
     cam: Cam | None = None
@@ -267,7 +267,9 @@ class CostOptions(Record):
 
     bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
-    samples: int = option("Monte Carlo samples a side.", "K", at_least=1, default=DEFAULT_SAMPLES)
+    samples: int = option(
+        "Monte Carlo samples a side.", "K", at_least=1, default=References.samples
+    )
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
     digital: Path | str | None = optional(
         "TOML file of the digital unit: its process, width, clock, prices.", FILE

@@ -20,6 +20,7 @@ from cimtool.base.folders import LOCK, alone_in
 from cimtool.base.partial import partial_folder
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
+from cimtool.bundle.compilation import bundle_name
 from cimtool.demo.data import (
     PACKAGES,
     DemoFiles,
@@ -28,7 +29,6 @@ from cimtool.demo.data import (
     installed_sources,
     write_embeddings,
 )
-from cimtool.hardware.target import load_target
 from cimtool.report.result import Result
 from cimtool.training.arguments import LabelKind
 from cimtool.training.fit import Fit
@@ -88,20 +88,19 @@ def run_demo(
     CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
     written, CheckFailed if a bit differs.
     """
-    hardware = load_target(target)
-    settings, name = DemoSettings(epochs), f"{NAME}@{hardware.name}"
+    settings, name = DemoSettings(epochs), bundle_name(NAME, target)
     bundle, scores = out / name, out / f"{name}.scores.npz"
     check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
     check_output(scores, ".npz")
     with alone_in(out, NAME, f".{name}{LOCK}"):
         files = prepare_demo(cache, settings, installed_sources(), announce)
-        announce(f"compiling for {hardware.name}")
+        announce(f"compiling {name}")
         api.compile(
             files.projectors,
             files.poly,
             calibration=files.calibration,
-            target=hardware,
+            target=target,
             output=bundle,
             say=say,
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.base.plugins import as_plugin_fault
 from cimtool.base.progress import Say, silent
 from cimtool.base.typed_fields import made_of
@@ -41,7 +42,6 @@ from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.product_bits import ProductExamples
 from cimtool.passes.trained_bits import with_trained_bits
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
 from cimtool.reference.statistics import Gaussians

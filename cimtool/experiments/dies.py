@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.intervals import Change
 from cimtool.bundle.dies import MEDIAN, WORST, check_trials
 from cimtool.hardware.noise.model import parse_time, read_after, read_at
-from cimtool.reference.bootstrap import LEVEL, Change, chance_of_split, counted_share
+from cimtool.reference.bootstrap import LEVEL, chance_of_split, counted_share
 from cimtool.reference.limits import LIMITS, within
 from cimtool.reference.measures import WAYS
 from cimtool.report.formats import counted

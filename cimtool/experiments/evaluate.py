@@ -23,6 +23,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_folder, keeping_inputs, require_kept, staged
+from cimtool.base.intervals import Change, Interval
 from cimtool.base.modality_names import Modalities
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
@@ -32,7 +33,6 @@ from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions
-from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle

@@ -23,12 +23,12 @@ from cimtool.base.options import (
     option,
     optional,
 )
+from cimtool.bundle.options import BuildOptions, JudgedData, SeenData
 from cimtool.experiments.engine import TableFormat
 from cimtool.experiments.widths import ORDER, CostName
 from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.loading.options import BuildOptions, JudgedData, SeenData
 from cimtool.loading.source import ModelArguments, ModelOptions, ModelSource, Projectors
 from cimtool.training.arguments import TrainingOptions
 

@@ -38,9 +38,9 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
 from cimtool.ir.heads import Head
+from cimtool.ir.surrogate import MAX_DEGREE
 from cimtool.loading.embeddings import File
 from cimtool.loading.source import ModelSource
-from cimtool.reference.surrogate import MAX_DEGREE
 from cimtool.training.degrees import ED_ALONE, FORMS, Form
 
 TARGET = "target"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.experiments.evaluate import Evaluation, Score
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import WAYS
 from cimtool.reference.queries import RANKINGS_BY_KEY, led
 from cimtool.report.charts import Whisker, whiskers

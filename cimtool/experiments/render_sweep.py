@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.grids import Value, value_text
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.experiments.budgets import (
@@ -30,7 +31,6 @@ from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.queries import led
 from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from cimtool.base.grids import value_text
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import sizes_text, way_names
 from cimtool.experiments.engine import key_column, values_text
 from cimtool.experiments.trained_points import seconds_in
 from cimtool.experiments.training_grid import LEAD, SEED, TrainingGrid, TrainingRow
-from cimtool.reference.bootstrap import RESAMPLES, Change
+from cimtool.reference.bootstrap import RESAMPLES
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers

@@ -15,12 +15,12 @@ from cimtool.experiments.points import DEGREE, HEAD, SAMPLES, Point, ScoreChoice
 from cimtool.experiments.references import reference_name
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.heads.csd import Csd
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import File
 from cimtool.loading.model import Model
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD
 from cimtool.loading.source import ModelSource
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import FormOptions
 from cimtool.training.fit import fit_teacher
 from cimtool.training.polynomial import polynomial_text

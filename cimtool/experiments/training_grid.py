@@ -18,6 +18,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.folders import POINTS
 from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value, value_text
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import Modalities
 from cimtool.base.named import nearest, unknown
 from cimtool.base.progress import Say, prefixed
@@ -32,7 +33,7 @@ from cimtool.experiments.engine import (
 from cimtool.experiments.options import TrainGridOptions
 from cimtool.experiments.trained_points import TrainedPoint, Unseen, train_point
 from cimtool.loading.embeddings import embeddings_in
-from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples, students
+from cimtool.reference.bootstrap import RESAMPLES, Samples, interval, resamples, students
 from cimtool.reference.measures import WAYS
 from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics
 from cimtool.training.arguments import TrainingOptions

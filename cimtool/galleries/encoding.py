@@ -34,13 +34,13 @@ from cimtool.base.toml_files import TomlTable, validated
 from cimtool.base.untrusted import read_bounded
 from cimtool.bundle.arrays_file import TYPE_NAMES, StoredArray, check_stored, opened_arrays
 from cimtool.bundle.bundle import MANIFEST, Bundle
+from cimtool.bundle.inspect import Described, Facts
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.serial import STORED_INTEGERS
 from cimtool.galleries.options import EncodeOptions
 from cimtool.hardware.image_file import Sha256
 from cimtool.ir.program import Program, features_of
 from cimtool.loading.embeddings import checked_rows, read_rows, require_width
-from cimtool.loading.inspect import Described, Facts
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import map_npy
 from cimtool.loading.row_norms import warn_of_scale

@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.simulate import best_items
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
@@ -24,7 +25,7 @@ from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import ShortlistBits, distance_graph, fit_gallery, program_gallery
 from cimtool.passes.product_bits import ProductExamples
-from cimtool.reference.bootstrap import Change, counted_share
+from cimtool.reference.bootstrap import counted_share
 from cimtool.simulation.simulator import Features, Simulator
 
 Maker = Callable[[Mapping[str, Array]], Graph]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from cimtool.base.intervals import Change
 from cimtool.bundle.placement_view import converters_text
 from cimtool.costs.memory_use import StoredMatrix
 from cimtool.galleries.programming import Accuracy, ProgrammedBundle, ProgrammedCam
 from cimtool.galleries.shortlists import ShortlistOption, ShortlistSearch
-from cimtool.reference.bootstrap import Change
 from cimtool.report.document import Block, Document, Sentence, notes
 from cimtool.report.formats import ENERGIES, TIMES, counted, four_digits, percent, whole
 from cimtool.report.table import Column, Content, Table, item_table

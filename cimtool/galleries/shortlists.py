@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.intervals import Change
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
@@ -22,7 +23,6 @@ from cimtool.galleries.few_bits import ItemCodes
 from cimtool.galleries.gallery_job import NOWHERE, GalleryJob, Places, Recall, ShortlistTrials
 from cimtool.galleries.options import Minimised, ProgramOptions
 from cimtool.passes.gallery import PRODUCT_LAYER, ShortlistBits
-from cimtool.reference.bootstrap import Change
 from cimtool.report import svg
 from cimtool.report.charts import Points, curves
 

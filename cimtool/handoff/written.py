@@ -17,6 +17,7 @@ from cimtool.base.files import sha256
 from cimtool.base.json_files import read_table
 from cimtool.base.toml_files import TomlTable, validated
 from cimtool.base.untrusted import NUMBER, Budget, read_bounded
+from cimtool.bundle.inspect import Described, Facts
 from cimtool.hardware.image_file import (
     CELLS,
     FLIPPED,
@@ -28,7 +29,6 @@ from cimtool.hardware.image_file import (
     array_name,
     weights_digest,
 )
-from cimtool.loading.inspect import Described, Facts
 
 HANDOFF = "handoff.json"
 

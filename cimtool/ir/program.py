@@ -120,6 +120,16 @@ class Graph:
         """The values of a score of real numbers whose domain calibration fixes."""
         return tuple(i for node in self.nodes if node.op.scores_statistics for i in node.inputs)
 
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Compute the outputs, by their names, with the readable operations.
+
+        This defines what every backend must compute. Values are kept until the end.
+        """
+        values = dict(inputs)
+        for node in self.nodes:
+            values[node.name] = node.op.run(*(values[name] for name in node.inputs))
+        return {name: values[value] for name, value in self.outputs.items()}
+
     def operations(self, kind: type[AnyOp]) -> dict[str, AnyOp]:
         """The operations of one class by the name of their value, in the order of use."""
         return {node.name: node.op for node in self.nodes if isinstance(node.op, kind)}

@@ -13,8 +13,8 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Mul
 from cimtool.ir.op import Identity, Level, Op
+from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, product_bounds, real, rows_of_item
-from cimtool.reference.surrogate import Polynomial
 
 NO_WEIGHT = -746.0
 """From here down `exp` is 0 in float64."""

@@ -11,10 +11,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from cimtool.base.arrays import BoolArray
+from cimtool.base.data_notes import note_data
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.modality_names import Modalities, name_of
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import Digests, known_rows
 from cimtool.loading.embeddings import Embeddings
 

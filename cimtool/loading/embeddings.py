@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.data_notes import note_unread, unread
 from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.modality_names import (
     TEXT_VIDEO,
@@ -24,7 +25,6 @@ from cimtool.base.modality_names import (
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
-from cimtool.loading.data_notes import note_unread, unread
 from cimtool.loading.digests import arrays_digest
 from cimtool.loading.item_arrays import (
     ALONE,

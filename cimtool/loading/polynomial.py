@@ -12,9 +12,9 @@ import numpy as np
 from cimtool.base.errors import CimError, naming
 from cimtool.base.json_files import read_json
 from cimtool.base.named import require_one
+from cimtool.ir.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 from cimtool.loading.checkpoint import read_torch, require_suffix
 from cimtool.loading.npy import read_npz
-from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 
 SUFFIXES = (".pt", ".pth", ".npz", ".json")
 COEFFICIENTS = ("coeff", "coef_", "c")

@@ -13,9 +13,9 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.ir.heads import Head, ScoreConstants
 from cimtool.ir.heads.base import point_heads
 from cimtool.ir.program import Graph
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
-from cimtool.reference.surrogate import Polynomial
 
 INNER_POLYNOMIAL = "poly"
 """Key of a checkpoint's own polynomial."""

@@ -16,6 +16,7 @@ from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.options import FILE, FILES, OneOfFamily, Record, option, optional
 from cimtool.base.progress import Say, silent
 from cimtool.ir.heads import Head
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, embeddings_in
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
@@ -24,7 +25,6 @@ from cimtool.loading.model import Model, RowWidths, build_model
 from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.projectors import ProjectorPair
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
-from cimtool.reference.surrogate import Polynomial
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,38 +15,12 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.intervals import Change, Interval
 
 RESAMPLES = 1000
 LEVEL = 0.95
 BLOCK_COUNTS = 1 << 18
 """Counts of queries that are held at a time: they stay in the cache while every metric is taken."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The interval of a metric in LEVEL of the resamples."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Change:
-    """A difference of two metrics of the same queries, and its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def interval(self) -> Interval:
-        """The interval alone."""
-        return Interval(self.low, self.high)
-
-    @property
-    def is_real(self) -> bool:
-        """True if the interval leaves out 0."""
-        return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.intervals import Change, Interval
 from cimtool.base.named import unknown
-from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.measures import DIFFERENCES, RANKINGS
 from cimtool.reference.queries import worse_losses
 from cimtool.reference.truth import Truth
@@ -44,19 +44,6 @@ def limit_changes(
             low, high = sorted((one.lost(ends.low), one.lost(ends.high)))
             found[one.limit] = Change(one.lost(metrics[one.name]), low, high)
     return found | {one.loss: losses[one.loss] for one in RANKINGS if one.loss in losses}
-
-
-def limits_text() -> str:
-    """The names of LIMITS, and what they are of."""
-    errors = ", ".join(
-        f"{one.limit} (the error that can change a rank)" if one is LIMITED[0] else one.limit
-        for one in LIMITED
-    )
-    first, *others = RANKINGS
-    return (
-        f"{errors}, and the losses of retrieval in the worse direction, shares as fractions: "
-        f"{first.loss}, and so for {', '.join(one.name for one in others)}"
-    )
 
 
 ROUNDING = 1e-12

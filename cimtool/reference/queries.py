@@ -14,15 +14,8 @@ from itertools import chain
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.bootstrap import (
-    RESAMPLES,
-    Change,
-    Interval,
-    QueryCounts,
-    Samples,
-    interval,
-    resamples,
-)
+from cimtool.base.intervals import Change, Interval
+from cimtool.reference.bootstrap import RESAMPLES, QueryCounts, Samples, interval, resamples
 from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetric, pooled
 from cimtool.reference.metrics import ReferenceScores
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cimtool.reference.bootstrap import Change
+from cimtool.base.intervals import Change
 from cimtool.report import svg
 from cimtool.report.formats import NumberFormat
 

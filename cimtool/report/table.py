@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from cimtool.reference.bootstrap import Change
+from cimtool.base.intervals import Change
 from cimtool.report.formats import NOTHING, NumberFormat
 
 

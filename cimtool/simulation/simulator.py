@@ -239,11 +239,6 @@ def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
     return op.run
 
 
-def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Compute a graph's outputs with the readable operations."""
-    return Runner(graph, fast=False).run(inputs)
-
-
 def run_rows(graph: Graph, x: Array) -> dict[str, Array]:
     """Compute a projector's outputs [n, width] with the readable operations, in blocks of rows."""
     return Runner(graph, fast=False).encode(x)

@@ -23,10 +23,10 @@ from cimtool.base.options import (
     optional,
 )
 from cimtool.bundle.dies import NoiseOptions
+from cimtool.bundle.options import BuildOptions
 from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.loading.options import BuildOptions
 from cimtool.loading.source import Projectors
 from cimtool.training.polynomial import ALPHA
 

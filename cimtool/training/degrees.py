@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities
 from cimtool.base.progress import Say, silent
 from cimtool.costs.estimate import ScoredQuery, estimate
@@ -23,17 +24,17 @@ from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program
+from cimtool.ir.surrogate import MAX_DEGREE, Polynomial, exponents
 from cimtool.passes.base import Job
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.gallery import program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.bootstrap import Change, Samples, interval, resamples
+from cimtool.reference.bootstrap import Samples, interval, resamples
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.retrieval import queries_among_others, retrieved
 from cimtool.reference.statistics import Gaussians, centred
-from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
 from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.arguments import FormOptions

@@ -32,9 +32,9 @@ from cimtool.base.options import (
 )
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.html import html
 from cimtool.report.result import Result
 from cimtool.training.arguments import FormOptions

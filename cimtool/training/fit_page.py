@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import sizes_text, way_names
-from cimtool.reference.bootstrap import Change
+from cimtool.ir.surrogate import terms
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW
-from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
 from cimtool.report.document import Document, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import ENERGIES, NOT_KNOWN, four_digits, percent, whole

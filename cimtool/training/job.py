@@ -17,6 +17,7 @@ from cimtool.base.files import sha256
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names
 from cimtool.base.named import nearest
 from cimtool.gpu.torch_device import device_of
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -31,7 +32,6 @@ from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel

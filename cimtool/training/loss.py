@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import Named
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 from cimtool.training.options import Optimisation, Options
 from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 

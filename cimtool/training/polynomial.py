@@ -16,14 +16,14 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.plugins import needing
-from cimtool.loading.polynomial import FITTED_TO
-from cimtool.reference.surrogate import (
+from cimtool.ir.surrogate import (
     MAX_DEGREE,
     Extent,
     FittedRange,
     Polynomial,
     exponents,
 )
+from cimtool.loading.polynomial import FITTED_TO
 from cimtool.training.teacher import Labels
 
 # Of ridge, against a sum of squares over the pairs whose features are standardised.

@@ -18,10 +18,10 @@ from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.modality_names import Modalities
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
+from cimtool.ir.surrogate import FittedRange
 from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
-from cimtool.reference.surrogate import FittedRange
 from cimtool.training.arguments import TrainOptions
 from cimtool.training.history import (
     Means,

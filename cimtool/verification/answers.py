@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import item_names, sizes_text, way_names
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import DriftLimit
 from cimtool.report.formats import counted, percent, percent_range
 from cimtool.verification.bits import REFERENCE_ROWS

@@ -15,9 +15,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change, Interval
 from cimtool.base.json_files import significant
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import Modalities
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import relative
 from cimtool.verification.drift import BaselineLoss, KeptRun, StageRow, kept_run

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, item_names, name_of, sizes_text
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matched_pairs import matched_warnings
@@ -19,7 +20,6 @@ from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.row_norms import other_scale
 from cimtool.loading.score import statistics_note
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import Queries, metrics

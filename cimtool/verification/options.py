@@ -16,8 +16,9 @@ from cimtool.base.options import (
     optional,
 )
 from cimtool.bundle.dies import DrawnOrMeasured
+from cimtool.bundle.options import BundleData, JudgedData, SeenData
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.loading.options import BundleData, JudgedData, SeenData
+from cimtool.reference.limits import LIMITED, RANKINGS
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.verification.references import KINDS, ReferenceKind
 
@@ -58,3 +59,16 @@ class CompareOptions(JudgedData, ReferenceOptions, SeenData):
         "The folders of the bundles.", Many(), positional=True, argument="BUNDLE BUNDLE..."
     )
     data: EmbeddingsLike = option("Embeddings to measure on.", EMBEDDINGS, positional=True)
+
+
+def limits_text() -> str:
+    """The names of the metrics that a limit can be put on, and what each measures."""
+    errors = ", ".join(
+        f"{one.limit} (the error that can change a rank)" if one is LIMITED[0] else one.limit
+        for one in LIMITED
+    )
+    first, *others = RANKINGS
+    return (
+        f"{errors}, and the losses of retrieval in the worse direction, shares as fractions: "
+        f"{first.loss}, and so for {', '.join(one.name for one in others)}"
+    )

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.intervals import Change
 from cimtool.base.json_files import significant
 from cimtool.base.modality_names import Modalities, way_names
-from cimtool.reference.bootstrap import Change, Samples
+from cimtool.reference.bootstrap import Samples
 from cimtool.reference.limits import LIMITED
 from cimtool.reference.measures import RANKINGS, RankingMetric
 from cimtool.reference.queries import Metrics, Queries, led, losses, metrics, once, uncertainties

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_marks, way_names
 from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.measures import DIFFERENCES
 from cimtool.reference.queries import led
 from cimtool.report.charts import histogram

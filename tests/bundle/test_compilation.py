@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cimtool.bundle.compilation import FEW_NOTES, Compilation, prepare
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 from cimtool.report.document import Note
 from cimtool.report.terminal import terminal
 from cimtool.training.models.trunk import TrunkProjector

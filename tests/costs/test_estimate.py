@@ -18,7 +18,7 @@ from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 from cimtool.report.formats import TIMES
 from cimtool.training.polynomial import polynomial_text
 

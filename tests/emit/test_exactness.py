@@ -37,7 +37,7 @@ from cimtool.ir.format import Rounding, integer_limits, ratio
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
-from cimtool.simulation.simulator import Runner, run_graph
+from cimtool.simulation.simulator import Runner
 
 LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
 BLOCKS, BLOCK = 8, 90
@@ -106,7 +106,7 @@ def assert_equal(expected: dict[str, Array], found: dict[str, Array], seed: int)
 
 def assert_agree(case: Case, seed: int) -> None:
     """The readable operations, the fast ones, torch's, ONNX Runtime and ONNX's evaluator."""
-    expected = run_graph(case.graph, {"x": case.rows})
+    expected = case.graph.run({"x": case.rows})
     assert_equal(expected, Runner(case.graph).run({"x": case.rows}), seed)
     for device in DEVICES:
         assert_equal(expected, Runner(case.graph, device=device).run({"x": case.rows}), seed)
@@ -144,7 +144,7 @@ def test_sums_beyond_32_bits_agree(
         layer = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
         lo, hi = input_limits(crossbar)
         case = layer_case(layer, np.ones(()), np.array([[lo] * 40, [hi] * 40], np.float32))
-        assert np.abs(run_graph(case.graph, {"x": case.rows})["sums"]).max() > 2**31
+        assert np.abs(case.graph.run({"x": case.rows})["sums"]).max() > 2**31
         assert_agree(case, 0)
 
 
@@ -170,7 +170,7 @@ def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, ste
 def test_optimisation_levels_and_threads_agree() -> None:
     for seed in range(0, BLOCKS * BLOCK, 10):
         case = random_case(seed)
-        expected = run_graph(case.graph, {"x": case.rows})
+        expected = case.graph.run({"x": case.rows})
         data = file_bytes(onnx_model(case.graph))
         for level in LEVELS:
             for threads in (1, 2):
@@ -288,8 +288,8 @@ def test_a_compiled_model_agrees_whatever_converts(
     ops = [node.op for node in graph.nodes if isinstance(node.op, CrossbarMvm)]
     assert all(design in features(op.crossbar) for op in ops)
     assert not any(op.exact for op in ops)
-    expected = run_graph(program.text, {"x": rows})
-    assert_equal(expected, run_graph(graph, {"x": rows}), 0)
+    expected = program.text.run({"x": rows})
+    assert_equal(expected, graph.run({"x": rows}), 0)
     assert_equal(expected, Runner(graph).run({"x": rows}), 0)
     data = file_bytes(onnx_model(graph))
     for level in LEVELS:

@@ -10,7 +10,6 @@ from cimtool.ir.arithmetic import Clip
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import integer
-from cimtool.simulation.simulator import run_graph
 
 ROWS = 333
 EDGES = [0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 3 * 2**31, 2**40]
@@ -51,7 +50,7 @@ def test_onnx_runtime_limits_as_the_operation_does(
     x = values_below(magnitude, seed=magnitude.bit_length())
     session = Session(file_bytes(onnx_model(graph)), level)
     found = session.run({"x": x})["y"]
-    np.testing.assert_array_equal(found, run_graph(graph, {"x": x})["y"])
+    np.testing.assert_array_equal(found, graph.run({"x": x})["y"])
     np.testing.assert_array_equal(found, np.clip(x, lo, hi))
 
 

@@ -23,7 +23,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 
 SCRIPT = Path(__file__).parents[1] / "no_vnni.py"
 K, N, ROWS = 300, 24, 9
@@ -66,7 +66,7 @@ def store_layer(folder: Path, name: str, crossbar: Crossbar, step: int | None) -
     builder = Builder("text", {"x": real(("n", K))})
     codes = builder.add("codes", Quantize(np.ones(()), lo, hi), "x")
     graph = builder.graph({"sums": builder.add("fc", layer, codes)})
-    store(folder, name, file_bytes(onnx_model(graph)), {"x": x}, run_graph(graph, {"x": x}))
+    store(folder, name, file_bytes(onnx_model(graph)), {"x": x}, graph.run({"x": x}))
 
 
 def store_product(folder: Path, name: str, signed: bool, zeros: tuple[int, int]) -> None:

@@ -29,7 +29,7 @@ from cimtool.ir.program import Builder
 from cimtool.ir.types import real
 from cimtool.simulation.die_program import check_analog
 from cimtool.simulation.kernels.choice import fused_cells
-from cimtool.simulation.simulator import Runner, run_graph
+from cimtool.simulation.simulator import Runner
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def assert_agree(layer: CrossbarMvm, seed: int) -> None:
     x = drawn(rng, (lo, hi), (6, len(layer.weight)))
     x[:2] = [[lo], [hi]]
     rows = {"x": x.astype(np.float32)}
-    expected = run_graph(graph, rows)["sums"]
+    expected = graph.run(rows)["sums"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fast, torch = (Runner(graph, device=device).run(rows) for device in (None, "cpu"))

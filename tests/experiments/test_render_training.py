@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cimtool.base.intervals import Change
 from cimtool.experiments.render_training import grid_summary, verdict
 from cimtool.experiments.trained_points import TrainedPoint
 from cimtool.experiments.training_grid import (
@@ -13,7 +14,6 @@ from cimtool.experiments.training_grid import (
     TrainingRow,
     read_training_grid,
 )
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import Queries
 from cimtool.report.html import html
 from cimtool.training.arguments import TrainingOptions

@@ -79,7 +79,9 @@ from cimtool.bundle.bundle import (
     read_bundle,
 )
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
+from cimtool.bundle.inspect import inspect
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.bundle.outputs_check import check_outputs
 from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
 from cimtool.experiments.references import SweepReferences
@@ -93,20 +95,17 @@ from cimtool.hardware.noise.spec import PRESETS, load_noise
 from cimtool.hardware.target import CAM_FOLDER, load_target, with_digital
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality, unit_rows
-from cimtool.loading.inspect import inspect
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import read_towers
 from cimtool.loading.npy import map_npy
 from cimtool.loading.onnx.graph import read_onnx_graph
 from cimtool.loading.onnx.towers import translate
-from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.qrels import read_qrels
 from cimtool.loading.source import ModelSource
 from cimtool.noise_fitting.fit import fit_noise
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.pipeline import stage_of
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher_file import read_teacher
 from cimtool.training.trainer import BEST, LAST
@@ -420,7 +419,7 @@ def doors_of_comparisons(bundle: Bundle, made: Folders) -> dict[str, Door]:
     outputs = {}
     for (side, given), tower in zip(rows.items(), model.towers, strict=True):
         x = unit_rows(given, side) if model.unit_rows else given
-        outputs[f"{side}_mu"] = run_graph(tower, {"x": x.astype(np.float64)})["mu"]
+        outputs[f"{side}_mu"] = tower.run({"x": x.astype(np.float64)})["mu"]
     rng = np.random.default_rng(2)
     pairs = {side: rng.normal(size=(8, 16)).astype(np.float32) for side in ("text", "video")}
     asked = embeddings_of(pairs, "pairs.npz")

@@ -17,10 +17,10 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.folders import sealed_text
+from cimtool.bundle.inspect import format_facts
 from cimtool.demo.data import DemoFiles
 from cimtool.galleries import encoding
 from cimtool.galleries.encoding import INDEX, Shards, open_gallery
-from cimtool.loading.inspect import format_facts
 
 
 def files_in(folder: Path) -> dict[str, bytes]:

@@ -14,11 +14,11 @@ from cimtool import cli
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.inspect import format_facts, inspect
 from cimtool.handoff.images import write_images
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.image_file import CELLS, FLIPPED, IMAGES
 from cimtool.hardware.placement import crossbar_layers
-from cimtool.loading.inspect import format_facts, inspect
 
 ARRAY = "text.fc2/r0.c0"
 

@@ -18,7 +18,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance, DistanceName
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
-from cimtool.simulation.simulator import Runner, run_graph
+from cimtool.simulation.simulator import Runner
 
 DISTANCES: tuple[DistanceName, ...] = ("hamming", "l1", "squared")
 
@@ -70,7 +70,7 @@ def one_by_one(op: CellDistance, query: IntArray) -> Array:
 def test_all_implementations_agree(case: tuple[CellDistance, IntArray]) -> None:
     op, query = case
     graph = graph_of(op)
-    expected = run_graph(graph, {"text.mu": query})["ed"]
+    expected = graph.run({"text.mu": query})["ed"]
     np.testing.assert_array_equal(expected, one_by_one(op, query))
     known = graph.types["search"]
     assert np.all(expected <= known.hi)
@@ -83,7 +83,7 @@ def test_all_implementations_agree(case: tuple[CellDistance, IntArray]) -> None:
 def test_onnx_agrees(case: tuple[CellDistance, IntArray]) -> None:
     op, query = case
     graph = graph_of(op)
-    expected = run_graph(graph, {"text.mu": query})["ed"]
+    expected = graph.run({"text.mu": query})["ed"]
     model, feeds = onnx_model(graph), {"text_mu": query.astype(np.uint8)}
     np.testing.assert_array_equal(Session(file_bytes(model)).run(feeds)["ed"], expected)
     (evaluated,) = ReferenceEvaluator(model).run(None, feeds)

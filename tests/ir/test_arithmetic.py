@@ -35,7 +35,7 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.ir.types import RangeError, Type, integer, real
-from cimtool.simulation.simulator import Runner, run_graph
+from cimtool.simulation.simulator import Runner
 
 WIDTH = 5
 
@@ -146,7 +146,7 @@ def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
             names.append(CHOICES[rng.integers(len(CHOICES))](builder, rng, str(x), str(y)))
     graph = builder.graph({name: name for name in names})
     rows = {name: rows_within(rng, known, 16) for name, known in inputs.items()}
-    found = run_graph(graph, rows)
+    found = graph.run(rows)
     fast = Runner(graph).run(rows)
     for name, value in found.items():
         known = graph.types[name]

@@ -28,8 +28,8 @@ from cimtool.ir.program import (
     rewrite_each,
     score_inputs,
 )
+from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import integer, real
-from cimtool.reference.surrogate import Polynomial
 
 
 def program(curve: bool = True) -> Program:

@@ -11,7 +11,7 @@ from cimtool.bundle.compilation import Compilation
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 
 
 def require_one_result(compiled: Compilation, rows: Mapping[str, Array]) -> dict[str, bytes]:
@@ -21,7 +21,7 @@ def require_one_result(compiled: Compilation, rows: Mapping[str, Array]) -> dict
     simulator, units = Simulator(final), {}
     for modality, graph in zip(MODALITIES, (final.text, final.video), strict=True):
         own = simulator.encode(modality, rows[modality])
-        plain = run_graph(graph, {"x": rows[modality]})
+        plain = graph.run({"x": rows[modality]})
         session = Session(written[f"{modality}.onnx"]).encode(rows[modality])
         for feature, value in own.items():
             np.testing.assert_array_equal(value, plain[feature])

@@ -41,7 +41,7 @@ from cimtool.ir.format import adc_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder
 from cimtool.ir.types import real
-from cimtool.simulation.simulator import Runner, run_graph
+from cimtool.simulation.simulator import Runner
 
 WIDTH, HIDDEN, D = 16, 20, 8
 LAYERS = 6
@@ -147,7 +147,7 @@ def compare(keys: Keys) -> int:
         codes = builder.add("x.codes", Quantize(np.ones(()), lo, hi), "x")
         graph = builder.graph({"sums": builder.add("fc", layer, codes)})
         x = rng.integers(lo, hi, (5, len(layer.weight)), endpoint=True).astype(np.float32)
-        expected = run_graph(graph, {"x": x})["sums"]
+        expected = graph.run({"x": x})["sums"]
         onnx = Session(file_bytes(onnx_model(graph))).run({"x": x})
         fast, torch = (Runner(graph, device=device).run({"x": x}) for device in (None, "cpu"))
         for found in (onnx, fast, torch):

@@ -12,7 +12,7 @@ from cimtool.ir.heads import assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.program import Graph
 from cimtool.passes.pipeline import compile_program
-from cimtool.simulation.simulator import Features, Simulator, run_graph
+from cimtool.simulation.simulator import Features, Simulator
 
 
 class ShortlistCase:
@@ -43,4 +43,4 @@ class ShortlistCase:
 
 def distances(graph: Graph, text: Features) -> Array:
     """The distances of a shortlist's graph, by the readable operations."""
-    return run_graph(graph, {"text.mu": text["mu"]})["ed"]
+    return graph.run({"text.mu": text["mu"]})["ed"]

@@ -16,11 +16,11 @@ from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import BatchNorm
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.layouts.trunk import trunk_tower
 from cimtool.loading.layouts.two_branch import two_branch_tower
 from cimtool.passes.base import Job
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.surrogate import Polynomial
 
 WIDTH, HIDDEN, D, ROWS = 12, 10, 6, 48
 QUADRATIC = Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.ir.surrogate import Polynomial, exponents
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.training.towers import TwoTower

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.base.data_notes import data_noted
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.loading.calibration_rows import require_unseen, without_seen
-from cimtool.loading.data_notes import data_noted
 from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.truth import Judgements

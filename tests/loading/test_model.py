@@ -24,6 +24,7 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import dimension
 from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.surrogate import Polynomial, exponents
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import Model
 from cimtool.loading.onnx.graph import read_onnx_graph
@@ -31,8 +32,7 @@ from cimtool.loading.onnx.towers import translate
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
-from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.fine_tune import with_tensors
 from cimtool.training.towers import TwoTower
 
@@ -51,7 +51,7 @@ def assert_same_as_torch(model: Model, towers: TwoTower, unit: bool = False) -> 
             x /= np.linalg.norm(x, axis=1, keepdims=True)
         with torch.no_grad():
             mu, logvar = module(torch.from_numpy(x))
-        found = run_graph(graph, {"x": x.astype(np.float64)})
+        found = graph.run({"x": x.astype(np.float64)})
         np.testing.assert_allclose(found["mu"], mu.numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(found["s"], np.exp(logvar.numpy()), rtol=1e-5, atol=1e-6)
 
@@ -125,14 +125,14 @@ def test_the_score_is_the_polynomial_of_the_statistics(
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     program = ModelSource(tmp_path / "net.pth", poly_file).load().program
     rng = np.random.default_rng(0)
-    text = run_graph(program.text, {"x": rng.normal(size=(3, 6))})
-    video = run_graph(program.video, {"x": rng.normal(size=(4, 8))})
+    text = program.text.run({"x": rng.normal(size=(3, 6))})
+    video = program.video.run({"x": rng.normal(size=(4, 8))})
     inputs = {f"text.{k}": v for k, v in text.items()} | {f"video.{k}": v for k, v in video.items()}
     delta = text["mu"][:, None] - video["mu"]
     s = text["s"][:, None] + video["s"]
     ed, vd = (delta**2 + s).sum(-1), (2 * s**2 + 4 * delta**2 * s).sum(-1)
     wanted = polynomial.evaluate(ed, vd)
-    np.testing.assert_allclose(run_graph(program.score, inputs)["logit"], wanted, rtol=1e-9)
+    np.testing.assert_allclose(program.score.run(inputs)["logit"], wanted, rtol=1e-9)
 
 
 def test_without_a_polynomial_the_way_out_is_named(tmp_path: Path, trunks: TwoTower) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
+from cimtool.ir.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 from cimtool.loading.polynomial import parse_polynomial, read_polynomial
-from cimtool.reference.surrogate import MAX_DEGREE, FittedRange, Polynomial, exponents
 
 finite = st.floats(-1e6, 1e6)
 

@@ -17,10 +17,10 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
 from cimtool.ir.program import Graph
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions, read_score, statistics_note
 from cimtool.loading.source import ModelSource
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.towers import TwoTower
 
 POLYNOMIAL = Polynomial(1, (-0.5, 0.25), 1.0, a=0.1, b=0.2, K=9)

@@ -11,8 +11,8 @@ from torch import nn
 from cimtool.base.errors import CimError
 from cimtool.bundle.compilation import PrepareOptions
 from cimtool.hardware.settings import SettingOptions
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.source import ModelSource
-from cimtool.reference.surrogate import Polynomial
 
 
 def test_files_may_be_texts() -> None:

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
 from cimtool.base.errors import CimError
+from cimtool.bundle.inspect import describe_checkpoint
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.inspect import describe_checkpoint
 from cimtool.loading.source import ModelSource
 from cimtool.training.fine_tune import tensor_keys
 from cimtool.training.towers import TwoTower

@@ -22,7 +22,6 @@ from cimtool.simulation.simulator import (
     ROW_BLOCK,
     block_height,
     live_numbers,
-    run_graph,
     run_rows,
 )
 
@@ -97,7 +96,7 @@ def test_rows_of_large_items_are_computed_in_smaller_blocks() -> None:
     graph = spread(1000)
     assert block_height(graph, ROW_BLOCK) == 16
     rows = np.random.default_rng(0).normal(size=(40, 4))
-    np.testing.assert_array_equal(run_rows(graph, rows)["mu"], run_graph(graph, {"x": rows})["mu"])
+    np.testing.assert_array_equal(run_rows(graph, rows)["mu"], graph.run({"x": rows})["mu"])
 
 
 @pytest.mark.thorough("more of the same kind")

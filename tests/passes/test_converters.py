@@ -26,7 +26,7 @@ from cimtool.passes.base import Job
 from cimtool.passes.converters import fit_references
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
 from cimtool.passes.rounding import layer_means
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 
 
 @pytest.mark.thorough("more of the same kind", quick=("isaac", "colonnade"))
@@ -36,7 +36,7 @@ def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
     quantized, tiled = passed(models.small, job, "quantized", "tiled")
     for graph, other in zip(quantized.graphs[:2], tiled.graphs[:2], strict=True):
         rows = {"x": job.rows(graph.name)[:7]}
-        expected, found = run_graph(graph, rows), run_graph(other, rows)
+        expected, found = graph.run(rows), other.run(rows)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value)
     a, b = (Simulator(p).scores(job.text, job.video) for p in (quantized, tiled))

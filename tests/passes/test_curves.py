@@ -13,7 +13,6 @@ from cimtool.ir.source import Elu, Exp, Gate, Reciprocal, Sigmoid, Tanh
 from cimtool.ir.types import real
 from cimtool.passes.approximate import SplitCurve
 from cimtool.passes.curves import CURVE_TOLERANCE, FittedCurve, fuse
-from cimtool.simulation.simulator import run_graph
 
 WIDTH = 4
 X = np.linspace(-4, 4, 101)[:, None].repeat(WIDTH, axis=1)
@@ -27,7 +26,7 @@ def calibrated(*steps: Step, outputs: tuple[str, ...] = ()) -> Graph:
     for name, op, inputs in steps:
         builder.add(name, op, *inputs)
     plain = builder.graph({name: name for name, _, _ in steps})
-    values = {"x": X, **run_graph(plain, {"x": X})}
+    values = {"x": X, **plain.run({"x": X})}
     ranges = {name: Range(v.min(axis=0), v.max(axis=0)) for name, v in values.items()}
     builder = Builder("text", plain.inputs, Calibration(ranges=ranges))
     for name, op, inputs in steps:
@@ -50,7 +49,7 @@ def test_a_chain_is_one_curve() -> None:
     graph = calibrated(*SILU, ("z", plus(2.0, offset=-1.0), ("y",)))
     fused = fuse(graph)
     assert kinds(fused) == {"z": ("sigmoid", "gate", "add")}
-    exact, close = (run_graph(one, {"x": X})["z"] for one in (graph, fused))
+    exact, close = (one.run({"x": X})["z"] for one in (graph, fused))
     assert np.abs(close - exact).max() <= CURVE_TOLERANCE * np.abs(exact).max()
 
 
@@ -63,7 +62,7 @@ def test_a_wide_silu_is_one_curve_of_two_polynomials() -> None:
     (node,) = (one for one in fused.nodes if one.name == "y")
     assert isinstance(node.op, FittedCurve)
     assert isinstance(node.op.fit, SplitCurve)
-    exact, close = (run_graph(one, {"x": X})["y"] for one in (graph, fused))
+    exact, close = (one.run({"x": X})["y"] for one in (graph, fused))
     assert np.abs(close - exact).max() <= CURVE_TOLERANCE * 0.3
 
 

@@ -19,6 +19,7 @@ from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program, features_of
+from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import integer
 from cimtool.passes import gallery
 from cimtool.passes.gallery import (
@@ -29,8 +30,7 @@ from cimtool.passes.gallery import (
     score_layers,
 )
 from cimtool.passes.pipeline import compile_program
-from cimtool.reference.surrogate import Polynomial
-from cimtool.simulation.simulator import Features, Simulator, run_graph
+from cimtool.simulation.simulator import Features, Simulator
 
 HEAD = PcmePoly(Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3))
 
@@ -98,14 +98,14 @@ def test_lossless_arrays_give_the_digital_score(small: Compiled, flags: dict[str
     assert tuple(f"score.{name}" for name in layers(graph)) == score_layers(HEAD, "in-memory")
     fast = Simulator(replace(small.program, score=graph)).score(small.text)
     np.testing.assert_array_equal(fast, small.digital)
-    np.testing.assert_array_equal(run_graph(graph, small.inputs())["logit"], small.digital)
+    np.testing.assert_array_equal(graph.run(small.inputs())["logit"], small.digital)
 
 
 @pytest.mark.parametrize("bits", [4, 10, 13, 16])
 def test_wider_features_take_more_slices(models: SimpleNamespace, bits: int) -> None:
     wide = compiled(models, feature_bits=bits, accumulator_bits=63)
     graph, _ = wide.programmed(accumulator_bits=63, cell_bits=4, encoding="offset")
-    np.testing.assert_array_equal(run_graph(graph, wide.inputs())["logit"], wide.digital)
+    np.testing.assert_array_equal(graph.run(wide.inputs())["logit"], wide.digital)
     squares = layers(graph)["s.mu2"]
     values = int(np.abs(squares.weight).max())
     assert squares.crossbar.slices == -(-(values.bit_length() + 1) // 4)
@@ -134,7 +134,7 @@ def test_one_item_and_equal_items(small: Compiled) -> None:
         own = resolve(load_target("isaac-rram-128"), None, {})
         graph = program_gallery(small.program.score, items, own)
         assert replace(small.program, score=graph).gallery_items == len(columns)
-        found = run_graph(graph, small.inputs())["logit"]
+        found = graph.run(small.inputs())["logit"]
         np.testing.assert_array_equal(found, small.digital[:, columns])
 
 
@@ -146,7 +146,7 @@ def coarse(small: Compiled, bits: int, **flags: object) -> Graph:
 def test_converters_that_round_cost_less_the_more_bits_they_have(small: Compiled) -> None:
     errors = []
     for bits in (3, 5, 8):
-        found = run_graph(coarse(small, bits), small.inputs())["logit"]
+        found = coarse(small, bits).run(small.inputs())["logit"]
         errors.append(float(np.square(found - small.digital).mean()))
     assert errors == sorted(errors, reverse=True)
     assert 0 < errors[-1] < errors[0] < small.digital.var()
@@ -171,7 +171,7 @@ def test_steps_from_some_items_hold_for_all(
     monkeypatch.setattr(gallery, "FIT_ITEMS", 5)
     graph = coarse(small, 8, cell_bits=2)
     found = Simulator(replace(small.program, score=graph)).score(small.text)
-    np.testing.assert_array_equal(found, run_graph(graph, small.inputs())["logit"])
+    np.testing.assert_array_equal(found, graph.run(small.inputs())["logit"])
     error = np.sqrt(np.square(found - small.digital).mean())
     assert error < 0.2 * small.digital.std()
 
@@ -184,9 +184,7 @@ def test_the_emitted_file_agrees(small: Compiled, level: str, bits: int | None) 
     session = Session(file_bytes(onnx_model(graph)), level)  # type: ignore[arg-type]
     assert set(session.inputs) == {"text_mu", "text_s", "text_ed_self", "text_vd_self"}
     feeds = {f"text_{name}": value for name, value in small.text.items()}
-    np.testing.assert_array_equal(
-        session.run(feeds)["logit"], run_graph(graph, small.inputs())["logit"]
-    )
+    np.testing.assert_array_equal(session.run(feeds)["logit"], graph.run(small.inputs())["logit"])
 
 
 def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
@@ -195,8 +193,8 @@ def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
     stored = [f"shortlist.{name}" for name in layers(graph)]
     assert (*stored, COMPONENTS_LAYER) == score_layers(HEAD, "hybrid")
     both = small.inputs() | {f"video.{name}": value for name, value in small.video.items()}
-    exact = run_graph(replace(small.program.score, outputs={"ed": "ed"}), both)["ed"]
-    np.testing.assert_array_equal(run_graph(graph, small.inputs())["ed"], exact)
+    exact = replace(small.program.score, outputs={"ed": "ed"}).run(both)["ed"]
+    np.testing.assert_array_equal(graph.run(small.inputs())["ed"], exact)
 
 
 def test_a_polynomial_without_ed_has_no_shortlist(small: Compiled) -> None:

@@ -31,11 +31,11 @@ from cimtool.ir.source import (
     Softplus,
     Tanh,
 )
+from cimtool.ir.surrogate import Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.curves import CURVE_TOLERANCE, DOMAIN_MARGIN, widened_range
 from cimtool.passes.lowering import EXP_TOLERANCE
 from cimtool.passes.pipeline import compile_program
-from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
 

@@ -21,6 +21,7 @@ from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import BatchNorm
+from cimtool.ir.surrogate import Polynomial, exponents
 from cimtool.loading.layouts.trunk import trunk_tower
 from cimtool.loading.layouts.two_branch import TwoBranch, two_branch_tower
 from cimtool.loading.score import raw
@@ -28,7 +29,6 @@ from cimtool.passes.base import Job, Pass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.pipeline import Stage, compile_program, passes_for, run_passes
 from cimtool.reference.metrics import top1_agreement
-from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tiny_program.txt"

@@ -22,7 +22,7 @@ from cimtool.ir.program import Graph, Program
 from cimtool.passes.gallery import fit_gallery, program_gallery
 from cimtool.passes.pipeline import compile_program
 from cimtool.passes.product_bits import ProductExamples, Steps
-from cimtool.simulation.simulator import Features, Simulator, run_graph
+from cimtool.simulation.simulator import Features, Simulator
 
 PRODUCTS = "mu.mu", "mus.mu", "s.s_mu2.s", "s.mu2", "mu.mus"
 ITEMS = 31
@@ -116,7 +116,7 @@ def test_the_mean_of_every_item_stays(small: Compiled, chosen: Bits) -> None:
 
 def statistic(name: str, graph: Graph, small: Compiled) -> Array:
     """ed or vd [n, M] in integers."""
-    return run_graph(replace(graph, outputs={name: name}).pruned(), small.inputs())[name]
+    return replace(graph, outputs={name: name}).pruned().run(small.inputs())[name]
 
 
 def factor(name: str, product: str, whole: Graph) -> int:
@@ -130,7 +130,7 @@ def factor(name: str, product: str, whole: Graph) -> int:
 @given(chosen=bits, encoding=st.sampled_from(["offset", "differential", "twos-complement"]))
 def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> None:
     graph = small.programmed(chosen, encoding=encoding, array="64x64", cell_bits=2)
-    readable = run_graph(graph, small.inputs())["logit"]
+    readable = graph.run(small.inputs())["logit"]
     np.testing.assert_array_equal(small.logits(graph), readable)
     feeds = {f"text_{name}": value for name, value in small.text.items()}
     session = Session(file_bytes(onnx_model(graph)), "disable")
@@ -149,7 +149,7 @@ def test_implementations_agree_on_every_target(small: Compiled, target: str) -> 
     items = {name: value[:ITEMS] for name, value in small.video.items()}
     graph = program_gallery(small.program.score, items, own, small.examples)
     graph = fit_gallery(graph, small.text)
-    readable = run_graph(graph, small.inputs())["logit"]
+    readable = graph.run(small.inputs())["logit"]
     np.testing.assert_array_equal(small.logits(graph), readable)
     session = Session(file_bytes(onnx_model(graph)))
     feeds = {name: small.text[name.removeprefix("text_")] for name in session.inputs}

@@ -18,10 +18,10 @@ from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 from cimtool.ir.source import BatchNorm
+from cimtool.ir.surrogate import Polynomial
 from cimtool.passes.base import Job
 from cimtool.passes.pipeline import compile_program
 from cimtool.passes.trained_bits import trained_bits, trained_bits_notes, with_trained_bits
-from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Runner
 
 WIDTH, HIDDEN, D, ROWS = 12, 10, 6, 48

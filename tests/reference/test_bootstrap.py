@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
+from cimtool.base.intervals import Change, Interval
 from cimtool.reference import bootstrap
 from cimtool.reference.bootstrap import (
-    Change,
-    Interval,
     QueryCounts,
     chance_of_split,
     counted_share,

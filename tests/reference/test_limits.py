@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.reference.bootstrap import Interval
+from cimtool.base.intervals import Interval
 from cimtool.reference.limits import (
     LIMITS,
     DriftLimit,

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from cimtool.reference.bootstrap import Change
+from cimtool.base.intervals import Change
 from cimtool.report.charts import (
     ParetoPoint,
     Points,

@@ -12,7 +12,7 @@ from cimtool.demo.data import DemoFiles
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.types import integer
-from cimtool.simulation.simulator import Runner, Simulator, run_graph
+from cimtool.simulation.simulator import Runner, Simulator
 
 Array = np.ndarray
 
@@ -96,7 +96,7 @@ def test_values_are_forgotten_after_their_last_use_unless_asked_for() -> None:
     builder.add("total", Sum(), builder.add("square", Mul(), "x", "x"))
     graph = builder.graph({"out": "total", "again": "x"})
     x = np.array([[1, -3]])
-    assert run_graph(graph, {"x": x})["out"].tolist() == [10]
+    assert graph.run({"x": x})["out"].tolist() == [10]
     assert Runner(graph).run({"x": x})["again"] is x
     found = Runner(graph).values({"x": x}, ["square", "x"])
     assert list(found) == ["square", "x"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.reference.bootstrap import Change
+from cimtool.base.intervals import Change
 from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.training.arguments import FormOptions

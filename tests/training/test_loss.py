@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import SafePolynomial
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import exponents
+from cimtool.ir.surrogate import exponents
 from cimtool.training.polynomial import FLOOR, condition, fit_logit, fitted_range, noise_weights
 from cimtool.training.teacher import Labels
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.loading.polynomial import parse_polynomial, read_polynomial
-from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.polynomial import (
     PT_KEYS,
     checkpoint_values,

@@ -12,8 +12,8 @@ import torch
 from cimtool import api
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import Embeddings, embeddings_of
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.verification.options import DriftOptions

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from cimtool.base.intervals import Change
 from cimtool.hardware.figures import Figure
-from cimtool.reference.bootstrap import Change
 from cimtool.verification.answers import (
     STATUSES,
     clipping_sentence,

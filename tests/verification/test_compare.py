@@ -8,8 +8,8 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.surrogate import Polynomial
 from cimtool.report.terminal import terminal
 from cimtool.verification.compare import (
     BundleComparison,

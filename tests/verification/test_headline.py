@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cimtool.reference.bootstrap import Change
+from cimtool.base.intervals import Change
 from cimtool.reference.metrics import RAW
 from cimtool.verification.drift import DISTANCE, BaselineLoss, StageRow
 from cimtool.verification.headline import equal_text, make_headline

@@ -8,8 +8,8 @@ import pytest
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
+from cimtool.base.intervals import Change
 from cimtool.base.modality_names import TEXT_VIDEO
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.queries import Queries, compared
 from cimtool.reference.retrieval import retrieved

@@ -16,10 +16,10 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.runtime import Session
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings, unit_rows
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.measures import RANKINGS
-from cimtool.reference.surrogate import Polynomial
 from cimtool.reference.truth import all_equal
 from cimtool.report.html import html
 from cimtool.report.terminal import terminal

@@ -9,8 +9,8 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.arithmetic import scalar
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.loading.embeddings import Embeddings, embeddings_of, unit_rows
-from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.answers import domain_sentences
 from cimtool.verification.run import verify_bundle

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cimtool.base.named import register_modules
-from cimtool.bundle.exporter import Exporter, Request, export_bundle
+from cimtool.bundle.exporter import Exporter, ExportOptions, Request, export_bundle
 
-__all__ = ["Exporter", "Request", "export_bundle"]
+__all__ = ["ExportOptions", "Exporter", "Request", "export_bundle"]
 
 register_modules(__name__, __path__)

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from cimtool.base.options import DIR, EMBEDDINGS, FILE, OneOfFamily, option, optional
 from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.dies import DrawnDies
-from cimtool.bundle.exporters import Exporter, Request, export_bundle
+from cimtool.bundle.exporters import Exporter, ExportOptions, Request, export_bundle
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
-from cimtool.loading import api
-from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.report.document import Document, Verbatim
-
-
-class ExportOptions(DrawnDies):
-    """The options of `export`."""
-
-    bundle: Path = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
-    format_name: str = option("Kind of files.", OneOfFamily(family=Exporter), flag="format")
-    output: Path = option("Folder of the files.", DIR, short="o")
-    layers: str | None = optional("Only these layers (default: all).", "PATTERN")
-    inputs: EmbeddingsLike | None = optional(
-        "Embeddings, for test vectors of real rows.", EMBEDDINGS
-    )
-    gallery: bool = option("Also what `cimtool program` put into the arrays.", default=False)
 
 
 @record_command(ExportOptions)
@@ -41,10 +22,7 @@ def command(out: Output, options: ExportOptions) -> None:
     what cells of drawn dies came to and what they show, which is statistics.
     """
     read, output, name = read_bundle(options.bundle), options.output, options.format_name
-    layers = "*" if options.layers is None else options.layers
-    rows = None if options.inputs is None else api.read_data(options.inputs, read.model)
-    request = Request(layers, rows, options.noise, options.gallery, out.say)
-    written = export_bundle(read, name, output, request)
+    written = export_bundle(read, name, output, Request.of(read, options, out.say))
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]
     if Exporter.named(name, "format").counted:

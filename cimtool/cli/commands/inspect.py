@@ -10,10 +10,10 @@ import click
 
 from cimtool.base.modality_names import TEXT_VIDEO, Modalities, name_of
 from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.inspect import format_facts, inspect
 from cimtool.bundle.render import sizes
 from cimtool.cli.group import Command, FilePath
 from cimtool.cli.output import Output
-from cimtool.loading.inspect import format_facts, inspect
 from cimtool.report.document import Document, Verbatim
 
 

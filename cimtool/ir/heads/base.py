@@ -14,8 +14,8 @@ from cimtool.base.typed_fields import made_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
 from cimtool.ir.source import Exp
+from cimtool.ir.surrogate import Polynomial
 from cimtool.ir.types import Type, real
-from cimtool.reference.surrogate import Polynomial
 
 Span = tuple[float, float]
 """The lowest and the highest value of a statistic."""

@@ -30,8 +30,8 @@ from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance_features
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.ir.types import Type
-from cimtool.reference.surrogate import FittedRange, Polynomial
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from cimtool.loading.onnx.export import (
 )
 from cimtool.loading.onnx.graph import OUTPUTS
 from cimtool.loading.score import ScoreOptions
-from cimtool.simulation.simulator import run_rows
 
 if TYPE_CHECKING:
     import torch
@@ -240,7 +239,7 @@ def _compare(
         compared = [
             (
                 what,
-                wanted := run_rows(tower, rows.astype(np.float64)),
+                wanted := tower.run({"x": rows.astype(np.float64)}),
                 _forward(module, rows, "s" in wanted, where),
             )
             for rows, what in probes

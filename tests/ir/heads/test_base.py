@@ -13,7 +13,7 @@ from cimtool.ir.heads import Head, ScoreConstants, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.heads.points import Cosine, Euclidean
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 
 POLYNOMIAL = Polynomial(2, (-0.1, 0.25, 0.5, 0.75, 1.0), 0.5, 2.0, 3.0, a=0.1, b=0.2, K=7)
 HEADS = [PcmePoly(POLYNOMIAL), Csd(0.125, -0.5), Cosine(), Euclidean()]

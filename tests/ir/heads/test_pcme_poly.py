@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.ir.arithmetic import MatMul
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.reference.surrogate import Polynomial
+from cimtool.ir.surrogate import Polynomial
 
 
 def test_the_logit_is_the_polynomial_of_the_statistics(

@@ -11,15 +11,15 @@ from torch import nn
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.inspect import describe_checkpoint, inspect
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import Checkpoint
-from cimtool.loading.inspect import describe_checkpoint, inspect
 from cimtool.loading.layer_map import ModalityMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.models.cross_attention import AttentionBlock
 
 WIDTH = 12
@@ -62,7 +62,7 @@ def test_the_tower_is_the_whole_module_on_its_own_row(bias: bool) -> None:
     layout, (tower, _) = read_towers(checkpoint(made.float(), made))
     assert layout.name == "cross-attention"
     assert (tower.extent("x"), dimension(tower)) == (WIDTH, WIDTH)
-    found = run_graph(tower, {"x": x.double().numpy()})
+    found = tower.run({"x": x.double().numpy()})
     assert list(found) == ["mu"]
     np.testing.assert_allclose(found["mu"], wanted, atol=2e-6)
 
@@ -189,7 +189,7 @@ def test_a_map_names_the_layers_and_the_epsilon() -> None:
     x = torch.from_numpy(embeddings(5, 1)["text"])
     with torch.no_grad():
         wanted = made(x).numpy()
-    found = run_graph(tower, {"x": x.double().numpy()})
+    found = tower.run({"x": x.double().numpy()})
     np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
 
 

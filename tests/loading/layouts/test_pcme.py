@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.loading.inspect import inspect
+from cimtool.bundle.inspect import inspect
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import run_graph
 from tests.kits.agreement import require_one_result, require_same
 
 CHANNELS, WORD, D, TOKENS, ROWS = 16, 10, 12, 6, 48
@@ -151,7 +150,7 @@ def test_the_towers_are_torchs_for_as_many_tokens_as_rows_have(saved: Saved, tok
     model = ModelSource(saved(state()), **CSD).for_rows(data).load()  # type: ignore[arg-type]
     assert model.layout == "pcme"
     for (modality, x), tower in zip(data.items(), model.towers, strict=True):
-        require_same(run_graph(tower, {"x": x.astype(np.float64)}), wanted(modality, x))
+        require_same(tower.run({"x": x.astype(np.float64)}), wanted(modality, x))
 
 
 def test_what_is_compiled_is_the_same_to_the_last_bit(saved: Saved) -> None:
@@ -169,7 +168,7 @@ def test_a_map_says_the_tokens_and_other_names(saved: Saved, tmp_path: Path) -> 
     (tmp_path / "map.toml").write_text("".join(lines))
     source = ModelSource(saved(named), layer_map=tmp_path / "map.toml", **CSD)  # type: ignore[arg-type]
     for (modality, x), tower in zip(rows().items(), source.load().towers, strict=True):
-        require_same(run_graph(tower, {"x": x.astype(np.float64)}), wanted(modality, x))
+        require_same(tower.run({"x": x.astype(np.float64)}), wanted(modality, x))
 
 
 def test_without_an_uncertain_net_items_are_points(saved: Saved) -> None:
@@ -177,7 +176,7 @@ def test_without_an_uncertain_net_items_are_points(saved: Saved) -> None:
     text, image = model.load().towers
     assert (text.extent("x"), list(text.outputs)) == (D + WORD, ["mu"])
     x = rows(1)["video"]
-    found = run_graph(image, {"x": x.astype(np.float64)})
+    found = image.run({"x": x.astype(np.float64)})
     require_same(found, {"mu": wanted("video", x)["mu"]})
 
 

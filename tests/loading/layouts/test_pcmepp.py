@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.inspect import inspect
 from cimtool.ir.heads.csd import Csd
-from cimtool.loading.inspect import inspect
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import run_graph
 from tests.kits.agreement import require_one_result, require_same
 
 WIDTHS, D, TOKENS, ROWS, PLACES = {"text": 10, "video": 16}, 12, 6, 48, 8
@@ -120,7 +119,7 @@ def test_the_towers_are_torchs_for_as_many_tokens_as_rows_have(tmp_path: Path, t
     assert model.layout == "pcmepp"
     assert model.head == Csd(a=2.0, b=3.0)
     for (modality, x), tower in zip(data.items(), model.towers, strict=True):
-        require_same(run_graph(tower, {"x": x.astype(np.float64)}), wanted(modality, x))
+        require_same(tower.run({"x": x.astype(np.float64)}), wanted(modality, x))
 
 
 def test_what_is_compiled_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_a_head_of_means_alone_gives_points(tmp_path: Path) -> None:
     for (modality, x), tower in zip(data.items(), model.towers, strict=True):
         assert list(tower.outputs) == ["mu"]
         both = wanted(modality, np.concatenate([x, x], axis=1))
-        require_same(run_graph(tower, {"x": x.astype(np.float64)}), {"mu": both["mu"]})
+        require_same(tower.run({"x": x.astype(np.float64)}), {"mu": both["mu"]})
 
 
 def test_a_checkpoint_is_inspected_without_rows(tmp_path: Path) -> None:

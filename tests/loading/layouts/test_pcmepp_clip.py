@@ -10,10 +10,9 @@ import torch
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.inspect import inspect
 from cimtool.ir.heads.csd import Csd
-from cimtool.loading.inspect import inspect
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import run_graph
 from tests.kits.agreement import require_one_result, require_same
 
 RNG = np.random.default_rng(0)
@@ -50,7 +49,7 @@ def test_both_matrices_are_known_by_their_names(tmp_path: Path) -> None:
         mean, spread = MATRICES[modality]
         mu, logvar = x[:, : len(mean)] @ mean, x[:, len(mean) :] @ spread
         unit = mu / np.linalg.norm(mu, axis=1, keepdims=True)
-        found = run_graph(tower, {"x": x.astype(np.float64)})
+        found = tower.run({"x": x.astype(np.float64)})
         require_same(found, {"mu": unit, "s": np.exp(logvar)})
 
 

@@ -17,7 +17,6 @@ from cimtool.loading.model import read_towers
 from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.perceptron import perceptron
 
 WIDTH, HIDDEN, D = 6, 9, 4
@@ -47,7 +46,7 @@ def checkpoint(module: nn.Module, **values: Any) -> Checkpoint:
 
 def of_tower(held: Checkpoint, rows: torch.Tensor) -> dict[str, np.ndarray]:
     _, (tower, _) = read_towers(held)
-    return run_graph(tower, {"x": rows.double().numpy()})
+    return tower.run({"x": rows.double().numpy()})
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_a_map_says_the_activation_and_names_the_heads(tmp_path: Path, rows: tor
     text = 'activation = "tanh"\nmu = "head_a"\nlogvar = "head_b"\n'
     (tmp_path / "map.toml").write_text(f"[text]\n{text}[video]\n{text}")
     _, (tower, _) = read_towers(held, read_layer_map(tmp_path / "map.toml"))
-    found = run_graph(tower, {"x": rows.double().numpy()})
+    found = tower.run({"x": rows.double().numpy()})
     np.testing.assert_allclose(found["mu"], module(rows)[0].detach().numpy(), atol=1e-6)
 
 

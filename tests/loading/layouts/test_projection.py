@@ -13,7 +13,6 @@ from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.model import read_towers
-from cimtool.simulation.simulator import run_graph
 
 RNG = np.random.default_rng(0)
 TEXT, IMAGE = RNG.normal(size=(6, 4)), RNG.normal(size=(5, 4))
@@ -38,7 +37,7 @@ def outputs(content: Mapping[str, object], folder: Path, layer_map: str = "") ->
     named = read_layer_map(folder / "map.toml") if layer_map else NO_MAP
     layout, towers = read_towers(read_checkpoint(folder / "clip.pth"), named)
     assert layout.name == "projection"
-    return [run_graph(one, {"x": ROWS[one.extent("x")]})["mu"] for one in towers]
+    return [one.run({"x": ROWS[one.extent("x")]})["mu"] for one in towers]
 
 
 @pytest.mark.parametrize("content", [OPEN_CLIP, LINEAR, {"state_dict": OPEN_CLIP}, BLIP])

@@ -34,7 +34,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx.graph import read_onnx_graph
 from cimtool.loading.onnx.towers import translate
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import Simulator, run_graph
+from cimtool.simulation.simulator import Simulator
 from tests.kits.agreement import require_one_result, require_same
 
 WIDTH, HIDDEN, D, ROWS, TOKENS = 8, 12, 12, 64, 8
@@ -513,7 +513,7 @@ def outputs(module: nn.Module, x: np.ndarray) -> dict[str, np.ndarray]:
 def test_the_float_program_is_torchs(folder: Path, name: str, exporter: str) -> None:
     module, rows = built(name, 1), rows_of(name)
     tower = translate(read_onnx_graph(exported(folder, name, 1, exporter)))
-    found = run_graph(tower, {"x": rows["text"].astype(np.float64)})
+    found = tower.run({"x": rows["text"].astype(np.float64)})
     require_same(found, outputs(module, rows["text"]))
 
 
@@ -522,7 +522,7 @@ def test_modules_come_in_without_a_file(name: str) -> None:
     modules, rows = (built(name, 1), built(name, 2)), rows_of(name)
     model = ModelSource(modules, **score_of(modules[0], rows["text"])).load()
     for module, tower, x in zip(modules, model.towers, rows.values(), strict=True):
-        require_same(run_graph(tower, {"x": x.astype(np.float64)}), outputs(module, x))
+        require_same(tower.run({"x": x.astype(np.float64)}), outputs(module, x))
 
 
 COMPILED = [(name, target) for name in ARCHITECTURES for target in TARGETS]

@@ -16,7 +16,6 @@ from cimtool.ir.source import Softmax
 from cimtool.loading.onnx.builder import Rows
 from cimtool.loading.onnx.graph import read_onnx_graph
 from cimtool.loading.onnx.towers import translate
-from cimtool.simulation.simulator import run_graph
 
 TOKENS, D = 4, 3
 WIDTH = 2 * TOKENS**2
@@ -128,7 +127,7 @@ def test_a_masked_softmax_is_what_onnx_runtime_computes(write_onnx: WriteOnnx, f
     x = 2 * np.random.default_rng(1).normal(size=(7, WIDTH)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     (wanted,) = session.run(["mu"], {"x": x})
-    found = run_graph(program(file), {"x": x.astype(np.float64)})["mu"]
+    found = program(file).run({"x": x.astype(np.float64)})["mu"]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 

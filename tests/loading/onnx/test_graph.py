@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cimtool.base.errors import CimError
-from cimtool.loading.inspect import inspect
+from cimtool.bundle.inspect import inspect
 from cimtool.loading.onnx.graph import MOST_NODES, read_onnx_graph
 
 WIDTH = 6

@@ -17,12 +17,11 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 import cimtool.api as api
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.onnx.export import evaluating
 from cimtool.loading.onnx.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource
-from cimtool.reference.surrogate import Polynomial
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.training.towers import TwoTower
@@ -144,7 +143,7 @@ def test_what_weights_do_not_show_is_found_by_running(
     module = Limited(6, 9, 5).eval()
     model = model_from_modules(module, trunks.video_proj, score)
     rows = 1000 * np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
-    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})
+    found = model.towers[0].run({"x": rows.astype(np.float64)})
     with torch.no_grad():
         mu, logvar = module(torch.from_numpy(rows))
     np.testing.assert_allclose(found["mu"], mu, rtol=1e-4, atol=1e-4)
@@ -238,7 +237,7 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
     module = torch.jit.script(plain) if is_script else plain
     tower = ModelSource((module, module), polynomial, widths=(6, 6)).load().towers[0]
     rows = torch.randn(9, 6)
-    found = run_graph(tower, {"x": rows.numpy().astype(np.float64)})
+    found = tower.run({"x": rows.numpy().astype(np.float64)})
     wanted = plain.layer(rows).detach()
     np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
     np.testing.assert_allclose(found["s"], wanted.sigmoid().exp(), atol=1e-5)
@@ -320,7 +319,7 @@ def test_an_instance_norm_with_running_statistics_is_a_batch_norm() -> None:
     rows = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
     with torch.no_grad():
         wanted = module(torch.from_numpy(rows))
-    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    found = model.towers[0].run({"x": rows.astype(np.float64)})["mu"]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -352,7 +351,7 @@ def test_only_what_torch_compiled_is_unwrapped() -> None:
     rows = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
     with torch.no_grad():
         wanted = module(torch.from_numpy(rows))
-    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    found = model.towers[0].run({"x": rows.astype(np.float64)})["mu"]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -402,7 +401,7 @@ def test_a_module_of_any_number_of_tokens_takes_rows_as_wide_as_the_data(width: 
     module, rows = Tokens(), np.random.default_rng(0).normal(size=(7, width)).astype(np.float32)
     data = {"text": rows, "video": rows}
     model = ModelSource((module, module), head="cosine").for_rows(data).load()
-    found = run_graph(model.towers[0], {"x": rows.astype(np.float64)})["mu"]
+    found = model.towers[0].run({"x": rows.astype(np.float64)})["mu"]
     with torch.no_grad():
         np.testing.assert_allclose(found, module(torch.from_numpy(rows)), atol=1e-6)
     assert api.prepare((module, module), calibration=data, head="cosine").model.text_width == width
@@ -665,7 +664,7 @@ def test_modules_that_are_no_plain_parameters(make: Callable[[], nn.Module]) -> 
     source = ModelSource((module, module), head="cosine")
     tower = source.for_rows({"text": rows, "video": rows}).load().towers[0]
     assert {name: id(value) for name, value in vars(module).items()} == before
-    found = run_graph(tower, {"x": rows.astype(np.float64)})["mu"]
+    found = tower.run({"x": rows.astype(np.float64)})["mu"]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -754,7 +753,7 @@ def test_a_module_that_converts_to_float64_is_read_as_it_is(
     module = make().eval()
     source = ModelSource((module, module), head="cosine", widths=(width, width))
     rows = torch.randn(9, 6)
-    found = run_graph(source.load().towers[0], {"x": rows.numpy().astype(np.float64)})["mu"]
+    found = source.load().towers[0].run({"x": rows.numpy().astype(np.float64)})["mu"]
     np.testing.assert_allclose(found, module(rows).detach(), atol=1e-6)
 
 

@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 import cimtool.api as api
 from cimtool.base.errors import CimError
-from cimtool.loading.inspect import inspect
+from cimtool.bundle.inspect import inspect
 from cimtool.loading.source import ModelSource
 
 checkpoint, poly, rows, file = map(Path, sys.argv[1:])

@@ -18,7 +18,6 @@ from cimtool.loading.onnx.graph import read_onnx_graph
 from cimtool.loading.onnx.rules.quantized import QUANTIZERS
 from cimtool.loading.onnx.towers import translate
 from cimtool.loading.onnx.translation import RULES
-from cimtool.simulation.simulator import run_graph
 
 WIDTH, HIDDEN, D = 6, 5, 4
 WriteOnnx = Callable[..., Path]
@@ -672,7 +671,7 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
     x = np.random.default_rng(1).normal(size=(9, WIDTH)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     wanted = dict(zip(("mu", "logvar"), session.run(["mu", "logvar"], {"x": x}), strict=True))
-    found = run_graph(program(file), {"x": x.astype(np.float64)})
+    found = program(file).run({"x": x.astype(np.float64)})
     wanted["s"] = np.exp(wanted.pop("logvar"))
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())
@@ -1465,7 +1464,7 @@ def test_outputs_may_be_means_of_rows_and_rows_less_them(write_onnx: WriteOnnx) 
     x = np.random.default_rng(1).normal(size=(9, WIDTH)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     mu, logvar = session.run(["mu", "logvar"], {"x": x})
-    found = run_graph(program(file), {"x": x.astype(np.float64)})
+    found = program(file).run({"x": x.astype(np.float64)})
     np.testing.assert_allclose(found["mu"], mu, atol=1e-5)
     np.testing.assert_allclose(np.log(found["s"]), logvar, atol=1e-5)
 

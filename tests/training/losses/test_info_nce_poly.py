@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cimtool.base.errors import CimError
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.reference.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task
 from cimtool.training.losses.info_nce import InfoNcePoly
 from cimtool.training.towers import Encoded

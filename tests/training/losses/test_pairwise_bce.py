@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import FittedRange, Polynomial
+from cimtool.ir.surrogate import FittedRange, Polynomial
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
 from cimtool.training.losses.pairwise import PairwiseBce, PairwisePoly, pairwise

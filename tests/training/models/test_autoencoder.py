@@ -10,7 +10,6 @@ from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.perceptron import Autoencoder
 
 
@@ -46,7 +45,7 @@ def test_what_is_saved_is_read_and_computes_the_same(
     layout, (tower, _) = read_towers(held)
     assert layout.name == model.layout
     rows = torch.randn(3, 6)
-    found = run_graph(tower, {"x": rows.double().numpy()})["mu"]
+    found = tower.run({"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
     text, _ = find_weights(held)
     assert Autoencoder.options_of(text.arrays, text.arrays) == {"hidden": hidden, "width": 5}

@@ -10,7 +10,6 @@ from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.perceptron import TanhProjectors
 
 
@@ -34,7 +33,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path) -> None:
     layout, (tower, _) = read_towers(held)
     assert layout.name == model.layout
     rows = torch.randn(3, 6)
-    found = run_graph(tower, {"x": rows.double().numpy()})["mu"]
+    found = tower.run({"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
     both = (one.arrays for one in find_weights(held))
     found = TanhProjectors.options_of(*both)

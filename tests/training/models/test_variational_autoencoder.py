@@ -11,7 +11,6 @@ from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
 from cimtool.loading.weights import find_weights
-from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.perceptron import VariationalAutoencoder
 
 
@@ -26,7 +25,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     layout, (tower, _) = read_towers(held)
     assert layout.name == model.layout
     rows = torch.randn(3, 6)
-    found = run_graph(tower, {"x": rows.double().numpy()})
+    found = tower.run({"x": rows.double().numpy()})
     mu, logvar = (one.detach().numpy() for one in towers.text_tower(rows).gaussian)
     np.testing.assert_allclose(found["mu"], mu, atol=1e-6)
     np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)

@@ -17,7 +17,6 @@ from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 from cimtool.loading.onnx import constants as onnx_constants
 from cimtool.loading.onnx.graph import describe_onnx, read_onnx_graph
 from cimtool.loading.onnx.towers import translate
-from cimtool.simulation.simulator import run_graph
 
 WIDTH, HIDDEN, D = 6, 5, 4
 WriteOnnx = Callable[..., Path]
@@ -128,7 +127,7 @@ def test_a_quantized_graph_computes_what_onnx_runtime_does(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(file), options)
     mu, _ = session.run(["mu", "logvar"], {"x": x})
-    np.testing.assert_allclose(run_graph(graph, {"x": x})["mu"], mu, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(graph.run({"x": x})["mu"], mu, rtol=1e-5, atol=1e-6)
     (store,) = graph.operations(QuantizedStore).values()
     assert (store.role, store.scale) == ("input", float(np.float32(0.02)))
     wanted = held["i8"].astype(int).clip(*((-4, 3) if name == "QCDQ" else (-7, 7)))

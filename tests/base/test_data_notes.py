@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cimtool.loading.data_notes import data_noted, note_data, note_unread
+from cimtool.base.data_notes import data_noted, note_data, note_unread
 
 
 def test_an_array_that_any_read_takes_is_read() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.ir.surrogate import Polynomial, exponents
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 positive = st.floats(1e-3, 1e6)

@@ -11,10 +11,10 @@ import torch
 
 import cimtool.api as api
 from cimtool.base.errors import CimError
+from cimtool.bundle.outputs_check import check_outputs
+from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.onnx.modules import model_from_modules
-from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.score import ScoreOptions
-from cimtool.reference.surrogate import Polynomial
 from cimtool.training.towers import TwoTower
 
 Arrays = dict[str, np.ndarray]

@@ -21,6 +21,7 @@ from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
 from cimtool.ir.program import Graph
+from cimtool.ir.surrogate import Polynomial, terms
 from cimtool.loading.checkpoint import (
     EXPORTED_SUFFIX,
     PICKLED_SUFFIXES,
@@ -50,7 +51,6 @@ from cimtool.loading.projectors import ProjectorFile
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.reference.surrogate import Polynomial, terms
 from cimtool.reference.truth import Classes
 
 MANIFEST, LEDGER = "manifest.json", "ledger.json"

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
+from cimtool.bundle.inspect import MANIFEST_KEYS, Facts, format_facts, inspect
 from cimtool.hardware.target import target_names
-from cimtool.loading.inspect import MANIFEST_KEYS, Facts, format_facts, inspect
 from cimtool.training.towers import TwoTower
 
 
