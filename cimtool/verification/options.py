@@ -18,7 +18,8 @@ from cimtool.base.options import (
 from cimtool.bundle.dies import DrawnOrMeasured
 from cimtool.bundle.options import BundleData, JudgedData, SeenData
 from cimtool.loading.embeddings import EmbeddingsLike, File
-from cimtool.reference.limits import LIMITED, RANKINGS
+from cimtool.reference.limits import LIMITED
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.verification.references import KINDS, ReferenceKind
 
