@@ -39,7 +39,10 @@ NEEDS = {
     "sse4.1": ("ssse3",),
     "ssse3": ("sse3",),
 }
-"""Needs of each set that kernels look for: on with it; LLVM switches it off without them."""
+"""The sets that a set needs: LLVM turns them on with it, and it off without them.
+
+Listed are the sets that kernels look for.
+"""
 
 BASE = ("64bit", "cx8", "sse", "sse2")
 """Sets of every x86-64 CPU; without them LLVM ends the process."""

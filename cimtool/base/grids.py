@@ -40,7 +40,7 @@ class GridKey:
 class KeyReader:
     """The keys of a kind of grid: the `path` of a name, a `check` of each value, an `example`.
 
-    `check` gets the path, the value and the name. `path` and `check` raise CimError if wrong.
+    `check` gets the path, the value and the name. Both raise CimError for a wrong name or value.
     """
 
     path: Callable[[str], KeyPath]

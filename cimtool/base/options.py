@@ -211,7 +211,7 @@ PLAIN = {"int": Integer, "float": Real, "bool": Switch, "str": Word}
 class Record:
     """Base of the records: a subclass is a frozen dataclass whose fields are options.
 
-    Raises CimError for a name that its field does not have.
+    Raises CimError for a value that is not among its field's names.
     """
 
     def __init_subclass__(cls, kw_only: bool = True) -> None:

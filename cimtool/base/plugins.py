@@ -152,7 +152,7 @@ def _contract(frame: FrameType) -> tuple[str, str]:
 
 @contextmanager
 def unless_broken(what: str, origin: str) -> Iterator[None]:
-    """Leave out `what` if it raises, and note why; an error of cimtool's is raised."""
+    """Leave out `what` of a plug-in if it raises, and note why; cimtool's own errors are raised."""
     try:
         yield
     except Exception as error:

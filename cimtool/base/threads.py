@@ -114,7 +114,7 @@ def _libraries() -> ThreadpoolController:
 
 
 class _OneBlasThread:
-    """One thread per NumPy product, until the last of the users who overlap has left."""
+    """Limits NumPy's products to one thread while at least one caller is inside."""
 
     def __init__(self) -> None:
         self._lock, self._users, self._limit = threading.Lock(), 0, ExitStack()

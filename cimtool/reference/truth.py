@@ -131,7 +131,7 @@ class Judgements:
         return found
 
     def among(self, kept: IntArray, items: int) -> Judgements:
-        """Judgements between the items `kept`, by new rows, if both sides are the same `items`."""
+        """Judgements among the `kept` of `items`, which are both sides, by their new rows."""
         place = np.full(items, -1)
         place[kept] = np.arange(len(kept))
         text, video = place[self.text], place[self.video]
