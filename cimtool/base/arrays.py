@@ -23,7 +23,7 @@ SIGNED_TYPES = (np.int8, np.int16, np.int32, np.int64)
 
 
 LARGEST_NUMBER = 1e100
-"""The largest number of a model that is taken: float64 holds its square, and sums of many."""
+"""Largest number accepted in a model: float64 holds its square, and sums of many squares."""
 
 
 def narrow(whole: Array, types: Sequence[type[np.integer[Any]]] = SIGNED_TYPES) -> Array:
@@ -39,6 +39,6 @@ def single(x: Array) -> Array:
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:
-    """Yield the slices of at most `size` of `count` rows, at least one each."""
+    """Yield slices of `count` rows, each of at most `size` rows and at least one."""
     size = max(size, 1)
     return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -1,10 +1,10 @@
 """A Dask cluster that computes for this process: its connection, and answers as they come.
 
-Dask unpickles any message of a peer, even if nothing was asked. So whoever can answer at a
-scheduler's address, or reach a worker, can run code there and here. Over tls:// both sides show a
-certificate of the same authority, and nothing else keeps others out. Questions before any work (the
-workers, their versions) are answered in plain msgpack, and objects beside it are not opened; but
-Dask opens pickles of one kind, `ToPickle`, even so.
+Dask unpickles every message of a peer, even an unasked one. So anyone who can answer at a
+scheduler's address, or reach a worker, can run code there and here. Only tls:// keeps others out:
+both sides show a certificate of the same authority. Questions before any work (the workers, their
+versions) are answered in plain msgpack, and objects beside it are not opened. Dask still opens
+pickles of one kind, `ToPickle`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from cimtool.base.plugins import needing
 AUTHORITY, CERTIFICATE, KEY = (
     f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
 )
-"""Environment variables by which Dask knows a client's files; a key may stand in the certificate's.
+"""Environment variables that name a client's TLS files; the certificate's may hold the key too.
 
-Dask's own configuration files may name them as well.
+Dask's configuration files may name them as well.
 """
 
 
 def check_tls(address: str, scheme: str, place: str, seconds: float) -> None:
     """Raise CimError if Dask's files for TLS are missing or wrong, or the handshake fails.
 
-    If nobody answers within `seconds`, nothing is raised. An address of TCP needs no files, but
-    those that are named must be right, as Dask reads them in any case.
+    If nobody answers within `seconds`, nothing is raised. TCP needs no files, but files that are
+    named must be right, as Dask reads them in any case.
     """
     from distributed.comm.addressing import parse_host_port
     from distributed.security import Security
@@ -78,7 +78,7 @@ def check_tls(address: str, scheme: str, place: str, seconds: float) -> None:
 
 
 def _check_files(address: str, required: bool, files: Mapping[str, str | None]) -> None:
-    """Raise CimError for a file that is not named, not there, or not what it should be."""
+    """Raise CimError for a TLS file that is not named, does not exist, or has wrong content."""
     named = {AUTHORITY: files["ca_file"], CERTIFICATE: files["cert"], KEY: files["key"]}
     for variable, file in named.items():
         if file is None and required and variable != KEY:
@@ -131,7 +131,7 @@ FROZEN_SECONDS = 20
 """Seconds without a heartbeat after which a worker is given up; Dask itself waits 5 minutes."""
 
 RESTART_SECONDS = 5
-"""Seconds without any worker after which a cluster is given up: nannies start new ones."""
+"""Seconds without a worker after which a cluster is given up: nannies may start new ones."""
 
 ASK_SECONDS = 1
 """Seconds without a result after which the scheduler is asked."""
@@ -145,11 +145,11 @@ Answers = SimpleQueue[tuple[str, Any]]
 
 @contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """A client of the Dask scheduler at `address`, which has a worker; its log says nothing.
+    """Connect to the Dask scheduler at `address`, which has a worker; Dask's log stays silent.
 
-    An address of TLS takes the files that Dask's configuration names. Raises CimError without the
-    extra `dask`, for an address that is neither of TCP nor of TLS, for files that are no
-    certificates, if no scheduler or worker answers, and for workers with another cimtool.
+    A tls:// address uses the files that Dask's configuration names. Raises CimError if the extra
+    `dask` is missing, the address is neither tcp:// nor tls://, a file is no certificate, no
+    scheduler or worker answers, or a worker has another cimtool.
     """
     with needing(Argument("dask")):
         from distributed import Client
@@ -162,7 +162,7 @@ def connected(address: str) -> Iterator[Client]:
             f'"{address}"',
         )
     check_tls(address, scheme, place, CONNECT_SECONDS)
-    # Before there is a client: one that cannot connect tells of it for long, in many lines.
+    # Before there is a client: a client that cannot connect logs many lines for a long time.
     workers = _workers(address, CONNECT_SECONDS)
     if workers is not None and not workers:
         raise ArgumentError(
@@ -189,9 +189,9 @@ def connected(address: str) -> Iterator[Client]:
 
 
 def _check_versions(address: str) -> None:
-    """Raise CimError for a worker whose installed cimtool is of another version.
+    """Raise CimError for a worker with another version of cimtool.
 
-    One that does not say is asked again by its first answer.
+    A worker that does not say its version is checked again with its first answer.
     """
     from distributed.versions import get_versions
 
@@ -236,9 +236,9 @@ def _registered(kind: type[Client], address: str) -> Client | None:
 
 
 def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
-    """The last heartbeats of the workers of the scheduler at `address`, by its clock.
+    """The last heartbeat of each worker of the scheduler at `address`, by the scheduler's clock.
 
-    None if it does not answer in time.
+    None if the scheduler does not answer in time.
     """
 
     async def heartbeats(scheduler: Any) -> Mapping[str, float]:
@@ -247,7 +247,7 @@ def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
 
     try:
         found: Mapping[str, float] = _asked(address, seconds, heartbeats)
-    except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
+    except (OSError, ValueError, TypeError, MemoryError):  # the last two: the peer is not Dask
         return None
     return found
 
@@ -255,7 +255,7 @@ def _workers(address: str, seconds: float) -> Mapping[str, float] | None:
 def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any]]) -> Any:
     """The answer of the scheduler at `address` to a question; OSError if there is none in time.
 
-    It is asked in a thread, because the thread of a caller (a notebook) may already run a loop.
+    It is asked in a thread, because the caller's thread (a notebook's) may already run a loop.
     """
     from distributed.core import rpc
     from distributed.security import Security
@@ -273,7 +273,7 @@ def _asked(address: str, seconds: float, question: Callable[[Any], Awaitable[Any
 
 @dataclass
 class _Heartbeats:
-    """The last heartbeat of each worker and when it was first told here; those given up so far."""
+    """Each worker's last heartbeat and when it was first seen here; the workers given up so far."""
 
     address: str
     told: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -281,7 +281,7 @@ class _Heartbeats:
     none_since: float | None = None
 
     def scheduler_state(self) -> str:
-        """The scheduler asked: it is `silent`, `alone` without workers, or `working`."""
+        """Ask the scheduler: it is `silent`, `alone` (without workers) or `working`."""
         workers = _workers(self.address, SILENT_SECONDS)
         if workers is None:
             return "silent"
@@ -292,9 +292,9 @@ class _Heartbeats:
         return "alone" if alone else "working"
 
     def give_up_frozen(self, workers: Mapping[str, float]) -> None:
-        """Let the scheduler give the work of workers without new heartbeats to the others.
+        """Let the scheduler move the work of workers without new heartbeats to the others.
 
-        A worker that was only slow finds out by its next heartbeat, and ends or begins anew.
+        A worker that was only slow learns this at its next heartbeat, and ends or starts anew.
         """
         now = time.monotonic()
         self.told = {
@@ -314,7 +314,7 @@ class _Heartbeats:
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """Keep what Dask prints of a lost connection, a traceback a line of its log, from stderr."""
+    """Keep Dask's log of a lost connection off stderr: every line has a traceback."""
     handlers = logging.getLogger("distributed").handlers
 
     def nothing(record: logging.LogRecord) -> bool:
@@ -338,11 +338,11 @@ def on_cluster(
     what: str,
     again: str,
 ) -> Iterator[Any]:
-    """Yield `function(shared, *call)` of each call, in the order in which workers end.
+    """Yield `function(shared, *call)` of each call, in the order in which the calls end.
 
-    Every worker gets `shared` over the network once; the calls of one that dies go to the others,
-    as do its answers that were not fetched yet, and those of one that falls silent. Raises the
-    CimError of a call, one that names `what` if the workers cannot run cimtool, and one that
+    Every worker gets `shared` over the network once. If a worker dies or falls silent, the others
+    repeat its open calls and the calls whose answers were not fetched yet. Raises the CimError of
+    a call. Raises a CimError that names `what` if the workers cannot run cimtool, and one that
     ends in the advice `again` if the scheduler or all workers end or fall silent.
     """
     work = list(calls)
@@ -368,10 +368,10 @@ def _compute(
     calls: Sequence[tuple[Any, ...]],
     answers: Answers,
 ) -> None:
-    """Put what comes of each call into `answers`, up to where the cluster drops all that are left.
+    """Put the outcome of each call into `answers`, until the cluster drops all remaining calls.
 
-    What is shared goes out anew where the workers that held it ended: Dask drops the copies that
-    idle workers have.
+    If the workers that held `shared` ended, it is sent again: Dask drops the copies of idle
+    workers.
     """
     from distributed import as_completed
 
@@ -402,7 +402,7 @@ def _compute(
 
 
 def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str) -> tuple[str, Any]:
-    """The next answer; CimError if none will come, as the cluster has ended or is silent."""
+    """The next answer; CimError if none will come because the cluster has ended or is silent."""
     while True:
         try:
             status, answer = answers.get(timeout=ASK_SECONDS)
@@ -427,7 +427,7 @@ def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str)
 
 
 def _failed(address: str, what: str, again: str, error: BaseException) -> CimError:
-    """The error for a call that ended in one which is not the user's mistake."""
+    """The error for a call that failed without a mistake of the user."""
     from distributed.scheduler import KilledWorker
 
     if isinstance(error, KilledWorker):

@@ -1,7 +1,7 @@
 """Compilation of kernels, whose code is kept between runs, and the instruction sets they may use.
 
-They may use the CPU's own sets less those that a user switches off:
-`NUMBA_CPU_FEATURES=-avx512f,-amx-tile` switches sets off, each with what needs it.
+Kernels may use all sets of the CPU that the user does not switch off.
+`NUMBA_CPU_FEATURES=-avx512f,-amx-tile` switches off these sets and all sets that need them.
 """
 
 from __future__ import annotations
@@ -39,17 +39,21 @@ NEEDS = {
     "sse4.1": ("ssse3",),
     "ssse3": ("sse3",),
 }
-"""Sets that LLVM switches on with one, and without which it is off; of those kernels look for."""
+"""The sets that a set needs: LLVM turns them on with it, and it off without them.
+
+Listed are the sets that kernels look for.
+"""
 
 BASE = ("64bit", "cx8", "sse", "sse2")
 """Sets of every x86-64 CPU; without them LLVM ends the process."""
 
 
 def settle() -> None:
-    """Check the words of `NUMBA_CPU_FEATURES`, and put those of this CPU before them.
+    """Check the words of `NUMBA_CPU_FEATURES`, and put this CPU's words before them.
 
-    Alone they would add to what LLVM knows by the CPU's name, of which a virtual machine may hide
-    a part. Raises CimError for a word that is none: LLVM would end the process, or overlook it.
+    Alone, the user's words would add to the sets that LLVM expects from the CPU's name; a virtual
+    machine may hide some of these. Raises CimError for a wrong word: LLVM would end the process,
+    or overlook it.
     """
     if config.CPU_FEATURES is not None:
         _check(config.CPU_FEATURES)
@@ -57,12 +61,12 @@ def settle() -> None:
 
 
 def switched_on() -> frozenset[str]:
-    """The names, by LLVM, of the sets that compiled code may use."""
+    """LLVM's names of the sets that compiled code may use."""
     return evaluated(_words())
 
 
 def evaluated(words: Iterable[str]) -> frozenset[str]:
-    """The sets that are on after words `+name` and `-name`, as LLVM takes them: the last holds."""
+    """The sets that are on after words `+name` and `-name`, as LLVM reads them: the last wins."""
     found: set[str] = set()
     for word in words:
         sign, name = word[0], word[1:]
@@ -74,12 +78,12 @@ def evaluated(words: Iterable[str]) -> frozenset[str]:
 
 
 def cpu_has(feature: str) -> bool:
-    """True if compiled code may use a set, by LLVM's name, of this CPU."""
+    """True if compiled code may use this set of the CPU, given by LLVM's name."""
     return feature in switched_on()
 
 
 def _words() -> list[str]:
-    """The words for LLVM: of another CPU, which numba has a name for, those of the user alone."""
+    """The words for LLVM: this CPU's and the user's; only the user's if numba names another CPU."""
     if config.CPU_NAME is not None:
         return _split(config.CPU_FEATURES or "")
     return _split(get_host_cpu_features()) + _split(config.CPU_FEATURES or "")
@@ -118,7 +122,7 @@ IMPORTS = re.compile(r"^from cimtool\.?([\w.]*) import (\([^)]*\)|.*)$", re.MULT
 
 @cache
 def _sources(file: Path) -> frozenset[Path]:
-    """A source and those of the package that it imports as it is loaded, and these in turn."""
+    """A source file, the package's files that it imports on loading, and their imports in turn."""
     found = {file}
     for module, names in IMPORTS.findall(file.read_text("utf-8")):
         place = PACKAGE / module.replace(".", "/")
@@ -131,7 +135,7 @@ def _sources(file: Path) -> frozenset[Path]:
 
 @cache
 def stamp(file: Path) -> str:
-    """A digest of all that the kernels of a source are made of."""
+    """A digest of all sources that the kernels of `file` are compiled from."""
     digest = hashlib.sha256()
     for source in sorted(_sources(file)):
         digest.update(source.read_bytes())
@@ -141,9 +145,8 @@ def stamp(file: Path) -> str:
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile at first use, without the interpreter's lock, and keep the code between runs.
 
-    numba takes kept code for current as long as the function's own file is as it was. Kernels call
-    functions of other files, so the digest of those becomes a part of the name that code is kept
-    by.
+    numba reuses kept code while the function's file is unchanged. But kernels call functions of
+    other files, so the digest of those files becomes part of the name under which code is kept.
     """
     function.__qualname__ = f"{function.__qualname__}_{stamp(Path(function.__code__.co_filename))}"
     try:
@@ -154,12 +157,12 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 
 def jit_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as a part of each caller: what it returns may stay in registers."""
+    """Compile as a part of each caller, so that results may stay in registers."""
     return jit(function, forceinline=True)
 
 
 SUMS = {"error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
-"""Options of kernels whose sums are in any order; a quotient by 0 is infinite."""
+"""Options of kernels that may sum in any order; a quotient by 0 is infinite."""
 
 
 def jit_sums(function: Kernel) -> Kernel:
@@ -170,18 +173,18 @@ def jit_sums(function: Kernel) -> Kernel:
 def jit_summand(function: Kernel) -> Kernel:
     """Compile for sums in any order, as a part of each kernel that calls it.
 
-    A kernel that is called has copies, its own and one in the code of each caller, of which the
-    first that the process loads runs in all. Optimised apart, they may add in different orders.
+    A called kernel would have copies: its own, and one in the code of each caller. The copy that
+    the process loads first runs for all. Each copy may add in a different order.
     """
     return cast(Kernel, jit(function, forceinline=True, **SUMS))
 
 
 FUSED = {"error_model": "numpy", "fastmath": {"contract"}}
-"""Options of kernels whose sums are in the order written; a product and a sum may round once."""
+"""Options of kernels that sum in the written order; a product and a sum may round only once."""
 
 
 def jit_fused(function: Kernel) -> Kernel:
-    """Compile with fused products, for kernels that are vectors of numbers side by side."""
+    """Compile with fused products, for kernels that compute vectors of independent numbers."""
     return cast(Kernel, jit(function, **FUSED))
 
 
@@ -191,7 +194,7 @@ def jit_fused_part(function: Kernel) -> Kernel:
 
 
 def aligned(values: Array) -> Array:
-    """The values, flat, from the beginning of a cache line: vectors do not cross its end."""
+    """The values, flat, starting at a cache line, so that vectors do not cross its end."""
     flat = np.ascontiguousarray(values).reshape(-1)
     room = np.empty(flat.nbytes + CACHE_LINE, np.uint8)
     start = -room.ctypes.data % CACHE_LINE

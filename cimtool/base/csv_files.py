@@ -25,7 +25,7 @@ MOST_COLUMNS = 64
 
 @dataclass(frozen=True)
 class CsvColumn:
-    """The values of a column: from `lo` to `hi`, `whole` numbers alone, or one of `words`.
+    """Allowed values of a column: from `lo` to `hi`, only integers if `whole`, or one of `words`.
 
     A word stands for its number.
     """
@@ -37,13 +37,13 @@ class CsvColumn:
 
     @property
     def expected(self) -> str:
-        """The values, for a sentence."""
+        """The allowed values, for a sentence."""
         if self.words is not None:
             return " or ".join(self.words)
         return f"{'an integer' if self.whole else 'a number'} from {self.lo:.10g} to {self.hi:.10g}"
 
     def number(self, text: str) -> float:
-        """The number of a field; ValueError if it is none of the column's."""
+        """The number of a field; ValueError if the column does not allow it."""
         if self.words is not None:
             value = self.words.get(text.strip(" \t"), np.nan)
         else:
@@ -53,7 +53,7 @@ class CsvColumn:
         return value
 
     def wrong(self, values: FloatArray) -> BoolArray:
-        """True for numbers that are none of the column's."""
+        """True for numbers that the column does not allow."""
         inside = (values >= self.lo) & (values <= self.hi)
         outside: BoolArray = ~inside if not self.whole else ~(inside & (values == np.rint(values)))
         return outside
@@ -61,7 +61,7 @@ class CsvColumn:
 
 @dataclass(frozen=True, eq=False)
 class CsvRows:
-    """Rows of a table [n] by the names of the columns; `first` is the line of the first one."""
+    """Rows of a table [n] by column name; `first` is the line of the first row."""
 
     file: Path
     first: int
@@ -82,10 +82,10 @@ def header_of(file: Path) -> tuple[str, ...]:
 def read_table(
     file: Path, columns: Mapping[str, CsvColumn], beside: Collection[str] = ()
 ) -> Iterator[CsvRows]:
-    """Yield the rows of a file whose first line names its columns; those `beside` are not read.
+    """Yield the rows of a file whose first line names its columns; columns `beside` are not read.
 
-    Raises CimError naming the line and the column of a value that is none of the column's, and for
-    names that are missing or strange.
+    Raises CimError for a value that its column does not allow, naming line and column, and for a
+    missing or unknown column.
     """
     require_file(file)
     with reading(file), file.open("rb") as stream:
@@ -119,7 +119,7 @@ def _header(file: Path, stream: IO[bytes]) -> tuple[str, ...]:
 
 
 def _blocks(file: Path, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
-    """Yield lines, and the number of the first of them."""
+    """Yield blocks of lines, each with the number of its first line."""
     number, rest = 2, b""
     while block := stream.read(BLOCK):
         block = rest + block
@@ -175,7 +175,7 @@ def _parsed(
 def _first_error(
     file: Path, first: int, lines: list[str], names: Sequence[str], columns: Mapping[str, CsvColumn]
 ) -> CimError:
-    """The error of the first line that is wrong, value by value."""
+    """The error of the first wrong line, found value by value."""
     for number, line in enumerate(lines, first):
         fields = line.split(",")
         if len(fields) != len(names):

@@ -1,4 +1,4 @@
-"""Errors that a user can meet, and the exit status of each; the warnings of what goes on."""
+"""Errors that a user can meet, with their exit status; warnings about work that goes on."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class CimError(Exception):
     exit_status = 2
 
     def sentence(self, called: Callable[[str], str] = str) -> str:
-        """The sentence, with each argument in it as it is `called` where the user gave it."""
+        """The sentence; `called` gives the user's name for each argument in it."""
         return str(self)
 
 
 class RowsError(CimError):
-    """Rows whose numbers do not fit what is made of them; `rows_of` puts their file before."""
+    """Rows whose numbers do not fit their use; `rows_of` puts their file before the sentence."""
 
 
 class CheckFailed(CimError):
@@ -30,15 +30,15 @@ class CheckFailed(CimError):
 
 
 class CimWarning(RuntimeWarning):
-    """One sentence on what is not as a user would expect; commands print it among their notes."""
+    """One sentence about something unexpected; commands print it among their notes."""
 
 
 class Argument(str):
-    """The name of an argument of the library, as a value in the sentence of an ArgumentError."""
+    """The name of a library argument, as a value in the sentence of an ArgumentError."""
 
 
 class ArgumentError(CimError):
-    """A mistake in the arguments of the library, for which the command line has options.
+    """A mistake in an argument of the library, for which the command line has an option.
 
     The sentence is a template: `{trials}` is the name of an argument, `{}` the next of `values`,
     which may be other errors. `ArgumentError("{trials} is {}; expected at least 1", trials)`.
@@ -57,7 +57,7 @@ class ArgumentError(CimError):
 
 
 def sentence_of(template: str, values: Sequence[object], called: Callable[[str], str] = str) -> str:
-    """A template filled in, with each argument in it as it is `called`."""
+    """A template filled in; `called` gives the user's name for each argument in it."""
     return _Template(called).vformat(template, values, {})
 
 
@@ -73,7 +73,7 @@ class _Template(string.Formatter):
 
 
 def kind_of(value: object) -> str:
-    """The type of a value, for a sentence; of a tuple, with those of its elements."""
+    """The type of a value, for a sentence; for a tuple, also the types of its elements."""
     kind = type(value).__name__
     if not isinstance(value, tuple):
         return kind
@@ -91,9 +91,9 @@ def invalid_at(place: str = "") -> Iterator[None]:
 
 @contextmanager
 def naming(file: object) -> Iterator[None]:
-    """Puts the file before the sentence of an error that does not know where its values are from.
+    """Put the file before the sentence of an error that does not know where its values are from.
 
-    What is raised inside is a plain CimError then.
+    Any CimError raised inside becomes an ArgumentError.
     """
     try:
         yield
@@ -103,7 +103,7 @@ def naming(file: object) -> Iterator[None]:
 
 @contextmanager
 def rows_of(file: object) -> Iterator[None]:
-    """Puts the file before the sentence on rows that do not fit, and before no other."""
+    """Put the file before the sentence of a RowsError; other errors stay as they are."""
     try:
         yield
     except RowsError as error:
@@ -112,7 +112,7 @@ def rows_of(file: object) -> Iterator[None]:
 
 @contextmanager
 def taking_warnings(take: Callable[[str, type[Warning]], bool]) -> Iterator[None]:
-    """Ask `take` for each warning, its text and category; one for which it is False is shown."""
+    """Give each warning's text and category to `take`; show the warning if `take` returns False."""
     shown = warnings.showwarning
 
     def show(

@@ -1,9 +1,9 @@
-"""Texts of others, such as names and notes, within texts of each language that cimtool writes.
+"""Escapes for foreign texts, such as names and notes, in each language that cimtool writes.
 
-Control characters, halves of pairs, and marks that turn the direction of writing are U+FFFD in all
-of them; a terminal shows their codes (`printable`). A name that keeps the rule is a file's name and
-a word of each of these languages. A number is written in ASCII digits: Python's own `int` and
-`float` also take `1_0`, which is a typing error here, and the digits of other scripts.
+Control characters, lone surrogates, and marks that change the direction of writing become U+FFFD;
+a terminal shows their codes (`printable`). A name that keeps RULE is valid as a file name and as a
+word in each of these languages. A number is written in ASCII digits: Python's `int` and `float`
+also take `1_0`, which is a typing error here, and the digits of other scripts.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def is_shown(character: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """A text for a terminal: what is not shown as its code, such as `\\x1b`."""
+    """A text for a terminal: invisible characters become their codes, such as `\\x1b`."""
     return _shown(text, lambda one: one.encode("unicode_escape").decode())
 
 
 def visible(text: str) -> str:
-    """A text for a file: U+FFFD for each character that is not shown."""
+    """A text for a file: invisible characters become U+FFFD."""
     return _shown(text, lambda one: REPLACEMENT)
 
 
@@ -46,16 +46,16 @@ def one_line(text: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """A text within XML, SVG or HTML, of an element or of an attribute in quotes."""
+    """A text for XML, SVG or HTML, in an element or a quoted attribute."""
     return html.escape(visible(text))
 
 
 MARKDOWN = re.compile(r"[\\`*_\[\]~|]|^(?:[#>]|[-+](?=\s|-|$)|\d{1,9}(?=[.)](?:\s|$)))")
-"""Characters that Markdown takes for markup, some of them at the beginning of a line alone."""
+"""Characters that Markdown takes for markup, some of them only at the beginning of a line."""
 
 
 def markdown_text(text: str) -> str:
-    """A text within a line of Markdown: of a paragraph, an item or a table's cell."""
+    """A text for a line of Markdown: in a paragraph, a list item or a table cell."""
     safe = visible(one_line(text)).replace("&", "&amp;").replace("<", "&lt;")
     return MARKDOWN.sub(
         lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", safe
@@ -63,13 +63,13 @@ def markdown_text(text: str) -> str:
 
 
 def c_comment(text: str) -> str:
-    """A text within a comment of C or SystemVerilog, which it neither ends nor begins anew."""
+    """A text for a comment of C or SystemVerilog; it can neither end nor begin a comment."""
     safe = visible(one_line(text)).replace("*/", "* /").replace("/*", "/ *")
     return re.sub(r"\?(?=\?)", "? ", safe)  # C99 reads ??/ as a backslash
 
 
 def c_string(text: str) -> str:
-    """A string of C, quotes included, that holds a text in UTF-8."""
+    """A C string literal, quotes included, that holds a text in UTF-8."""
     marks = {"\\": "\\\\", '"': '\\"', "?": "\\?", "\n": "\\n", "\t": "\\t"}
 
     def coded(one: str) -> str:
@@ -80,9 +80,9 @@ def c_string(text: str) -> str:
 
 
 def toml_string(text: str) -> str:
-    """A string of TOML, quotes included, that is read back as it was.
+    """A TOML string, quotes included, that is read back as the same text.
 
-    Half of a pair, which is no text, is U+FFFD.
+    A lone surrogate, which is no text, becomes U+FFFD.
     """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     quoted = json.dumps(whole, ensure_ascii=False)
@@ -97,11 +97,11 @@ RULE = (
 )
 
 MARK = 8
-"""Digits of the digest by which a cleaned name tells what it was made of."""
+"""Digits of the digest in a cleaned name, which tells texts apart."""
 
 
 def require_name(name: object, key: str) -> None:
-    """Raise CimError, which says the `key`, for a value that is no name."""
+    """Raise CimError, which says the `key`, for a value that does not keep RULE."""
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
         said = json.dumps(name, default=str)
         said = said if len(said) <= 60 else f"{said[:57]}..."
@@ -109,10 +109,10 @@ def require_name(name: object, key: str) -> None:
 
 
 def clean_name(text: str) -> str:
-    """The name that stands for a text: itself if it keeps the rule.
+    """The name that stands for a text: the text itself if it keeps RULE.
 
-    Else its letters and digits, `_` in place of others, and a digest of the text, so that two
-    texts have two names.
+    Otherwise its letters and digits, `_` for other characters, and a digest of the text, so that
+    two texts have two names.
     """
     if NAME.fullmatch(text):
         return text
@@ -128,12 +128,12 @@ _NUMBER = re.compile(
 
 
 def integer_of(text: str) -> int:
-    """The integer that a text is, blanks and tabs around it left out; ValueError for any other."""
+    """The integer that a text holds, between blanks and tabs if any; ValueError for other texts."""
     return int(_matched(_INTEGER, text))
 
 
 def number_of(text: str) -> float:
-    """The number that a text is, such as `1e-3` or `nan`; ValueError as for `integer_of`."""
+    """The number that a text holds, such as `1e-3` or `nan`; ValueError as for `integer_of`."""
     return float(_matched(_NUMBER, text))
 
 

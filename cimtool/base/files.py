@@ -1,4 +1,4 @@
-"""Checksums of files, and the sentences for those that cannot be read or written."""
+"""Checksums of files, and the errors for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST_HOLES = 1 << 28
-"""Bytes of a file that no disk holds: they read as zeros, and a small archive can make many."""
+"""Most bytes of holes in a file: they read as zeros, and a small archive can make many."""
 
 
 def sha256(file: Path) -> str:
@@ -71,7 +71,7 @@ def require_file(path: Path) -> None:
 
 
 def _bytes_held(path: Path, size: int) -> int:
-    """The bytes of a file that are no holes; the number of blocks may tell them late."""
+    """The bytes of a file outside holes; its number of blocks may lag behind."""
     held, place = 0, 0
     with path.open("rb", buffering=0) as stream:
         handle = stream.fileno()
@@ -88,7 +88,7 @@ def _bytes_held(path: Path, size: int) -> int:
 
 
 def check_output(file: Path, *suffixes: str) -> None:
-    """Raise CimError, before long work, if `file` cannot become one that ends in a suffix."""
+    """Raise CimError, before long work, if `file` cannot be written or has another suffix."""
     if file.suffix not in suffixes:
         raise CimError(
             f"{file}: is written as {' or '.join(suffixes)}; expected a name that ends so"
@@ -103,7 +103,7 @@ def check_output(file: Path, *suffixes: str) -> None:
 def check_folder(folder: Path) -> None:
     """Raise CimError, before long work, if files cannot be written into `folder`.
 
-    It is made, with those above it, if it is missing.
+    Writing makes a missing folder, with its parents.
     """
     check_way(folder, folder.absolute())
 
@@ -118,7 +118,7 @@ def check_way(output: Path, folder: Path) -> None:
     if not os.access(place, os.W_OK):
         raise CimError(f"{output}: cannot be written ({place} is read-only)")
     disk = shutil.disk_usage(place)
-    if disk.total and not disk.free:  # no total is that of no disk
+    if disk.total and not disk.free:  # a total of 0 means no disk
         raise CimError(f"{output}: cannot be written (the disk of {place} is full)")
 
 
@@ -130,9 +130,9 @@ _GIVEN: ContextVar[Mapping[str, object]] = ContextVar("_GIVEN", default={})  # n
 
 @contextmanager
 def inputs_kept(arguments: Mapping[str, object]) -> Iterator[None]:
-    """Let nothing that is written inside take the place of a file that these arguments name.
+    """Keep files that these arguments name from being overwritten inside.
 
-    Those of WRITTEN name what is written: CimError at once as `require_kept` raises it.
+    The arguments in WRITTEN name outputs: `require_kept` checks them at once.
     """
     outer = _GIVEN.get()
     given = {name: one for name, one in arguments.items() if name not in WRITTEN}
@@ -147,7 +147,7 @@ def inputs_kept(arguments: Mapping[str, object]) -> Iterator[None]:
 
 
 def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function write over none of the files that its own arguments name."""
+    """Keep a function from overwriting the files that its arguments name."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -168,8 +168,8 @@ def keeping_inputs(function: Callable[P, T]) -> Callable[P, T]:
 def require_kept(place: Path, argument: str | None = None) -> None:
     """Raise CimError if a file that is written to `place` replaces an input, by any path.
 
-    So too if it would lie in the folder of a bundle, which it makes unusable. The sentence names
-    the `argument` that is the place.
+    Also if it would lie in the folder of a bundle and make it unusable. The sentence names the
+    `argument` that gives the place.
     """
     # A folder on the way that is made later turns new/../x into x.
     places = [one for one in (place, Path(os.path.normpath(place))) if os.path.isfile(one)]
@@ -192,7 +192,7 @@ def require_kept(place: Path, argument: str | None = None) -> None:
 
 
 def require_outside_bundles(place: Path) -> None:
-    """Raise CimError if a folder above `place` is a bundle: it holds its own files alone."""
+    """Raise CimError if a folder above `place` is a bundle: it may hold only its own files."""
     for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
@@ -202,7 +202,7 @@ def require_outside_bundles(place: Path) -> None:
 
 
 def without_links(place: Path) -> Path:
-    """The path of a place with no links in it but those that run in a circle."""
+    """The path of a place with links resolved, except links that run in a circle."""
     return Path(os.path.realpath(place))
 
 
@@ -218,7 +218,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 """The files of a report on a bundle."""
 
 COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
-"""The files of an estimate of a bundle's cost; the last of a gallery's."""
+"""The files of a cost estimate of a bundle; the last only with a gallery."""
 
 BUNDLE_BESIDE = (*REPORT_FILES, *COST_FILES)
 """The files that commands may add to the folder of a bundle."""
@@ -239,13 +239,13 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def place_in(folder: Path, below: str) -> Path:
-    """The place `below` a folder of a file or folder, perhaps with folders before it.
+    """The place of a file or folder `below` a folder, perhaps several folders down.
 
-    Every path that is made of a name of others is made here. Raises CimError if it is none below
-    the folder.
+    Every path that comes from a foreign name is made here. Raises CimError if it is not below the
+    folder.
     """
     place = PurePosixPath(below)
-    # PurePosixPath leaves out what is empty and what is a dot.
+    # PurePosixPath leaves out empty parts and dots.
     above = place.is_absolute() or {"..", "."} & {below, *place.parts}
     if above or str(place) != below or "\0" in below:
         raise CimError(
@@ -267,13 +267,13 @@ def check_room(place: Path, size: int) -> None:
 
 
 def unwritable(place: Path, error: OSError) -> CimError:
-    """Build the error for a place that cannot be written and where nothing was left."""
+    """Build the error for a place that cannot be written; nothing was left there."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return CimError(f"{place}: cannot be written ({reason}); nothing was left there")
 
 
 def text_bytes(text: str) -> bytes:
-    """A text for a file in UTF-8, with U+FFFD for what is not shown and for what is no text."""
+    """A text for a file in UTF-8, with U+FFFD for invisible characters and lone surrogates."""
     return visible(text).encode()
 
 
@@ -296,7 +296,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
 
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
-    """Remove a folder and those above it in the end, if they are new and empty."""
+    """At the end, remove a folder and its parents if they are new and empty."""
     new = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
     try:
         yield
@@ -308,9 +308,9 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def staged(folder: Path, what: str) -> Iterator[Path]:
-    """Give a folder whose files are moved into `folder` in the end, all or nothing.
+    """Give a folder whose files are moved into `folder` at the end, all or nothing.
 
-    `folder` is made if missing, and left only with files in it. Raises CimError, which says that
+    `folder` is made if missing, and removed if it stays empty. Raises CimError, which says that
     `what` cannot be written.
     """
     require_outside_bundles(folder)

@@ -44,7 +44,7 @@ WorkIdentity = Mapping[str, str | int]
 
 @dataclass(frozen=True)
 class KindOfWork:
-    """A kind of work: its `noun`, the `file` that holds the identity, its `names` in words."""
+    """A kind of work: its `noun`, the `file` with its identity, words for the keys (`names`)."""
 
     noun: str
     file: str
@@ -52,7 +52,7 @@ class KindOfWork:
 
     @contextmanager
     def opened(self, path: Path, whose: WorkIdentity) -> Iterator[None]:
-        """Open or make the folder, for this process alone until the end.
+        """Open or make the folder, and keep other processes out until the end.
 
         Raises CimError if it holds other work of this kind or something else, and if another
         process is at work in it.
@@ -88,8 +88,8 @@ class KindOfWork:
 def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
     """Make a folder that is written step by step, and keep other processes out until the end.
 
-    The lock ends with the process, however that ends. An empty folder is not left.
-    Raises CimError if another process is at such work there, which is called `noun`.
+    The lock ends with the process, however that ends. An empty folder is removed.
+    Raises CimError if another process is at work there; the work is called `noun`.
     """
     file = folder / lock_file
     with no_empty_folders(folder):
@@ -120,22 +120,22 @@ def _lock_of(file: Path) -> tuple[IO[str], bool]:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             stream = file.open("a+")
-        except FileNotFoundError:  # who held it has just removed the folder that it had made
+        except FileNotFoundError:  # the holder has just removed the folder that it had made
             continue
         if not lock(stream.fileno()):
             stream.seek(0)
             return stream, False
         if is_at(stream.fileno(), file):
             return stream, True
-        stream.close()  # who held it has just removed it
+        stream.close()  # the holder has just removed it
 
 
 @contextmanager
 def alone_with(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder that is to be replaced, if there is one, until the end.
 
-    The lock ends with the process, however that ends. Raises CimError if another one holds it,
-    or has just replaced the folder, and if the file system cannot lock a folder.
+    The lock ends with the process, however that ends. Raises CimError if another process holds
+    it or has just replaced the folder, or if the file system cannot lock a folder.
     """
     if not folder.is_dir():
         yield
@@ -176,12 +176,12 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def sealed_text(values: Mapping[str, Any]) -> str:
-    """The text of a JSON file of values and the SHA-256 of what they say."""
+    """The text of a JSON file of values and their SHA-256."""
     return json.dumps({**values, "sha256": values_digest(values)}, indent=1) + "\n"
 
 
 def read_sealed(file: Path) -> dict[str, Any]:
-    """The values of a file that `sealed_text` made; none if it is missing or was changed."""
+    """The values of a file that `sealed_text` made; empty if it is missing or was changed."""
     values = read_object(file) or {}
     return values if values.get("sha256") == values_digest(values) else {}
 

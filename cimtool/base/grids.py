@@ -40,7 +40,7 @@ class GridKey:
 class KeyReader:
     """The keys of a kind of grid: the `path` of a name, a `check` of each value, an `example`.
 
-    `check` gets the path, the value and the name; both raise CimError for what is wrong.
+    `check` gets the path, the value and the name. Both raise CimError for a wrong name or value.
     """
 
     path: Callable[[str], KeyPath]
@@ -106,5 +106,5 @@ def _plain(name: str, values: object) -> list[Any]:
 
 
 def value_text(value: object) -> str:
-    """A value as the text of a grid has it."""
+    """A value as the text of a grid writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

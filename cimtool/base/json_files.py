@@ -14,26 +14,26 @@ from cimtool.base.errors import CimError
 from cimtool.base.untrusted import read_bounded
 
 LARGEST = 1 << 26
-"""Bytes that a file of this project's own formats may have."""
+"""Most bytes of a file in this project's formats."""
 
 DEEPEST = 64
-"""Lists and tables in one another."""
+"""Most lists and tables nested in one another."""
 
 LARGEST_GIVEN = 1 << 20
-"""Bytes that a file which a user writes may have: a polynomial, the parameters of a simulator."""
+"""Most bytes of a file that a user writes: a polynomial, the parameters of a simulator."""
 
 DIGITS = 6
-"""Significant digits of the numbers in a report: what every machine agrees on."""
+"""Significant digits of the numbers in a report: every machine agrees on these."""
 
 
 LONGEST_INTEGER = sys.int_info.default_max_str_digits
-"""Digits of an integer: Python reads no longer ones."""
+"""Most digits of an integer that Python reads."""
 
 MOST_VALUES = 10_000_000
-"""Values of a text, by its commas and brackets: an empty list of 3 bytes takes 64 of memory."""
+"""Most values of a text, by commas and brackets: an empty list of 3 bytes takes 64 in memory."""
 
 MOST_TABLES = 1_000_000
-"""Tables of a text, by its braces: one of a single key takes 232 bytes of memory."""
+"""Most tables of a text, by braces: a table of a single key takes 232 bytes in memory."""
 
 
 def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
@@ -46,10 +46,10 @@ def read_json(file: Path, most: int = LARGEST_GIVEN) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The values of a text; what is no Unicode in them, as half of a pair, is `?`.
+    """The values of a text; anything that is not Unicode, such as a lone surrogate, becomes `?`.
 
-    ValueError for one that is no JSON, has more than MOST_VALUES, more than MOST_TABLES or is
-    nested deeper than DEEPEST.
+    ValueError if the text is no JSON, has more than MOST_VALUES or MOST_TABLES, or is nested
+    deeper than DEEPEST.
     """
     content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
@@ -65,7 +65,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError:
         raise
-    except ValueError:  # Python's own speaks of a setting of the interpreter
+    except ValueError:  # Python's sentence names an interpreter setting
         raise ValueError(f"it has an integer of more than {LONGEST_INTEGER:,} digits") from None
     level = [values] if isinstance(values, dict | list) else []
     for _ in range(DEEPEST):
@@ -96,26 +96,26 @@ def table_in(content: bytes, file: Path, again: str) -> dict[str, Any]:
 
 
 def in_unicode(values: Any) -> Any:
-    """Values as JSON has them, with `?` for what is no Unicode: bytes of a file's name, say."""
+    """Values as JSON has them, with `?` for anything not Unicode, such as bytes of a file name."""
     return json.loads(json.dumps(values, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def values_digest(values: Mapping[str, Any]) -> str:
-    """The SHA-256 of all that the object of a file says, beside its own `sha256`."""
+    """The SHA-256 of the values in a file's object, without its `sha256`."""
     said = in_unicode({key: value for key, value in values.items() if key != "sha256"})
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values as JSON takes them: NumPy numbers as numbers, paths as text, NaN and infinity None."""
-    from pydantic_core import to_jsonable_python  # at the start of a command it would take long
+    from pydantic_core import to_jsonable_python  # slow, so not at the start of a command
 
     plain: dict[str, Any] = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
     return plain
 
 
 def _as_python(value: Any) -> Any:
-    """A NumPy number or array as Python's own; TypeError for anything else."""
+    """A NumPy number or array as Python values; TypeError for anything else."""
     if not hasattr(value, "tolist"):
         raise TypeError(f"a {type(value).__name__} has no JSON form")
     return value.tolist()

@@ -17,7 +17,7 @@ NAMES = {"text": ("text",), "video": ("video", "image")}
 """The names that a user may give to what cimtool calls text and video."""
 
 COUNTED = ("text", "video", "image")
-"""Names that stand for one item each, so that several take an s."""
+"""Names of a single item, so that several items take an s."""
 
 
 def spellings(modality: str, suffix: str = "") -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def spellings(modality: str, suffix: str = "") -> tuple[str, ...]:
 def layer_matches(layer: str, pattern: str) -> bool:
     """Match a layer by a user's pattern, as a shell does: `image.*` matches `video.fc1`.
 
-    The layer may be a pattern as well, which matches itself.
+    The layer may be a pattern too, which matches itself.
     """
     name, wanted = (re.sub(r"^image\b", "video", one) for one in (layer, pattern))
     return fnmatchcase(name, wanted)
@@ -41,7 +41,7 @@ def clean_names(modalities: Modalities) -> Modalities:
 
 
 def names_held(modalities: Modalities | None, names: Collection[str]) -> Modalities | None:
-    """The two modalities by those of the `names` of arrays that a bundle calls so."""
+    """The names of a bundle's two modalities as they are among the `names` of arrays."""
     if modalities is None:
         return None
     held = {clean_name(name): name for name in names}
@@ -66,7 +66,7 @@ def way_names(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
 
 
 def way_marks(called: Modalities = TEXT_VIDEO) -> dict[str, str]:
-    """The same in short, `t>i` and `i>t`; in words if both names have one initial."""
+    """Both ways in short, `t>i` and `i>t`; in words if both names have the same initial."""
     first, second = called
     if first[0] == second[0]:
         return way_names(called)

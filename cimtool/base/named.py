@@ -23,13 +23,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 CLOSE, CLOSE_BEGINNING = 0.6, 0.75
-"""Least share of matching characters at which a known name is suggested, and by its beginning."""
+"""Least share of matching characters for a suggestion: with a whole name, with its beginning."""
 
 
 def _closeness(name: str, known: str) -> float:
-    """Share of matching characters, with all of a known name or, if they are more, its beginning.
+    """Share of characters that match a known name, or its beginning if that is closer.
 
-    A short beginning is easily near: `foo` shares two of three characters with `for`.
+    A short beginning matches easily: `foo` shares two of three characters with `for`.
     """
     whole, beginning = (
         difflib.SequenceMatcher(None, name, form).ratio()
@@ -39,7 +39,7 @@ def _closeness(name: str, known: str) -> float:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
-    """Build the error for a name that is none of `known`; `what` may be an Argument."""
+    """Build the error for a name that is not in `known`; `what` may be an Argument."""
     names = sorted(known)
     return ArgumentError(
         '{} "{}" is not known: {}{}', what, name, ", ".join(names), nearest(name, names)
@@ -47,7 +47,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
 
 
 def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
-    """The one of several names for a thing that `values` has; CimError if it has two."""
+    """The name that `values` has, out of several for one thing; CimError if it has two."""
     found = [name for name in names if name in values]
     if len(found) > 1:
         raise CimError(f"holds {' and '.join(found)}; expected one of them")
@@ -55,7 +55,7 @@ def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
 
 
 def require_one(values: Collection[str], names: Sequence[str], empty: str = "nothing") -> str:
-    """As `one_of`; CimError, with the nearest of all that `values` has, if there is none."""
+    """As `one_of`; if `values` has none, CimError with the nearest name that it has."""
     found = one_of(values, names)
     if found is None:
         held = list(values)
@@ -76,8 +76,8 @@ def register_modules(package: str, path: Iterable[str]) -> None:
 class Named:
     """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself.
 
-    A subclass without a name is a base within the family; one with a name has every method that is
-    abstract in its bases. A name that is not known is looked for in the plug-ins.
+    A subclass without a name is a base within the family. A subclass with a name must define every
+    abstract method of its bases. An unknown name is looked for in the plug-ins.
     """
 
     name: ClassVar[str]
@@ -100,7 +100,7 @@ class Named:
 
     @classmethod
     def every(cls) -> dict[str, type[Self]]:
-        """All classes of the family by name, those of plug-ins too."""
+        """All classes of the family by name, including classes of plug-ins."""
         load_plugins()
         return cls.family
 
@@ -111,7 +111,7 @@ class Named:
 
     @classmethod
     def named(cls, name: str, what: str) -> type[Self]:
-        """Return the class registered as `name`; `what` says in an error what the name is of."""
+        """Return the class registered as `name`; an error calls the name `what`."""
         if not cls.knows(name):
             raise unknown(what, name, cls.family)
         return cls.family[name]

@@ -24,7 +24,7 @@ OPTION = "option"
 
 @dataclass(frozen=True)
 class OptionForm:
-    """The form of an option's value as a text, and what stands for a value in the help."""
+    """The form of an option's value as a text; `metavar` stands for the value in the help."""
 
     metavar: str = ""
 
@@ -76,7 +76,7 @@ class OneName(OptionForm):
 
 @dataclass(frozen=True)
 class OneOfFamily(OptionForm):
-    """The name of a class of a family; where it is not `checked`, the library judges it."""
+    """The name of a class of a family; if it is not `checked`, the library judges it."""
 
     family: type[Named] = Named
     checked: bool = True
@@ -101,7 +101,7 @@ EMBEDDINGS, FILES = OneOrTwoFiles(), OneOrTwoFiles(embeddings=False)
 
 
 class Many(OptionForm):
-    """Files or folders one after the other, which no option stands before."""
+    """Files or folders one after the other, without an option before them."""
 
 
 class Switch(OptionForm):
@@ -109,7 +109,7 @@ class Switch(OptionForm):
 
 
 class OnOrOff(OptionForm):
-    """True or false, each by an option of its own."""
+    """True or false, with an option for each."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ class IdsAndRows(OptionForm):
 
 @dataclass(frozen=True)
 class Switched(OptionForm):
-    """Another record, whose options go with a switch; they are `about` something, in a word.
+    """Another record, whose options need a switch; `about` says in a word what they are about.
 
-    A `seed` of it is that of the outer record where this has one, and needs no switch. `only` are
-    the fields that are options; without it all are.
+    If the outer record has a `seed`, both share it, and it needs no switch. `only` lists the
+    fields that are options; without it all are.
     """
 
     record: type[Record] = field(default_factory=lambda: Record)
@@ -162,13 +162,13 @@ class Switched(OptionForm):
 
 @dataclass(frozen=True)
 class Option:
-    """All that is said of a field beside its type and its default.
+    """A field's option: its help, its names, and how Python and the command line take it.
 
-    `help` may name other options as `{data}`. A `positional` one may be given without its name in
-    Python; of a `spread` one all values that follow are, each of that type. `name` is its name
-    among all options of a command ("": the field's), `flag` and `short` are those on the command
-    line ("": its name, none). Without a `form` it is not there; an `argument` such as BUNDLE stands
-    there without a name. An integer is `at_least` that there.
+    `help` may name other options as `{data}`. In Python a `positional` option may be given without
+    its name, and a `spread` one takes all values that follow, each of that type. `name` is its name
+    among all options of a command ("": the field's). On the command line it is called `flag` and
+    `short` ("": `name`, none), it is missing without a `form`, an `argument` such as BUNDLE stands
+    without a name, and an integer must be `at_least` that.
     """
 
     help: str
@@ -192,7 +192,7 @@ def option(
 ) -> Any:
     """Declare a field of a record; without a default it is required. The rest is as in `Option`.
 
-    A field of a plain type has a `form` of its own, of which the metavar is enough.
+    For a field of a plain type, `form` may be just the metavar.
     """
     usual = MISSING if default is ... else default
     return field(default=usual, metadata={OPTION: (help_, form, {"default": default, **more})})
@@ -211,7 +211,7 @@ PLAIN = {"int": Integer, "float": Real, "bool": Switch, "str": Word}
 class Record:
     """Base of the records: a subclass is a frozen dataclass whose fields are options.
 
-    Raises CimError for a name that is none of a field's.
+    Raises CimError for a value that is not among its field's names.
     """
 
     def __init_subclass__(cls, kw_only: bool = True) -> None:
@@ -224,12 +224,12 @@ class Record:
                 raise unknown(Argument(one.name), value, one.form.names)
 
     def part(self, record: type[Record]) -> dict[str, Any]:
-        """The fields that a base of this record has, by name."""
+        """The fields of `record`, a base of this one, by name, with their values here."""
         return {name: getattr(self, name) for name in options_of(record)}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Any:
-        """The record of the values that are its own, by the options' names."""
+        """The record made of its options among `values`, which are by the options' names."""
         given = {}
         for name, one in options_of(cls).items():
             if isinstance(one.form, Switched):
@@ -240,7 +240,7 @@ class Record:
 
 
 def _switched(switch: Option, form: Switched, values: Mapping[str, Any]) -> Record | None:
-    """The inner record if its switch is on; ArgumentError for an option that goes with it."""
+    """The inner record if its switch is on; if not, ArgumentError for an option that needs it."""
     named = {field: one.name for field, one in form.options.items()}
     given = {f: values[n] for f, n in named.items() if values.get(n) is not None}
     if values.get(switch.name):
@@ -257,7 +257,7 @@ def _switched(switch: Option, form: Switched, values: Mapping[str, Any]) -> Reco
 
 
 def options_of(record: type[Record]) -> dict[str, Option]:
-    """The options of a record by field: positional ones first, those of bases before its own."""
+    """The options of a record by field: positional ones first, inherited ones before new ones."""
     known = {one.name: one for one in fields(record)}  # type: ignore[arg-type]  # subclasses are
     found = {
         name: _option(name, str(known[name].type), *known[name].metadata[OPTION])
@@ -285,9 +285,9 @@ def _field_names(record: type) -> Iterator[str]:
 
 
 def takes(*records: type[Record]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Let callers give the fields of `records` where a function's first parameters take these.
+    """Let callers give the fields of `records`, which are a function's first parameters.
 
-    The signature and the docstring of the function have every field.
+    The signature and the docstring of the function list every field.
     """
 
     def taking(function: Callable[..., T]) -> Callable[..., T]:

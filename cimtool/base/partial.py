@@ -48,16 +48,16 @@ HOST_LETTERS = 8
 
 
 def partial_of(name: str) -> str:
-    """The beginning for a folder next to the place NAME that it will take: `.NAME.partial-`."""
+    """The beginning of a partial folder's name, next to its final place NAME: `.NAME.partial-`."""
     return f".{name}{PARTIAL}"
 
 
 @contextmanager
 def partial_folder(parent: Path, beginning: str) -> Iterator[Path]:
-    """Give a new folder in `parent`, whose name has this beginning, and remove it in the end.
+    """Give a new folder in `parent`, whose name has this beginning, and remove it at the end.
 
-    The folder's own lock shows that it is in use: the kernel drops it with the process. Folders of
-    the same beginning that no process holds are removed before, each with a CimWarning. Raises
+    A lock on the folder shows that it is in use: the kernel drops it with the process. Folders with
+    the same beginning that no process holds are removed first, each with a CimWarning. Raises
     OSError.
     """
     # Another host may not see the lock, so the name says which host may remove the folder.

@@ -1,12 +1,12 @@
-"""Plug-ins: what adds classes, rules and targets, of cimtool's own leaves and of other packages.
+"""Plug-ins: leaves of cimtool and other packages that add classes, rules and targets.
 
-A folder of cimtool with a module `plugin` is a leaf: importing that module registers what the
-folder adds, and nothing else imports the folder. Other packages do the same by entry points.
+A folder of cimtool with a module `plugin` is a leaf: importing that module registers the folder's
+additions, and nothing else imports the folder. Other packages do the same by entry points.
 
-An entry point of the group `cimtool.plugins` names a module. Importing it registers what it holds,
-and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`
-and CAMs in `cam/`, none of which has the name of one that is known already.
-Nothing is imported before a name is asked for that cimtool does not know itself, or all names are.
+An entry point of the group `cimtool.plugins` names a module. Importing it registers its additions.
+If it has an attribute `TARGETS`, that is a folder of targets, with noise models in `noise/` and
+CAMs in `cam/`. None of them may have a name that is known already.
+Plug-ins are imported only for a name that cimtool itself does not know, or for a list of all names.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ FILES = {"": "target", "noise": "noise model", "cam": "CAM"}
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of a package; `broken` says in one sentence why it brings nothing.
+    """An entry point of a package; `broken` says in one sentence why it is left out.
 
     `origin` is the name and version of the package, `point` its entry point, and `packages` are the
-    names that its modules are imported by.
+    names under which its modules are imported.
     """
 
     origin: str
@@ -63,9 +63,9 @@ _faults: dict[str, None] = {}
 
 
 def load_plugins() -> tuple[Plugin, ...]:
-    """Import every leaf and plug-in, once a process.
+    """Import every leaf and plug-in, once per process.
 
-    A plug-in of another package that raises is left out and says why.
+    If a plug-in of another package raises, it is left out and says why.
     """
     global _loaded
     if _loaded is None:
@@ -82,12 +82,12 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def broken_plugins() -> list[str]:
-    """A sentence for each plug-in, or class of one, that was tried and is broken."""
+    """A sentence for each plug-in, or class of a plug-in, that was tried and is broken."""
     return [*(one.broken for one in _loaded or () if one.broken is not None), *_faults]
 
 
 def origin_of_module(module: str) -> str:
-    """The origin of the plug-in that has a module; OWN if none of those that are loaded has."""
+    """The origin of the loaded plug-in that has a module; OWN if there is none."""
     plugin = _plugin_of(module)
     return OWN if plugin is None else plugin.origin
 
@@ -152,7 +152,7 @@ def _contract(frame: FrameType) -> tuple[str, str]:
 
 @contextmanager
 def unless_broken(what: str, origin: str) -> Iterator[None]:
-    """Leave `what` a plug-in has out, and note why, if it raises; what is cimtool's raises."""
+    """Leave out `what` of a plug-in if it raises, and note why; cimtool's own errors are raised."""
     try:
         yield
     except Exception as error:
@@ -188,7 +188,7 @@ def _files(folder: str) -> dict[str, tuple[Path, str]]:
 
 
 def registered(module: str, undo: Callable[[], object]) -> None:
-    """Note what a module registered, for the case that the plug-in it belongs to is broken."""
+    """Note how to undo a registration of a module, in case its plug-in is broken."""
     if _undo is not None and package_of(module) != "cimtool":
         _undo.append((module, undo))
 
@@ -199,7 +199,7 @@ def package_of(module: str) -> str:
 
 
 def _imported(point: EntryPoint) -> Plugin:
-    """Import one plug-in; what a broken one had registered and imported is taken back."""
+    """Import one plug-in; take back all that a broken one had registered and imported."""
     global _undo
     origin = "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
     where = f'plug-in "{point.name}" ({point.value})'
@@ -224,12 +224,12 @@ def _imported(point: EntryPoint) -> Plugin:
 
 
 def _packages(point: EntryPoint) -> frozenset[str]:
-    """The package of an entry point, and those whose modules registered something meanwhile."""
+    """The package of an entry point, and packages whose modules registered something meanwhile."""
     return frozenset({package_of(point.module), *(package_of(module) for module, _ in _undo or ())})
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line; what a CimError says needs no name."""
+    """An error in one line, with its class unless it is a CimError."""
     kind = "" if isinstance(error, CimError) else type(error).__name__
     return " ".join(": ".join(filter(None, (kind, str(error)))).split())
 
@@ -245,7 +245,7 @@ def _forget(packages: frozenset[str], before: set[str]) -> None:
 
 
 def _check_targets(targets: Path) -> None:
-    """Raise ValueError if a folder is none, or a file has the name of one that is known."""
+    """Raise ValueError if the folder does not exist, or a file has a name that is known."""
     if not targets.is_dir():
         raise ValueError(f"TARGETS = {targets}: there is no such folder")
     for folder, kind in FILES.items():
@@ -270,7 +270,7 @@ EXTRAS = {
 def needing(what: str, otherwise: str = "") -> Iterator[None]:
     """Raise CimError if a library of EXTRAS is missing: `what` needs it, here is its extra.
 
-    `otherwise` names what can be done without it; `what` may be an Argument.
+    `otherwise` names an alternative; `what` may be an Argument.
     """
     try:
         yield

@@ -9,7 +9,7 @@ Say = Callable[[str], None]
 
 
 class PartDone(str):
-    """A line on a finished epoch, choice, point or shard; a log has all of these."""
+    """A line on a finished epoch, choice, point or shard; a log keeps all of them."""
 
 
 def silent(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Messages of protobuf looked at before they are parsed: the number of their parts.
+"""The number of parts of a protobuf message, counted before it is parsed.
 
 A part of two bytes, such as an empty node, takes some hundred bytes once it is parsed.
 """
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
 VARINT, FIXED64, SIZED, FIXED32 = 0, 1, 2, 5
-"""Types of a field on the wire; groups, 3 and 4, are in no format that is read here."""
+"""Types of a field on the wire; no format that is read here has groups, 3 and 4."""
 
 
 def count_parts(content: bytes, message: Descriptor, most: int) -> int:
-    """Messages and texts in a message of this kind, at whatever depth; counted up to `most` + 1.
+    """Messages and texts in a message of this kind, at any depth; counted up to `most` + 1.
 
-    ValueError for bytes that are no message, and for a text that is not UTF-8. The format is
-    that of https://protobuf.dev/programming-guides/encoding.
+    ValueError if the bytes are no message or a text is not UTF-8. The format:
+    https://protobuf.dev/programming-guides/encoding.
     """
     waiting, found = [(0, len(content), message)], 0
     while waiting:

@@ -1,4 +1,4 @@
-"""Work spread over threads that each have a BLAS of one."""
+"""Work spread over threads, each with a single-threaded BLAS."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 PAIR_BLOCK = 1 << 18
-"""Pairs of a score that are computed at a time."""
+"""Pairs whose scores are computed at a time."""
 
 
 def thread_count() -> int:
-    """Threads for blocks of rows: the cores that this process may use, or fewer, OMP_NUM_THREADS.
+    """Threads for blocks of rows: this process's cores, or OMP_NUM_THREADS if that is fewer.
 
-    A value that is no number, as `4,2` of nested threads, is as none.
+    A value that is no number, such as `4,2` for nested threads, is ignored.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     asked = os.environ.get("OMP_NUM_THREADS", "")
@@ -38,16 +38,16 @@ _inside = threading.local()
 
 
 def map_rows(function: Callable[[slice], Result], rows: int, height: int) -> list[Result]:
-    """Call with blocks of at most `height` of the rows, side by side."""
+    """Call with blocks of at most `height` rows, side by side in threads."""
     step = height if _nested() else max(1, min(height, -(-rows // thread_count())))
     starts = range(0, max(rows, 1), step)
     return side_by_side(function, [slice(start, min(start + step, rows)) for start in starts])
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call with every item, in threads that each have a BLAS of one; in this thread if one does.
+    """Call with every item, in threads with a single-threaded BLAS; in this one if one suffices.
 
-    Two pools that wait for each other would stall; calls from within such a thread run there.
+    A call from within such a thread runs in it: two pools that wait for each other would stall.
     """
     if _nested():
         return [function(item) for item in items]
@@ -64,7 +64,7 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
 
 
 def _as_here(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The function under this thread's settings of NumPy's warnings; a new thread has its own."""
+    """The function with this thread's `np.errstate`; a new thread does not inherit it."""
     errors = np.geterr()
 
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -83,13 +83,13 @@ def _enter() -> None:
 
 
 AHEAD = 2
-"""Calls of `ahead` that run, or have run, while the caller works on what one returned."""
+"""Calls of `ahead` that are started before the caller asks for their results."""
 
 
 def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
     """Yield what each call returns, in order; the next two run while the caller works on it.
 
-    Side by side, each with a BLAS of one thread.
+    They run side by side, each with a single-threaded BLAS.
     """
     if thread_count() == 1 or _nested():
         yield from (call() for call in calls)
@@ -106,15 +106,15 @@ def ahead(calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """The BLAS that NumPy has loaded; to find it takes milliseconds.
+    """The BLAS that NumPy has loaded; finding it takes milliseconds.
 
-    Without other libraries, of which each limit would ask how many threads they have.
+    Other libraries are left out: each limit would ask for their numbers of threads.
     """
     return ThreadpoolController().select(user_api="blas")
 
 
 class _OneBlasThread:
-    """A thread a product of NumPy's, from the first of those who ask at once to the last."""
+    """Limits NumPy's products to one thread while at least one caller is inside."""
 
     def __init__(self) -> None:
         self._lock, self._users, self._limit = threading.Lock(), 0, ExitStack()
@@ -133,4 +133,4 @@ class _OneBlasThread:
 
 
 one_blas_thread = _OneBlasThread()
-"""A context in which NumPy's products take one thread; whoever leaves it last restores them."""
+"""A context in which NumPy's products take one thread; the last to leave restores the number."""

@@ -1,4 +1,4 @@
-"""TOML read and validated at the door: whatever is wrong becomes one sentence for the user."""
+"""TOML read and validated at the door: each mistake becomes one sentence for the user."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from cimtool.base.untrusted import read_bounded
 Location = tuple[int | str, ...]
 
 LARGEST, LONGEST_LINE = 100_000, 4096
-"""Bytes of such a file and of its lines: the memory of a key grows with the square of its parts."""
+"""Most bytes of a file and of a line: a key's memory grows with the square of its parts."""
 
 DEEPEST = 64
-"""Tables and lists in one another."""
+"""Most tables and lists nested in one another."""
 
 
 class TomlTable(BaseModel):
@@ -44,7 +44,7 @@ AnyTomlTable = TypeVar("AnyTomlTable", bound=TomlTable)
 
 
 class _NameOf:
-    """The type of a text that names a class of a family, whichever classes there are by then."""
+    """The type of a text that names a class of a family, out of the classes known by then."""
 
     def __init__(self, names: Callable[[], list[str]]):
         self.names = names
@@ -59,7 +59,7 @@ class _NameOf:
         return {"type": "string", "enum": self.names()}
 
     def check(self, name: str) -> str:
-        """Return a known name; an error that says nothing, as its table says what is allowed."""
+        """Return a known name; the error gives no details, as the table lists the names."""
         if name not in self.names():
             load_plugins()
         if name not in self.names():
@@ -89,9 +89,9 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table of a text; ValueError for one that is no TOML, or nested deeper than DEEPEST.
+    """The table of a text; ValueError if it is no TOML, or nested deeper than DEEPEST.
 
-    So for an integer beyond 64 bits, and for a line of more than LONGEST_LINE characters.
+    Also for an integer beyond 64 bits, and for a line of more than LONGEST_LINE characters.
     """
     if max(map(len, text.split("\n"))) > LONGEST_LINE:
         raise ValueError(f"a line has more than {LONGEST_LINE:,} characters")
@@ -101,7 +101,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise ValueError("nested too deep") from None
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError:  # Python's own speaks of a setting of the interpreter
+    except ValueError:  # Python's sentence names an interpreter setting
         raise ValueError("it has an integer beyond 64 bits") from None
     level: list[Any] = [table]
     for _ in range(DEEPEST + 1):
@@ -124,9 +124,9 @@ def parse_line(text: str) -> dict[str, Any]:
 
 
 def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:
-    """The file of a target, or of that in `folder` beside them, by its name; with its origin.
+    """The file and origin of a target by name, or of a file in `folder` beside the targets.
 
-    CimError for an unknown name, which says `what` it is of and gives the nearest.
+    CimError for an unknown name: it says `what` is not known and gives the nearest name.
     """
     own = targets_folder() / folder / f"{name}.toml"
     if is_file_name(name) and own.is_file():
@@ -138,7 +138,7 @@ def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:
 
 
 def is_file_name(name: str) -> bool:
-    """True for a name that a file can have: one that is too long is no name, and no fault."""
+    """True for a name that a file can have; False, not an error, for a name that is too long."""
     return re.fullmatch(r"[\w.+-]{1,100}", name) is not None
 
 
@@ -181,7 +181,7 @@ def validated(
 def _complaint(
     table: type[TomlTable], error: ErrorDetails, key_text: Callable[[Location], str]
 ) -> CimError:
-    """Say in one clause which key is wrong, what it holds, and what it may hold."""
+    """Say in one clause which key is wrong, its value, and the allowed values."""
     location, owner, field = _located(table, error["loc"])
     key = key_text(location)
     if error["type"] == "value_error":
@@ -203,7 +203,7 @@ def _complaint(
 
 
 def unknown_key(key: str, name: str, value: Any, known: Sequence[str]) -> str:
-    """Say that a key, by its `name` in its table, is not known: the nearest, or all that are."""
+    """Say that a key, called `name` in its table, is unknown; name the nearest or all known."""
     said = nearest(name, known) or f" = {value_text(value)}; expected {', '.join(known)}"
     return f"unknown key {key}{said}"
 
@@ -244,7 +244,7 @@ FREE = "NAME"
 
 
 def leaves(table: type[TomlTable]) -> list[tuple[str, ...]]:
-    """Keys of all single values of a table and of the tables in it, FREE for any; lists apart."""
+    """Keys of all single values of a table and its inner tables, no lists; FREE for any key."""
     found: list[tuple[str, ...]] = []
     for name, annotation in table.entries().items():
         inner = _table_in(annotation)
@@ -272,13 +272,13 @@ def check_value(table: type[TomlTable], location: tuple[str, ...], value: Any) -
 
 
 def value_text(value: Any) -> str:
-    """Write a value as its file would have it, cut to 60 characters."""
+    """Write a value as in its file, cut to 60 characters."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def allowed_text(schema: Mapping[str, Any]) -> str:
-    """Say in words what a field's JSON schema allows."""
+    """The values that a field's JSON schema allows, in words."""
     if "description" in schema:
         return str(schema["description"])
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Values of a file against the annotations of the dataclass that they are to become."""
+"""A file's values, checked against the annotations of the dataclass that they become."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import numpy as np
 
 KINDS = {np.float64: "f", np.int64: "i", np.bool_: "b"}
-"""The kinds of arrays that an annotation names; any other takes numbers and truths."""
+"""The kinds of arrays that an annotation names; any other takes numbers and booleans."""
 
 
 Made = TypeVar("Made")
@@ -21,8 +21,8 @@ Test = Callable[[Any], bool]
 def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
     """The dataclass `kind` of values by the names of its fields.
 
-    Raises TypeError for values that are no table, for one that is none of its field's type, for a
-    name that is none, and for a field that is left out and has no default.
+    Raises TypeError if the values are no table, a value does not fit its field's type, a name is
+    no field, or a field without a default is missing.
     """
     table_of(values, kind.__name__)
     tests, required = _form(kind)  # type: ignore[arg-type]  # classes can be hashed
@@ -38,14 +38,14 @@ def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
 
 
 def table_of(values: Any, where: str) -> Mapping[str, Any]:
-    """The values where they are a table; TypeError, which says `where` they stand, for others."""
+    """The values if they are a table; otherwise TypeError, which says `where` they stand."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{where} cannot be a {type(values).__name__}")
     return values
 
 
 def list_of(values: Any, where: str) -> tuple[Any, ...]:
-    """The values where they are a list; TypeError, which says `where` they stand, for others."""
+    """The values if they are a list; otherwise TypeError, which says `where` they stand."""
     if not isinstance(values, list):
         raise TypeError(f"{where} cannot be a {type(values).__name__}")
     return tuple(values)
@@ -62,17 +62,17 @@ def _form(kind: type[Any]) -> tuple[dict[str, Test], list[str]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """True if a value is of an annotated type; whole numbers are real numbers, truths neither.
+    """True if a value is of an annotated type; integers are also real, booleans are neither.
 
-    A whole number has at most 64 bits. TypeError for an annotation that is none of those which this
-    project's classes use.
+    An integer has at most 64 bits. TypeError for an annotation that this project's classes do not
+    use.
     """
     return _test(hint)(value)
 
 
 @cache
 def _test(hint: Any) -> Test:
-    """The test of a value that `fits` makes for an annotation: taken apart once, not a value."""
+    """The test of `fits` for an annotation, which is taken apart once and not for every value."""
     origin, inner = get_origin(hint), get_args(hint)
     if hasattr(origin, "__value__"):  # NumPy's NDArray, an alias of a statement from 3.12 on
         return _test(origin.__value__[inner])

@@ -1,7 +1,7 @@
-"""Files of others: ordinary files alone, and the memory that reading one may take.
+"""Untrusted files: only ordinary files, and a limit on the memory that reading a file may take.
 
-Whoever reads a format takes from the Budget of its file what a header, a directory or a shape asks
-for, before it allocates it: a small file that says that it is large is refused.
+Before a reader allocates memory that a header, a directory or a shape asks for, it takes the bytes
+from the file's Budget. So a small file that claims to be large is refused.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ RATIO, SPARE = 8, 1 << 28
 """A file may take RATIO times its own size plus SPARE bytes, unless MAX_MEMORY says otherwise."""
 
 NUMBER = 8
-"""Bytes of a number as it is computed with: smaller ones count as many."""
+"""Bytes of a number in computations; smaller numbers count as this many bytes."""
 
 MOST_AXES = 64
-"""Axes of an array of NumPy."""
+"""Most axes of a NumPy array."""
 
 LARGEST_EXTENT = 1 << 62
-"""Bytes of an array, an extent of 0 counted as 1: NumPy makes none that would be larger."""
+"""Most bytes of a NumPy array, with an extent of 0 counted as 1."""
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -48,10 +48,10 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def require_shape(shape: Sequence[int], size: int, where: str) -> None:
-    """Raise CimError starting with `where` for a shape that no array of NumPy has.
+    """Raise CimError starting with `where` for a shape that no NumPy array can have.
 
-    Its numbers have `size` bytes each, and as many as those computed with. One with an extent of 0
-    holds nothing and is checked too.
+    Its numbers have `size` bytes each, and count at least NUMBER. A shape with an extent of 0 holds
+    nothing and is checked too.
     """
     if len(shape) > MOST_AXES:
         raise CimError(f"{where} has {len(shape)} axes; expected at most {MOST_AXES}")
@@ -60,7 +60,7 @@ def require_shape(shape: Sequence[int], size: int, where: str) -> None:
 
 
 LARGEST_HEADER = 1 << 22
-"""Bytes of a safetensors file's header, which names each tensor in about a hundred."""
+"""Most bytes of a safetensors header, which takes about a hundred per tensor."""
 
 
 def require_small_header(file: Path) -> None:
@@ -86,18 +86,18 @@ LONGEST_END = DIRECTORY_END.size + (1 << 16)
 """Bytes of all three records, and of the last one with the longest comment."""
 
 MOST_MEMBERS = 10_000
-"""Files of an archive: each takes time to open, even an empty one."""
+"""Most files of an archive: each takes time to open, even if it is empty."""
 
 LARGEST_DIRECTORY = 1 << 21
-"""Bytes of an archive's directory, which takes a second a megabyte to read at worst."""
+"""Most bytes of an archive's directory, which takes up to a second per megabyte to read."""
 
 
 def open_archive(file: Path, stream: IO[bytes]) -> zipfile.ZipFile:
-    """The archive in a file's `stream`, the size of its directory checked before that is read.
+    """The archive in a file's `stream`; the size of its directory is checked before it is read.
 
-    Raises CimError for a directory that is too large or does not lie right before its end, where
-    that says: readers look for it from the end or from the beginning, and one file is two archives
-    to them. Raises BadZipFile for a file that is no archive.
+    Raises CimError if the directory is too large, or is not right before the end record, at the
+    place given there: some readers search from the end, some from the beginning, so one file could
+    be two archives. Raises BadZipFile for a file that is no archive.
     """
     members, length = _directory(file, stream)
     if members > MOST_MEMBERS:
@@ -118,7 +118,7 @@ def open_archive(file: Path, stream: IO[bytes]) -> zipfile.ZipFile:
 
 
 def _directory(file: Path, stream: IO[bytes]) -> tuple[int, int]:
-    """The files and the bytes of an archive's directory, as its end says."""
+    """The number of files and of bytes in an archive's directory, by the end record."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - LONGEST_END, 0))
     end = stream.read()
@@ -152,7 +152,7 @@ class Budget:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The whole budget of an ordinary file; CimError if it is none."""
+        """The whole budget of an ordinary file; CimError for any other."""
         require_file(path)
         said = os.environ.get(MAX_MEMORY)
         with naming(MAX_MEMORY):
@@ -173,13 +173,13 @@ class Budget:
         self.left -= needed
 
     def take_file(self, path: Path) -> None:
-        """Take a file's own bytes, before it is read whole."""
+        """Take a file's size, before the file is read whole."""
         self.take(-(-path.stat().st_size // NUMBER), NUMBER, f"{path}: it")
 
 
 @contextmanager
 def memory_limited(limit: int | None) -> Iterator[None]:
-    """Let reading each file take at most `limit` bytes, here and in processes that begin inside.
+    """Let reading each file take at most `limit` bytes, here and in processes started inside.
 
     None leaves the limit as it is.
     """

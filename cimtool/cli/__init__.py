@@ -23,7 +23,7 @@ WALK = (
     *("tune", "cost", "export", "teacher", "fit", "train", "evaluate", "inspect", "targets"),
     "noise",
 )
-"""The order of the commands in the help; others follow by their names."""
+"""The order of the commands in the help; other commands follow by name."""
 
 COMMANDS = command_files(WALK)
 
@@ -32,10 +32,10 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE
 FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
 
 COMPLETE = "_CIMTOOL_COMPLETE"
-"""The variable in which a shell asks for its completion script, or for completions of a line."""
+"""The variable by which a shell asks for its completion script, or for completions of a line."""
 
 WAITING = "OMP_WAIT_POLICY"
-"""The variable by which OpenMP, once it is loaded, decides how its threads wait."""
+"""The variable that OpenMP reads on loading, for how its threads wait."""
 
 
 @click.group(cls=LazyGroup, files=COMMANDS)
@@ -48,13 +48,13 @@ def main() -> None:
     """Run the command line in `sys.argv`, or complete one for a shell; exit with its status."""
     if asked := os.environ.get(COMPLETE):
         sys.exit(shell_complete(cli, {}, "cimtool", COMPLETE, asked))
-    # Threads of torch that wait for one another would else spin, on cores that the others need.
+    # Otherwise torch's threads spin while they wait, on cores that other threads need.
     os.environ.setdefault(WAITING, "PASSIVE")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; print what went wrong in one line, return the exit status."""
+    """Run one command line; print an error in one line, return the exit status."""
     try:
         with cli.make_context("cimtool", list(arguments)) as context:
             cli.invoke(context)
@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(_system_text(error), CimError.exit_status)
     except MemoryError as error:
         return _complain(f"not enough memory: {error}", CimError.exit_status)
-    except Exception as error:  # the outermost frame: nothing above could say it better
+    except Exception as error:  # the outermost frame: no caller could say it better
         fault = as_plugin_fault(error)
         if isinstance(fault, CimError):
             return _complain(f"{fault}; --debug shows where", fault.exit_status)
@@ -88,14 +88,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(sentence: str, status: int) -> int:
-    # A name of the user's may hold a line break; the sentence is one line all the same.
+    # A user's name may hold a line break; the sentence still takes one line.
     line = " ".join(sentence.splitlines())
     _tell(f"cimtool: error: {printable(shown(line))}")
     return status
 
 
 def _tell(line: str) -> None:
-    """Print a line on stderr; where that takes none, the exit status alone is left."""
+    """Print a line on stderr; if that fails, only the exit status is left."""
     with suppress(OSError):
         click.echo(line, err=True)
 
@@ -115,5 +115,5 @@ def _system_text(error: OSError) -> str:
 
 
 def _drop_stdout() -> None:
-    """Send what stdout still holds nowhere, so that closing it at exit does not fail again."""
+    """Drop the text that stdout still holds, so that closing it at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

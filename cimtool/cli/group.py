@@ -1,4 +1,4 @@
-"""The classes of the commands: groups that import late, options of all commands, near names."""
+"""Classes of commands: groups that import late, options of all commands, near names."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class Group(click.Group):
-    """A group that answers nothing with its help, and a wrong name with the nearest one."""
+    """A group that shows its help without arguments, and the nearest name for a wrong one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; nothing at all asks for the help."""
+        """Parse; without arguments, show the help."""
         return super().parse_args(ctx, args or ["--help"])
 
     def resolve_command(
@@ -45,7 +45,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def command_files(walk: Sequence[str]) -> dict[str, Path]:
-    """The files of the commands by name: those in `commands/` of every room, a file each.
+    """The files of the commands by name, one file per command in `commands/` of every room.
 
     They come in the order of `walk`, then by name.
     """
@@ -54,9 +54,9 @@ def command_files(walk: Sequence[str]) -> dict[str, Path]:
 
 
 class LazyGroup(Group):
-    """A group of commands in files of their own, each imported when it is called for.
+    """A group of commands in separate files, each imported only when it is needed.
 
-    The first line of a file is the command's summary, and all that the group's help needs.
+    The first line of a file is the command's summary; the group's help needs only that.
     """
 
     def __init__(self, *args: Any, files: Mapping[str, Path], **kwargs: Any) -> None:
@@ -64,11 +64,11 @@ class LazyGroup(Group):
         self.files = files
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of a walk, not of the alphabet."""
+        """Return the names in the order of `walk`, not alphabetically."""
         return list(self.files)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; None for a name that is none of the group's."""
+        """Import the command's module; None if the group has no such command."""
         if cmd_name not in self.files:
             return None
         room = self.files[cmd_name].parents[1].name
@@ -101,7 +101,7 @@ class LazyGroup(Group):
 
 
 class Refusal(Exception):
-    """A CimError in the words of a command: its options in place of the library's arguments."""
+    """A CimError in a command's words, with its options in place of the library's arguments."""
 
     def __init__(self, error: CimError, called: Callable[[str], str]) -> None:
         super().__init__(error.sentence(called))
@@ -109,16 +109,16 @@ class Refusal(Exception):
 
 
 LIMITS = "{limits}"
-"""The place of the names of metrics in a command's help."""
+"""The placeholder for the names of metrics in a command's help."""
 
 
 class Command(click.Command):
     """A command with `--verbose`, `--json`, `--debug`, `--max-memory`; its help shows all defaults.
 
     Its function gets an `Output` by `click.pass_obj`. An output that is also one of its inputs is
-    refused. `groups` are titles of its help, each with the names of its options; `{limits}` in it
-    are the metrics that a limit can be put on. The function imports late what needs an extra, so
-    that its help can be read without.
+    refused. `groups` are titles in its help, each with the names of its options; `{limits}` in the
+    help stands for the metrics that can have a limit. The function imports libraries of extras
+    late, so that the help works without them.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Command(click.Command):
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options by their `groups`, in whose order they come; others are the last."""
+        """Write the options in the order of their `groups`; other options come last."""
         left = [one for one in self.get_params(ctx) if one.get_help_record(ctx) is not None]
         for title, names in self.groups.items():
             own = [one for one in left if one.name in names]
@@ -152,7 +152,7 @@ class Command(click.Command):
         _write_options(ctx, formatter, "Other options" if self.groups else "Options", left)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; UsageError for an option given twice of which one value would be lost."""
+        """Parse; UsageError if an option is given twice and one value would be lost."""
         _, _, given = self.make_parser(ctx).parse_args(list(args))
         counts = Counter(one for one in given if isinstance(one, click.Option))
         for one, count in counts.items():
@@ -164,7 +164,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command's function, and with `--debug` print the traceback of an error.
 
-        Raises Refusal for the library's CimError, and where it needs an extra that is not
+        Raises Refusal for a CimError of the library, and if it needs an extra that is not
         installed.
         """
         debug = ctx.params.pop("debug")
@@ -187,7 +187,7 @@ class Command(click.Command):
             raise
 
     def option(self, argument: str) -> str:
-        """The option that gives an argument of the library, of this command or by its name."""
+        """The command's option for an argument of the library, or `--` with the argument's name."""
         named = [
             _long_name(one) if isinstance(one, click.Option) else str(one.metavar)
             for one in self.params
@@ -199,7 +199,7 @@ class Command(click.Command):
 def _write_options(
     ctx: click.Context, formatter: click.HelpFormatter, title: str, of: Sequence[click.Parameter]
 ) -> None:
-    """One section of a help."""
+    """Write one section of the help."""
     records = [record for one in of if (record := one.get_help_record(ctx)) is not None]
     if records:
         with formatter.section(title):
@@ -213,7 +213,7 @@ def _long_name(one: click.Parameter) -> str:
 
 @contextmanager
 def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
-    """Turn warnings into notes, each once; those of libraries are left as they are where `raw`."""
+    """Turn warnings into notes, each once; if `raw`, warnings of libraries are left as they are."""
 
     def note(told: str, category: type[Warning]) -> bool:
         told = " ".join(told.split())
@@ -231,9 +231,9 @@ def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
 
 
 class FilePath(click.Path):
-    """A file or folder; an empty text is none, though a path would take it for the current one.
+    """A file or folder; an empty text is refused, though a path would take it for the current one.
 
-    The help has `kind` in its place.
+    The help shows `kind` in its place.
     """
 
     def __init__(self, kind: str) -> None:
@@ -252,14 +252,14 @@ class FilePath(click.Path):
 
 
 class Parsed(click.ParamType[T]):
-    """A value that `read` makes of a text; BadParameter with the sentence of its error."""
+    """A value that `read` makes from a text; BadParameter with the sentence of its error."""
 
     def __init__(self, name: str, read: Callable[[str], T]):
         self.name = name
         self.read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """Return the value of a text; a default that is no text stays."""
+        """Return the value of a text; a default that is no text stays as it is."""
         try:
             return self.read(value) if isinstance(value, str) else value
         except (ValueError, CimError) as error:
@@ -267,7 +267,7 @@ class Parsed(click.ParamType[T]):
 
 
 class OneOf(click.Choice[str]):
-    """A choice of names; the error for another one has the nearest."""
+    """A choice of names; the error for another name gives the nearest."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value` if it is one of the choices; BadParameter otherwise."""
@@ -278,9 +278,9 @@ class OneOf(click.Choice[str]):
 
 
 class NameOf(click.ParamType[str]):
-    """The name of a class of a family; the help lists all names, those of plug-ins too.
+    """The name of a class of a family; the help lists all names, also from plug-ins.
 
-    Without `checked` any text is taken, for the library to judge.
+    Without `checked`, any text is accepted and the library judges it.
     """
 
     name = "name"
@@ -290,11 +290,11 @@ class NameOf(click.ParamType[str]):
         self.checked = checked
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """All names, those of plug-ins as well."""
+        """All names, also from plug-ins."""
         return f"[{'|'.join(sorted(self.family.every()))}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return `value`; BadParameter with the nearest name for one that has to be known."""
+        """Return `value`; if `checked`, BadParameter with the nearest name for an unknown one."""
         if self.checked and not self.family.knows(value):
             known = self.family.family
             self.fail(f'"{value}" is not one of {", ".join(known)}{nearest(value, known)}')

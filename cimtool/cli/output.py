@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cimtool.report.document import Document
 
 LONG_WORD = re.compile(r"[^\s/─]{256,}|[^\s─]{1024,}")
-"""A name or value, or a path, of which the ends alone are printed; rules of tables are neither."""
+"""A name, value or path so long that only its ends are printed; rules of tables do not count."""
 
 LONGEST_LINE = 2000
 
@@ -36,7 +36,7 @@ LOG_SECONDS = 30
 
 @dataclass(frozen=True)
 class Output:
-    """The form in which a command prints, and the notes of the data that it reads."""
+    """The form in which a command prints, and the notes on the data that it reads."""
 
     as_json: bool
     of_data: DataNotes = field(default_factory=DataNotes)
@@ -44,9 +44,9 @@ class Output:
 
     @cached_property
     def say(self) -> Say:
-        """Tells progress on stderr, a line a call with the seconds so far; nothing with --json.
+        """Tells progress on stderr, a line per call with the seconds so far; nothing with --json.
 
-        Where stderr is no terminal it is a line a PartDone, and else a line in LOG_SECONDS.
+        If stderr is no terminal, every PartDone is a line, and at most one other per LOG_SECONDS.
         """
         if self.as_json:
             return silent
@@ -55,7 +55,7 @@ class Output:
 
     @cached_property
     def step(self) -> Say:
-        """Tells the steps of a long walk, one line a call, in a pipe too; nothing with --json."""
+        """Tells the steps of a long walk, one line per call, in a pipe too; nothing with --json."""
         return silent if self.as_json else _timed()
 
     @property
@@ -66,9 +66,9 @@ class Output:
         return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
 
     def result(self, found: Document) -> None:
-        """Print what the command found: its values as one JSON object with --json, else its text.
+        """Print the command's result: its values as one JSON object with --json, else its text.
 
-        Details are printed with --verbose. Notes of the data that are not among the command's own
+        Details are printed with --verbose. Notes on the data that are not among the command's
         `notes` follow them.
         """
         values = dict(found.values()) if self.as_json or self.of_data.sentences else {}
@@ -84,7 +84,7 @@ class Output:
         click.echo(printable(shown("\n".join([text, *([""] if left else []), *left]))))
 
     def _with_hint(self, found: Document) -> Document:
-        """The document with a line on its details, before the lines that say what comes next."""
+        """The document with a line on hidden details, before the final lines on files and steps."""
         from cimtool.report.document import Section, Sentence, Verbatim
         from cimtool.report.table import Table
 
@@ -103,7 +103,7 @@ class Output:
 
 
 def shown(text: str) -> str:
-    """A text for a person: words and lines that no one reads to their end are cut to their ends."""
+    """A text for a person: overlong words and lines are cut to their ends."""
     lines = (LONG_WORD.sub(_cut, line) for line in text.split("\n"))
     return "\n".join(
         line if len(line) <= LONGEST_LINE else _ends(line, 1500, 300) for line in lines
@@ -129,5 +129,5 @@ def _timed(err: bool = False, dim: bool = False) -> Say:
 
 
 def json_text(values: Mapping[str, Any]) -> str:
-    """Write one JSON object; NumPy numbers as numbers, paths as text, NaN and infinity as null."""
+    """Write one JSON object: NumPy numbers as numbers, paths as text, NaN and infinity as null."""
     return json.dumps(plain_values(values), indent=2, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Commands made of records: an option of the command line for each field."""
+"""Commands made from records: an option of the command line for each field."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def record_command(
     defaults: Mapping[str, Any] | None = None,
     at_once: Mapping[str, Callable[[Any], None]] | None = None,
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a command of a function of an `Output` and of these records.
+    """Make a command from a function of an `Output` and of these records.
 
-    `defaults` are those of the command line alone, by the names of options; `...` is a required
-    option. Calls of `at_once` get the value of an option before any other is looked at.
+    `defaults` apply only on the command line, by the names of options; `...` makes an option
+    required. The calls in `at_once` get an option's value before any other is looked at.
     """
 
     def make(function: Callable[..., None]) -> Command:
@@ -70,9 +70,9 @@ def values_command(
     groups: Mapping[str, Collection[str]] | None = None,
     at_once: Mapping[str, Callable[[Any], None]] | None = None,
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a command of a function of an `Output` and of values by the names of options.
+    """Make a command from a function of an `Output` and of values by the names of options.
 
-    They are what `Record.of` takes. The rest is as in `record_command`; `groups` as in `Command`.
+    `Record.of` takes these values. The rest is as in `record_command`; `groups` as in `Command`.
     """
     options = _flat(records, defaults or {})
 
@@ -97,7 +97,7 @@ def values_command(
 
 
 def _flat(records: Collection[type[Record]], defaults: Mapping[str, Any]) -> dict[str, Option]:
-    """The options of records by name, the first of a name; inner records have a switch first."""
+    """The options of records by name, the first of each name; a switch precedes an inner record."""
     found: dict[str, Option] = {}
     for one in (one for record in records for one in _of(record)):
         if one.form is not None and one.name not in found:
@@ -121,7 +121,7 @@ def _flag(one: Option) -> str:
 
 
 def _parameter(one: Option, help_: str) -> click.Parameter:
-    """The option or the argument of click."""
+    """The click option or argument."""
     type_, more = _type(one)
     if one.default is ...:
         more["required"] = True
@@ -139,7 +139,7 @@ def _parameter(one: Option, help_: str) -> click.Parameter:
 
 
 def _type(one: Option) -> tuple[Any, dict[str, Any]]:
-    """The type of click for an option, and what else it is."""
+    """The click type for an option, and further arguments."""
     more: dict[str, Any] = {"metavar": one.form.metavar} if one.form and one.form.metavar else {}
     match one.form:
         case Switch():
@@ -184,7 +184,7 @@ def _one_or_two(name: str) -> Callable[..., Any]:
 
 
 def _value(one: Option, given: Any) -> Any:
-    """The value of an option for the library; ArgumentError for a text that is none."""
+    """The value of an option for the library; ArgumentError for a wrong text."""
     match one.form:
         case MetricLimits():
             return parse_limits(one.name, given)
@@ -200,7 +200,7 @@ def _value(one: Option, given: Any) -> Any:
 
 
 def parse_integer(text: str, at_least: int | None = None) -> int:
-    """Read an integer in ASCII digits; ValueError for another text, and for less."""
+    """Read an integer in ASCII digits; ValueError for another text, or less than `at_least`."""
     try:
         number = integer_of(text)
     except ValueError:
@@ -232,7 +232,7 @@ INTEGERS = Parsed("N,N,...", parse_integers)
 
 
 def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict[str, list[Value]]:
-    """Read `KEY=V,V,V` of each `--grid`; CimError where that is not how one is written."""
+    """Read `KEY=V,V,V` of each `--grid`; CimError for a text of another form."""
     expected = f"KEY=VALUE,VALUE, such as {example}"
     grid: dict[str, list[Value]] = {}
     for text in texts:
@@ -250,7 +250,7 @@ def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict
 
 
 def plain_value(text: str) -> Value:
-    """A number, true or false where the text is one in TOML, otherwise the text itself."""
+    """A number, true or false if the text is one in TOML, otherwise the text itself."""
     try:
         value = parse_line(f"value = {text}")["value"]
     except ValueError:
@@ -259,7 +259,7 @@ def plain_value(text: str) -> Value:
 
 
 def parse_limits(argument: str, texts: Iterable[str]) -> dict[str, float]:
-    """Read `METRIC=VALUE` of each option that gives an argument; CimError for no number."""
+    """Read `METRIC=VALUE` of each option for an argument; CimError if VALUE is no finite number."""
     limits: dict[str, float] = {}
     for text in texts:
         metric, equals, value = (part.strip() for part in text.partition("="))
@@ -282,7 +282,7 @@ def parse_limits(argument: str, texts: Iterable[str]) -> dict[str, float]:
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, str]:
-    """Read `loss.tau=0.1`, ... as texts by key, the last of a key; CimError for no KEY=VALUE."""
+    """Read `loss.tau=0.1`, ... as texts by key; the last of a key counts. CimError without `=`."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")

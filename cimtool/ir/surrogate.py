@@ -16,19 +16,19 @@ from cimtool.base.errors import CimError, RowsError
 MAX_DEGREE = 6
 
 # A surrogate that varies by less than this share of its size ranks nothing. A fit on labels that
-# were clipped at 1e-6 looks so.
+# were clipped at 1e-6 looks like that.
 CONSTANT_SHARE = 1e-6
 
 Extent = tuple[float, float]
 
 BESIDE_LINE = "vd less its line"
-"""The name in reports of how far vd is from the line of a fitted band."""
+"""The name in reports for the distance of vd from the line of a fitted band."""
 
 
 def exponents(degree: int) -> list[tuple[int, int]]:
-    """Return (i, j) of each term ed^i vd^j in scikit-learn's order, the constant left out.
+    """Return (i, j) of each term ed^i vd^j in scikit-learn's order, without the constant.
 
-    That is `PolynomialFeatures(degree, include_bias=False)`: ed, vd, ed^2, ed vd, vd^2, ...
+    It is `PolynomialFeatures(degree, include_bias=False)`: ed, vd, ed^2, ed vd, vd^2, ...
     """
     return [(total - j, j) for total in range(1, degree + 1) for j in range(total + 1)]
 
@@ -44,9 +44,9 @@ class FittedRange:
     """The least and the largest ed and vd of the pairs that a polynomial was fitted to.
 
     `vd_line` is the start and the slope of a line of vd over ed, and `vd_beside_line` the range of
-    vd less this line: the pairs lie in a narrow band of the rectangle of ed and vd. In the units of
-    the polynomial's file, before its scales. Raises CimError for numbers that are not finite, ends
-    that are not in order, and for half of the band.
+    vd less this line: the pairs lie in a narrow band of the rectangle of ed and vd. Units are the
+    polynomial file's, before its scales. Raises CimError if a number is not finite, ends are not in
+    order, or only one of the band's two fields is given.
     """
 
     ed: Extent
@@ -71,7 +71,7 @@ class FittedRange:
 
     @property
     def ranges(self) -> dict[str, Extent]:
-        """The ranges that a pair of the fit is within, by the names of `places`."""
+        """The ranges that hold the fit's pairs, by the names of `places`."""
         ranges = {"ed": self.ed, "vd": self.vd, BESIDE_LINE: self.vd_beside_line}
         return {name: ends for name, ends in ranges.items() if ends is not None}
 
@@ -84,7 +84,7 @@ class FittedRange:
         return found
 
     def times(self, ed: float, vd: float) -> FittedRange:
-        """The range of statistics that are these factors larger."""
+        """The range of statistics that are larger by these factors."""
 
         def scaled(ends: Extent | None, low: float, high: float) -> Extent | None:
             return None if ends is None else (ends[0] * low, ends[1] * high)
@@ -102,8 +102,8 @@ class Polynomial:
     """bias + sum coeff_k (ed/scale_ed)^i (vd/scale_vd)^j over `exponents(degree)`.
 
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
-    and `K` are the teacher's sigmoid and samples a side, and `domain` is where it was fitted, None
-    if unknown.
+    and `K` are the teacher's sigmoid and samples per side; `domain` is the fitted range. All are
+    None if unknown.
     Raises CimError if the degree is not 1 to 6, the number of coefficients is not the degree's,
     a number is not finite or beyond LARGEST_NUMBER, or a scale or `a` is not positive.
     """
@@ -158,12 +158,12 @@ class Polynomial:
         return any(c != 0 for (_, j), c in terms if j)
 
     def evaluate(self, ed: ArrayLike, vd: ArrayLike) -> FloatArray:
-        """Return the value at ed and vd (raw, of one shape), float64.
+        """Return the value at ed and vd (raw, of the same shape), float64.
 
-        Real ed spread by 0.3% around some hundreds, where the powers of raw ed cancel; so the
-        polynomial is first moved, exactly, to variables in [-1, 1] over the values given. The
-        result is as accurate as its own size allows, and may differ in the last bits between a
-        block and the whole. Raises CimError if ed or vd is not finite.
+        Real ed spread by 0.3% around some hundreds, so powers of raw ed cancel. The polynomial is
+        therefore first moved, exactly, to variables in [-1, 1] over the values given. The result is
+        as accurate as its size allows, and may differ in the last bits between a block and the
+        whole. Raises CimError if ed or vd is not finite.
         """
         ed, vd = np.asarray(ed, np.float64), np.asarray(vd, np.float64)
         if ed.size == 0:
@@ -178,8 +178,8 @@ class Polynomial:
     ) -> list[list[Fraction]]:
         """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
 
-        Exact: every float is the rational number that it is, the scales of the features included.
-        The matrix is square, degree + 1 a side, zero if i + j is above the degree.
+        Exact: every float, the features' scales too, is taken as the rational number that it is.
+        The matrix is square with degree + 1 rows; it is zero if i + j is above the degree.
         """
         size = self.degree + 1
         powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(self.scale_ed), size)
@@ -197,9 +197,9 @@ class Polynomial:
     ) -> list[tuple[float, ...]]:
         """Return `shifted` in float64 for the centre and half the width of ed, and of vd.
 
-        A coefficient is 0 if it lies `bits` bits or more below the sum of all sizes. Zeros at the
-        end of a row, and rows of zeros at the end, are left off. Raises RowsError if a coefficient
-        is beyond float64.
+        A coefficient becomes 0 if it is `bits` bits or more below the sum of all magnitudes. Zeros
+        at the end of a row, and rows of zeros at the end, are dropped. Raises RowsError if a
+        coefficient is beyond float64.
         """
         on_ed, on_vd = domains
         table = self.shifted(*on_ed, *on_vd)
@@ -216,21 +216,20 @@ class Polynomial:
 
     @np.errstate(over="ignore")
     def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
-        """Root mean square change of its value if ed, or vd, is `off` of its range away.
+        """Root mean square change of its value if ed, or vd, is off by `off` of its range.
 
-        Of the two the larger; infinite if a square is beyond float64. Where coefficients are
-        large and cancel, as those of a fit on nearly collinear features do, every error of ed and
-        vd comes out many times as large.
+        The larger of the two; infinite if a square is beyond float64. A fit on nearly collinear
+        features has large coefficients that cancel, and multiplies every error of ed and vd.
         """
         value = self.evaluate(ed, vd)
         moved = (self.evaluate(ed + off * np.ptp(ed), vd), self.evaluate(ed, vd + off * np.ptp(vd)))
         return max(float(np.sqrt(np.mean((one - value) ** 2))) for one in moved)
 
     def is_constant(self, ed: Extent, vd: Extent) -> bool:
-        """Say whether it hardly varies over the rectangle of raw ed and vd, (low, high) each.
+        """True if it hardly varies over the rectangle of raw ed and vd, (low, high) each.
 
-        Hardly: in variables in [-1, 1] all terms but the constant add up to less than
-        CONSTANT_SHARE of the whole.
+        In variables in [-1, 1], all terms but the constant then add up to at most CONSTANT_SHARE of
+        the whole.
         """
         matrix = self.shifted(*_centre_and_half(*ed), *_centre_and_half(*vd))
         total = sum((abs(c) for row in matrix for c in row), Fraction(0))
@@ -266,12 +265,12 @@ def _range_of(name: str, values: FloatArray) -> Extent:
 
 
 def _centre_and_half(low: float, high: float) -> tuple[float, float]:
-    """Return the middle and half the width of a range; 1 for a width of nothing."""
+    """Return the middle and half the width of a range; half of a zero width is 1."""
     return low + (high - low) / 2, (high - low) / 2 or 1.0
 
 
 def _as_float(c: Fraction) -> float:
-    """A rational number in float64; RowsError if it is beyond."""
+    """A rational number in float64; RowsError if it is too large."""
     try:
         return float(c)
     except OverflowError:

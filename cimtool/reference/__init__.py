@@ -1,1 +1,1 @@
-"""The mathematics in float64: what the hardware's scores are compared with, and how."""
+"""The mathematics in float64: the reference for the hardware's scores, and the comparison."""

@@ -1,8 +1,8 @@
-"""Intervals: of a metric over other draws of the queries, of a counted share, of a few figures.
+"""Intervals: of a metric over resampled queries, of a counted share, of a few figures.
 
-The bootstrap draws queries with replacement, texts by the video that they share; the gallery stays.
-All metrics of all stages are computed on the same draws, so that the difference of two is paired. A
-query whose value is NaN does not count in that metric.
+The bootstrap draws queries with replacement; texts of one video are drawn together. The gallery
+stays the same. All metrics of all stages use the same draws, so that the difference of two is
+paired. A query whose value is NaN does not count in that metric.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cimtool.base.intervals import Change, Interval
 RESAMPLES = 1000
 LEVEL = 0.95
 BLOCK_COUNTS = 1 << 18
-"""Counts of queries that are held at a time: they stay in the cache while every metric is taken."""
+"""Counts of queries that are held at a time: they stay in the cache while metrics are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,12 @@ class QueryCounts:
 
     @classmethod
     def once(cls, queries: int) -> QueryCounts:
-        """The one sample in which every query occurs once: the data as they are."""
+        """The sample in which every query occurs once: the data as they are."""
         return cls(np.ones((1, queries)))
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        """Queries of each resample, [B]."""
+        """Number of queries in each resample, [B]."""
         found: FloatArray = self.counts.sum(axis=1)
         return found
 
@@ -87,8 +87,8 @@ class Samples:
 def resamples(right: IntArray, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
     """Yield `count` resamples in blocks; the size of a block does not change them.
 
-    `right` [n] names the video of each text. Texts of one video are no independent queries: for
-    texts, videos are drawn, each with all of its texts (a cluster bootstrap).
+    `right` [n] names the video of each text. Texts of one video are not independent queries. So
+    the resamples of texts draw videos, each with all of its texts (a cluster bootstrap).
     """
     own, cluster = np.unique(right, return_inverse=True)
     block = max(1, BLOCK_COUNTS // max(len(right), videos, 1))
@@ -109,7 +109,7 @@ def _counts(stream: Generator, size: int, queries: int) -> FloatArray:
 
 
 def interval(values: Array) -> Interval:
-    """The middle LEVEL of a metric's `values` over resamples, NaN left out."""
+    """The middle LEVEL of a metric's `values` over resamples, without NaN."""
     edge = 50 * (1 - LEVEL)
     if np.isnan(values).all():
         return Interval(np.nan, np.nan)
@@ -118,7 +118,7 @@ def interval(values: Array) -> Interval:
 
 
 def counted_share(count: int, of: int) -> Change:
-    """The share `count / of` and its interval at LEVEL, which covers at least that for any share.
+    """The share `count / of` and its interval, whose coverage is at least LEVEL for any share.
 
     Clopper and Pearson 1934: the ends are quantiles of beta distributions.
     """
@@ -133,10 +133,10 @@ def counted_share(count: int, of: int) -> Change:
 def chance_of_split(first: int, second: int) -> float:
     """The chance that discordant pairs split this unevenly or more, if both kinds are as likely.
 
-    The exact conditional test of two shares on the same items, of which `first` have only the one
-    and `second` only the other property: McNemar, Psychometrika 12, 1947, with the binomial
-    distribution in place of the normal. It keeps its level for every number of items; Fagerland,
-    Lydersen and Laake, BMC Med. Res. Methodol. 13:91, 2013, compare it with less cautious ones.
+    The exact conditional test of two shares on the same items: `first` items have only the first
+    property, `second` only the second. It is McNemar's test, Psychometrika 12, 1947, with the
+    binomial distribution in place of the normal. It keeps its level for every number of items.
+    Fagerland, Lydersen and Laake, BMC Med. Res. Methodol. 13:91, 2013, compare less cautious tests.
     """
     from scipy.special import bdtr
 
@@ -144,7 +144,7 @@ def chance_of_split(first: int, second: int) -> float:
 
 
 def students(values: Sequence[float]) -> Change:
-    """The mean and its interval at LEVEL; the ends are NaN if there are fewer than two."""
+    """The mean and its interval at LEVEL by Student's t; the ends are NaN for fewer than two."""
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Change(mean, np.nan, np.nan)

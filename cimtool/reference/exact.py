@@ -1,7 +1,8 @@
 """The matching probability without sampling: E[sigmoid(b - a D)] in closed form and by quadrature.
 
-The method and its formulas stand in `exact_kernels`. log p and log(1-p) carry an absolute error, so
-p and 1-p a relative one, under 1e-9 for d up to 4096 and a * s up to 15; mostly it is under 1e-12.
+The method and its formulas are in `exact_kernels`. The absolute error of log p and log(1-p), which
+is the relative error of p and 1-p, is under 1e-9 for d up to 4096 and a * s up to 15; mostly it is
+under 1e-12.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from cimtool.base.threads import map_rows
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
-# Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
+# Pairs between two lines of progress (seconds at d = 1024), and pairs that a thread takes at once.
 _BLOCK = 1 << 17
 _AT_ONCE = 1 << 9
 
-# The largest a (s_t + s_v) that the quadrature is tried on: it takes some milliseconds there.
+# The largest a (s_t + s_v) for which the quadrature is tried: it takes some milliseconds there.
 _WIDEST = 1e9
 
-# Dimensions of the videos that a block's texts meet before the next: 512 KB, in a core's cache.
+# Videos times dimensions that a block's texts meet at a time: 512 KB, in a core's cache.
 _NEAR = 1 << 15
 
 
 class OutOfReach(CimError):
-    """The exact probability of a pair is not reached; `pair` is its number among those given."""
+    """The exact probability of a pair is not reached; `pair` is its index among the pairs given."""
 
     def __init__(self, pair: int, sentence: str):
         super().__init__(sentence)
@@ -43,7 +44,7 @@ def exact(
 ) -> MatchProbabilities:
     """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
 
-    Raises CimError if a is not above 0, a or b is not finite, the two have not one d, a mean or
+    Raises CimError if a is not above 0, a or b is not finite, the two have different d, a mean or
     variance is not finite, or a pair's probability is not reached.
     """
     if text.d != video.d:
@@ -70,7 +71,7 @@ def log_match_probability(
 ) -> tuple[FloatArray, FloatArray]:
     """Return log p and log(1-p) of p = E[sigmoid(b - a |z_t - z_v|^2)], both [...].
 
-    Means `mu` and variances `s` are [..., d] with one d; what stands before d is broadcast. Raises
+    Means `mu` and variances `s` are [..., d] with one d; the axes before d are broadcast. Raises
     CimError if the shapes do not fit, a variance is negative, a is not above 0, a number is not
     finite, or a pair's probability is not reached.
     """
@@ -96,11 +97,11 @@ def pair_probabilities(
 ) -> Callable[[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
     """Return a function from rows of texts and of videos, [n] each, to log p and log(1-p).
 
-    Raises CimError as `exact` does, and OutOfReach the function if a pair's is not reached.
+    Raises CimError as `exact` does. The function raises OutOfReach if a probability is not reached.
     """
     arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
     _check(a, b, arrays)
-    widest = _widest_of(arrays)  # once: it reads every item, and there may be few pairs a call
+    widest = _widest_of(arrays)  # once: it reads every item, and a call may have few pairs
     return lambda i, j: _of_rows(arrays, widest, np.stack((i, i, j, j)), a, b)
 
 
@@ -117,7 +118,7 @@ def _of_rows(
     a: float,
     b: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """log p and log(1-p) of pairs, whose rows [4, n] are of mu_t, s_t, mu_v, s_v, each [.., d].
+    """log p and log(1-p) of pairs, given by `rows` [4, n] of mu_t, s_t, mu_v, s_v, each [.., d].
 
     `widest` are the largest variances of the rows of s_t and s_v.
     """
@@ -151,7 +152,7 @@ def check_sigmoid(a: float, b: float) -> None:
 
 
 def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
-    """Refuse what the kernels do not expect; `arrays` are mu_t, s_t, mu_v, s_v."""
+    """Refuse values that the kernels do not expect; `arrays` are mu_t, s_t, mu_v, s_v."""
     check_sigmoid(a, b)
     mean, variance = (-math.inf, "a finite mean"), (0.0, "a variance that is finite and 0 or more")
     limits = {"mu_t": mean, "s_t": variance, "mu_v": mean, "s_v": variance}

@@ -6,12 +6,12 @@ M(u) = E exp(-u D), L = log M and F(v) = L(side a v) + side b v. For N = 0, 1, 2
     E sigmoid(side y) = T_1 - T_2 + ... + (-1)^(N+1) T_N + (-1)^N I_N,     T_n = e^F(n)
     I_N = E e^(N side y) sigmoid(side y) = (1/2 pi) Int |pi / sin pi v| e^F(v) dt
 
-along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is chosen such that the
+along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is chosen so that the
 minimum of F is in the strip: up to there the terms fall, and neither their sum nor the integral
 cancels. On side -1, M ends at a branch point, which narrows the strip or leaves out the rest.
 
-F and its place on the line come from sums over dimensions at each point, or if variances are
-small from a series (`exact_series`).
+At each point, F comes from sums over dimensions, or from a series if variances are small
+(`exact_series`).
 """
 
 from __future__ import annotations
@@ -35,47 +35,47 @@ from cimtool.reference.exact_series import (
 )
 
 STEP = 4
-"""Dimensions taken at once for all nodes; their number is padded to it with zeros."""
+"""Dimensions taken at once for all nodes; zeros pad their number to a multiple."""
 
 CHUNK = 16
 """Dimensions whose factors 1 + 2 u s are multiplied before one logarithm."""
 
 LANES, MOST_LANES = 8, 64
-"""Nodes are evaluated in multiples of the one, a vector of AVX-512, at most the other at once."""
+"""Nodes are evaluated in multiples of LANES, an AVX-512 vector, and at most MOST_LANES at once."""
 
 TERMS, SERIES_TERMS = 5, 16
 """Most terms before the integral. Beyond, a slope steep enough to matter makes it negligible.
 
-Of a series a term costs hundreds of times less than the integral, which most pairs then spare.
+With a series, a term costs hundreds of times less than the integral; most pairs need no integral.
 """
 
 NEGLIGIBLE = 1e-15
 """Truncation error allowed, as a share of the result: the next term, or the tail of the line."""
 
 AGREEMENT = 1e-9
-"""Two results of the trapezoid rule, the step halved between them, agree so far when it is done.
+"""The trapezoid rule ends if halving its step changes the result by less than this share.
 
-The error falls as exp(-const / step) or faster, so that of the later one is some 1e-12 or less.
+The error falls as exp(-const / step) or faster, so the later result's error is about 1e-12 or less.
 """
 
 EQUAL = 1e-13
-"""Two results are equal if they differ by less than this share of what they are added to."""
+"""Two results are equal if they differ by less than this share of the terms beside them."""
 
 FIRST_STEP, FIRST_NODES = 0.25, 16
 WIDTH = 2.0
 """Nodes are t = WIDTH sigma sinh(x), with sigma the width of the integrand at its saddle."""
 
 MOST_NODES = 1 << 18
-"""Most nodes of a pair, which is given up beyond them; a * max(s) = 15 takes some thousands."""
+"""Nodes after which a pair is given up; a * max(s) = 15 takes some thousands."""
 
 SADDLE_STEPS = 60
 SADDLE_SLOPE = 0.1
-"""The line's place: where the slope, in units of the width, is less. The minimum is flat."""
+"""The line is placed where the slope, in units of the width, is below this: the minimum is flat."""
 
-# Where in the workspace of one line of nodes stand: t; the product of all 1 + i r t as p + i q, its
-# turns, and the logarithm of what its square was divided by; the two sums of the exponent; and what
-# all this comes to: the logarithm of the size, the phase, their error; dt / dx. All in one flat
-# array at constant distances: the compiler sees that they do not overlap.
+# Offsets in the workspace of one line of nodes: t; the product of all 1 + i r t as p + i q, its
+# turns, and the logarithm of its square, which was divided out; the two sums of the exponent; the
+# result as logarithm of the size, phase, and their error; dt / dx. All are in one flat array at
+# constant distances, so that the compiler sees that they do not overlap.
 T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX = (
     MOST_LANES * row for row in range(11)
 )
@@ -84,8 +84,8 @@ T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX = (
 class Pair(NamedTuple):
     """One side's question about a pair, for compiled code.
 
-    `square` = delta^2 [d], `s` [d] and the `widest` of it; `room` [2, d] is overwritten. `series`
-    has terms if it takes the place of sums over dimensions.
+    `square` = delta^2 [d], `s` [d] and its largest value `widest`; `room` [2, d] is overwritten.
+    `series` has terms if it replaces the sums over dimensions.
     """
 
     side: float
@@ -105,7 +105,7 @@ def log_probabilities(
 ) -> None:  # fmt: skip
     """Write log p and log(1-p) [n] of the pairs from `start` to `stop`; NaN if not reached.
 
-    The arrays are [.., d], and `rows` [4, n] names the row of each that makes a pair.
+    The arrays are [.., d]; `rows` [4, n] gives each pair's row in each of them.
     """
     d = mu_t.shape[1]
     padded = max(-(-d // STEP), 1) * STEP
@@ -118,8 +118,8 @@ def log_probabilities(
             square[i] = delta * delta
             s[i] = s_t[u, i] + s_v[w, i]
             distance += square[i] + s[i]
-        # Where E y < 0 the median of y is not far above 0, so p is never near 1; and the mirror.
-        # The other one thus loses next to nothing as what p leaves of 1.
+        # If E y < 0, the median of y is not far above 0, so p is never near 1; and vice versa. So
+        # 1 minus the smaller probability loses next to no accuracy.
         side = 1.0 if b < a * distance else -1.0
         smaller = log_expectation(side, a, b, square, s, room)
         larger = math.log1p(-math.exp(smaller))
@@ -140,7 +140,7 @@ def log_expectation(
         y = side * (b - a * _total(square))
         return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
     series = series_of(side, a, b, square, s, widest, room[0])
-    while True:  # a call in one place: the compiler would inline each anew
+    while True:  # one call only: the compiler would inline every call
         found = _expected(Pair(side, a, b, square, s, widest, room, series))
         if not math.isnan(found) or not len(series.terms):
             return found
@@ -167,7 +167,7 @@ def _total(values: FloatArray) -> float:
 
 @jit_summand
 def _expected(pair: Pair) -> float:
-    """log E sigmoid(side y); NaN if it is not reached, or the series is not enough."""
+    """log E sigmoid(side y); NaN if it is not reached, or the series is too inaccurate."""
     end = math.inf if pair.side > 0 else 1.0 / (2.0 * pair.a * pair.widest)
     most = SERIES_TERMS if len(pair.series.terms) else TERMS
     n, sign, terms, first = 0, 1.0, 0.0, 0.0
@@ -181,7 +181,7 @@ def _expected(pair: Pair) -> float:
         if n > 0 and term < NEGLIGIBLE * terms:
             return first + math.log(terms)
         if not _doubt(n + 1.0, pair) * term <= LIKELY * DOUBT * max(terms, term):
-            break  # the line from here on tells whether the series is enough
+            break  # the integral from here on tells whether the series is accurate enough
         terms += sign * term
         sign = -sign
         n += 1
@@ -195,7 +195,7 @@ def _expected(pair: Pair) -> float:
 
 @jit_summand
 def _doubt(v: float, pair: Pair) -> float:
-    """Error of F at |v| at most: that of the series."""
+    """Bound on the error of F at |v|, which is the error of the series."""
     return remainder(pair.series, v) if len(pair.series.terms) else 0.0
 
 
@@ -247,15 +247,15 @@ def saddle(low: float, high: float, pair: Pair) -> tuple[float, float, float]:
 def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> float:
     """I_N e^-F(c) by the trapezoid rule in x, t = WIDTH width sinh(x), halving its step.
 
-    The integrand at -t is the conjugate of that at t, so half of the line is enough. It is as exact
-    as its sum with `beside` needs. NaN if it is not reached, or the series is not enough.
+    The integrands at -t and t are conjugate, so half of the line is enough. The result is as exact
+    as its sum with `beside` needs. NaN if it is not reached, or the series is too inaccurate.
     """
     _prepare(c, pair)
     angle, scale = math.pi * (c - pole), WIDTH * width
     beside *= math.sin(angle)
     nodes, values = np.empty(11 * MOST_LANES), np.empty((3, MOST_LANES))
     step, length, count = FIRST_STEP, 0.0, 0
-    first = int(FIRST_NODES)  # a number, not a literal, for which all below is compiled once more
+    first = int(FIRST_NODES)  # not a literal: for a literal, numba compiles all below once more
     coarse, total, doubt = 0.0, 0.0, 0.0
     while length == 0.0:
         if count >= MOST_NODES:
@@ -292,7 +292,7 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
 
 @jit_summand
 def _prepare(c: float, pair: Pair) -> None:
-    """Write into the room what the points of the line through c share: r and e, or the series."""
+    """Write the values that all points of the line through c share: r and e, or the series."""
     if len(pair.series.terms):
         expand(pair.series, c)
         return
@@ -310,8 +310,8 @@ def _integrand(
     """Write from x on the integrand over dx, a bound on its tail over dt, and its error [3, lanes].
 
     Its size falls as t grows, for every pair. So the tail is at most the size here times the
-    integral of sin(pi c) / sinh(pi t), that is -sin(pi c) / pi log tanh(pi t / 2), which is less
-    than sin(pi c) e^(-pi t) where t > 0.2.
+    integral of sin(pi c) / sinh(pi t), which is -sin(pi c) / pi log tanh(pi t / 2). For t > 0.2
+    that is less than sin(pi c) e^(-pi t).
     """
     grown, ratio = math.exp(x), math.exp(step)
     for k in range(lanes):
@@ -340,8 +340,8 @@ def _integrand(
 def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
     """Size and phase of e^(F(c + i t) - F(c)), and the relative error of both.
 
-    Beyond the reach of the series the integrand is taken for nothing, and its error for infinite:
-    the line has to end before.
+    Beyond the reach of the series, the integrand is set to 0 and its error to infinity: the line
+    has to end before.
     """
     for k in range(lanes):
         t = nodes[T + k]
@@ -357,8 +357,8 @@ def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
 def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
     """Size and phase of e^(F(c + i t) - F(c)), without error.
 
-    Moving from c to c + i t a factor of M takes on, with r = 2 a s / q, e = a delta^2 / q^2 and
-    q = 1 + 2 side a c s, all at c:
+    From c to c + i t, each dimension multiplies M by the factor below, with r = 2 a s / q,
+    e = a delta^2 / q^2 and q = 1 + 2 side a c s, all at c:
 
         (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
     """
@@ -374,7 +374,7 @@ def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
 
 @jit_summand
 def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
-    """Take all dimensions' factors together at each node: their product and the exponent's sums."""
+    """Write the product of all dimensions' factors at each node, and the sums of the exponent."""
     for k in range(lanes):
         nodes[P + k] = 1.0
         for row in (Q, TURNS, LOG_SQUARE, PHASE, DECAY):
@@ -394,11 +394,11 @@ def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: Fl
 
 @jit_summand
 def _multiply_four(lanes: int, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
-    """Take in four dimensions, two at a time: together they turn the product by less than pi.
+    """Multiply in four dimensions, two at a time: two turn the product by less than pi.
 
     So a turn past the negative real axis shows as a change of sign of the imaginary part.
     """
-    # Read before the loop and written out, so that the loop over nodes becomes one of vectors.
+    # Read before the loop and written out, so that the loop over nodes is vectorised.
     r0, r1, r2, r3 = r[0], r[1], r[2], r[3]
     e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
     for k in range(lanes):

@@ -4,14 +4,14 @@ With A_k = sum s^k and B_k = sum delta^2 s^k over a pair's dimensions, L = log E
 
     L(u) = sum over k >= 1 of (-u)^k 2^(k-1) (A_k / k + B_(k-1))     for |2 u| max s < 1
 
-(the cumulants of D, a generalised chi-square, over k!). Of u = side a v and K terms, with
-q = 2 a max s, what is left out is at most
+(the cumulants of D, a generalised chi-square, over k!). With u = side a v, K terms and
+q = 2 a max s, the terms left out add up to at most
 
     R(v) = a |v| (A_1 / (K+1) + B_0) (q |v|)^K / (1 - q |v|),
 
-as no s is larger than max s. A pair costs K multiplications a dimension, whatever the number of
-points at which L is wanted. R is held against the result: a pair whose series is not enough is
-summed over its dimensions.
+as no s is larger than max s. A pair costs K multiplications per dimension, for any number of
+points at which L is needed. R is compared with the result: if the series is too inaccurate, the
+pair is summed over its dimensions.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ AT_ONCE = 4
 """Orders that one pass over the dimensions adds."""
 
 MOST_ORDERS = 5 * AT_ONCE
-"""Orders beyond which the sums over dimensions themselves are as fast."""
+"""Most orders of a series; with more, sums over dimensions are as fast."""
 
 DOUBT = 1e-12
 """Share of the result that the remainder may change; it is mostly far smaller."""
 
 LIKELY = 0.01
-"""Share of DOUBT at which a series, before the line is known, is taken for enough."""
+"""Share of DOUBT below which a series is accepted before the line is known."""
 
 NEAR = 0.9
-"""The series is used if q |v| is below; it ends at 1."""
+"""The series is used if q |v| is below this; it diverges at 1."""
 
 EXPONENT = 35.0
-"""The integrand's exponent at which the line has ended: e^-35 is 6e-16."""
+"""The integrand's negative exponent at which the line ends: e^-35 is 6e-16."""
 
 
 class Series(NamedTuple):
     """F(v) = sum of `terms[k]` v^(k+1), for compiled code; no terms if the series is not used.
 
     The remainder at v is `weight` |v| (q |v|)^K / (1 - q |v|), with q = `ratio`. `around` [K] is
-    room for the terms of another place.
+    room for the terms at another point.
     """
 
     terms: FloatArray
@@ -61,9 +61,9 @@ def series_of(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, widest: float,
     power: FloatArray,
 ) -> Series:  # fmt: skip
-    """The shortest series that is likely enough for a pair; `power` [d] is overwritten.
+    """The shortest series that is likely accurate enough; `power` [d] is overwritten.
 
-    `square` = delta^2 [d] and `s` [d], whose largest, `widest`, is above 0.
+    `square` is delta^2 [d]. The largest value of `s` [d] is `widest`, above 0.
     """
     ratio = 2.0 * a * widest
     terms = np.empty(MOST_ORDERS)
@@ -103,7 +103,7 @@ def _root(variance: float, exponent: float) -> float:
 def _sums(
     square: FloatArray, s: FloatArray, power: FloatArray
 ) -> tuple[tuple[float, float, float, float], tuple[float, float, float, float]]:
-    """Sums of s^k, from one above the power on, and of delta^2 s^k, from the power on."""
+    """The next sums of s^k from k = p + 1 on, and of delta^2 s^k from k = p on; `power` is s^p."""
     s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0
     q1, q2, q3, q4 = 0.0, 0.0, 0.0, 0.0
     for i in range(len(s)):
@@ -132,7 +132,7 @@ def _bound(weight: float, ratio: float, count: int, v: float) -> float:
 
 @jit_summand
 def remainder(series: Series, v: float) -> float:
-    """The most that the terms beyond the series add to F at |v|; infinite beyond its reach."""
+    """Bound on the terms of F that the series leaves out at |v|; infinite beyond its reach."""
     return _bound(series.weight, series.ratio, len(series.terms), v)
 
 
@@ -144,7 +144,7 @@ def derivatives(series: Series, v: float) -> tuple[float, float, float]:
         half = half * v + slope
         slope = slope * v + value
         value = value * v + series.terms[k]
-    # The polynomial is v times what was evaluated.
+    # The polynomial is v times the values so far.
     half = half * v + slope
     slope = slope * v + value
     return value * v, slope, 2.0 * half
@@ -156,7 +156,7 @@ def expand(series: Series, c: float) -> None:
     around, count = series.around, len(series.terms)
     for k in range(count):  # an assignment of arrays takes 3 s to compile
         around[k] = series.terms[k]
-    # Synthetic division by v - c, again and again; the constant, F(c), is not wanted.
+    # Repeated synthetic division by v - c; the constant F(c) is not needed.
     for first in range(-1, count - 1):
         for k in range(count - 2, max(first, 0) - 1, -1):
             around[k] += c * around[k + 1]

@@ -14,7 +14,7 @@ from cimtool.reference.queries import worse_losses
 from cimtool.reference.truth import Truth
 
 LIMITED = tuple(one for one in DIFFERENCES if one.limit)
-"""Metrics of differences from the reference, which need nothing that is right."""
+"""Metrics of differences from the reference, which need no right items."""
 
 UNRANKED_LIMITS = tuple(one.limit for one in LIMITED)
 LIMITS = (*UNRANKED_LIMITS, *(metric.loss for metric in RANKINGS))
@@ -23,9 +23,9 @@ LIMITS = (*UNRANKED_LIMITS, *(metric.loss for metric in RANKINGS))
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
     """The metrics of LIMITS by name, from the metrics of two rows.
 
-    Losses are the worse of both directions, shares as fractions; negative where the scores do
-    better. Those of rankings are missing where nothing is ranked, that of logits for scores that
-    are none, and that of agreement for scores that were not compared.
+    Losses are of the worse direction, with shares as fractions; negative if the scores do better.
+    Losses of rankings are missing if nothing is ranked, the logit RMSE if the scores are no
+    logits, and the loss of agreement if the scores were not compared.
     """
     found = {one.limit: one.lost(own[one.name]) for one in LIMITED if one.name in own}
     return found | worse_losses(own, reference)
@@ -36,7 +36,7 @@ def limit_changes(
     intervals: Mapping[str, Interval],
     losses: Mapping[str, Change],
 ) -> dict[str, Change]:
-    """The same of one row with its uncertainty: each metric with its interval."""
+    """The metrics of LIMITS of one row, each with its interval."""
     found = {}
     for one in LIMITED:
         if one.name in metrics:
@@ -47,19 +47,19 @@ def limit_changes(
 
 
 ROUNDING = 1e-12
-"""The amount that a value may be above its limit: a loss is a difference of two shares."""
+"""Rounding by which a value may exceed its limit: a loss is a difference of two shares."""
 
 
 def within(value: float, limit: float) -> bool:
-    """Hold a metric to its limit, but for what float64 makes of 0.93 - 0.91; NaN is not within."""
+    """True if a metric keeps its limit, up to the rounding of 0.93 - 0.91; False for NaN."""
     return value <= limit + ROUNDING
 
 
 @dataclass(frozen=True)
 class DriftLimit:
-    """A metric of the compiled model, the most it may be, what it is, and its interval if known.
+    """A metric of the compiled model, its limit, its value, and its interval if known.
 
-    One that is not `founded` is against a reference that is broken itself, and never kept.
+    If the reference itself is broken, `founded` is False and the limit is never kept.
     """
 
     metric: str
@@ -70,7 +70,7 @@ class DriftLimit:
 
     @property
     def kept(self) -> bool:
-        """True if the value is within the limit, and against a reference that is not broken."""
+        """True if the value is within the limit and the reference is not broken."""
         return self.founded and within(self.value, self.limit)
 
     @property
@@ -92,7 +92,7 @@ class DriftLimit:
 
 
 def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
-    """Raise CimError for an unknown metric, with the nearest, and for a limit that is no number."""
+    """Raise CimError for an unknown metric, with the nearest, or a limit that is not finite."""
     for metric, limit in limits.items():
         if metric not in LIMITS:
             raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
@@ -103,7 +103,7 @@ def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
 
 
 def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, where: str) -> None:
-    """Raise CimError for a limit of a ranking where nothing is ranked; `where` names the data."""
+    """Raise CimError for a limit of a ranking if nothing is ranked; `where` names the data."""
     for metric in limits:
         if not truth.ranks and metric not in UNRANKED_LIMITS:
             raise ArgumentError(

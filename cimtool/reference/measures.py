@@ -1,4 +1,4 @@
-"""Every metric: its name, its measurement of a query, its direction, and its name in tables.
+"""All metrics: names, measurements of a query, directions, and names in tables.
 
 A new metric is a `RankingMetric` in RANKINGS, or a `DifferenceMetric` in DIFFERENCES.
 """
@@ -21,18 +21,18 @@ from cimtool.reference.truth import Classes, Truth, alike_counts, alike_sums
 WAYS = tuple(way_names())
 
 Hits = tuple[IntArray, IntArray | None]
-"""Positions of the right items of a query, best first, and their grades where they have any."""
+"""Positions of the right items of a query, best first, and their grades if they have any."""
 
 Pooled = Callable[[QueryCounts, FloatArray], FloatArray]
-"""One number of a measurement of each query, in each resample."""
+"""One number per resample, from a measurement of each query."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that is made of one measurement `of` each query.
+    """A metric that is made from one measurement per query, named in `of`.
 
-    `label` names it in sentences and `heading`, which may have lines, in tables; `essential` ones
-    stay in a narrow table. `share` metrics are read in percent.
+    `label` names it in sentences and `heading`, which may have lines, in tables; `essential`
+    metrics stay in a narrow table. `share` metrics are shown in percent.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Metric:
     essential: bool = True
 
     def rounded(self, value: float) -> float:
-        """The value without digits that are rounding."""
+        """The value without digits that are only rounding."""
         return value
 
 
@@ -53,10 +53,10 @@ class Metric:
 class RankingMetric(Metric):
     """A metric of rankings; ties count against the right item.
 
-    With `by_class` right are the items of the query's class where classes are known. A query is
-    measured by the rank of its best right item, or by `of_hits` of all its right items, or by
-    `of_means` of the means of both modalities, over the texts alone. Values have `decimals`: less
-    is rounding in float64. `signed` ones may be below 0.
+    With `by_class`, all items of the query's class are right if classes are known. A query is
+    measured by the rank of its best right item, by `of_hits` of all its right items, or by
+    `of_means` of both modalities' means, for texts only. Values have `decimals`: smaller digits are
+    rounding in float64. `signed` metrics may be below 0.
     """
 
     value: Pooled = QueryCounts.mean
@@ -79,7 +79,7 @@ class RankingMetric(Metric):
         return f"{self.name}_loss"
 
     def labelled(self, way: str) -> str:
-        """The label with words for a way, where the metric is of ways."""
+        """The label, with words for a way if the metric has ways."""
         return self.label if self.of_means is not None else f"{self.label} {way}"
 
     def rounded(self, value: float) -> float:
@@ -90,30 +90,29 @@ class RankingMetric(Metric):
 Pooling = Literal[
     "text mean", "video mean", "text root", "text largest", "worse mean", "worse root"
 ]
-"""The number of a measurement: a mean, the root of one, or the largest; of both sides the worse."""
+"""How queries give one number: a mean, its root, or the largest; the worse of both sides."""
 
 
 @dataclass(frozen=True)
 class DifferenceMetric(Metric):
-    """A metric of the difference of scores from others, or of their spread; one without a
-    `pooling` is derived.
+    """A metric of how scores differ from other scores, or of their spread.
 
-    `limit` is the name of its loss, where a limit can be put on it: an error itself, or what is
-    lacking of a share.
+    Without a `pooling` it is derived. `limit` is the name of its loss, if it can have a limit: an
+    error is its own loss, a share loses 1 - share.
     """
 
     pooling: Pooling | None = None
     limit: str = ""
 
     def lost(self, value: float) -> float:
-        """The value that a limit is held to."""
+        """The value that a limit applies to."""
         return value if self.lower_is_better else 1 - value
 
 
 def pooled(
     how: Pooling, text: QueryCounts, own: FloatArray, video: QueryCounts, other: FloatArray | None
 ) -> FloatArray:
-    """One number a resample [B] of a measurement over texts, and over videos if there is one."""
+    """One number per resample [B] from a measurement over texts, and over videos if known."""
     if how == "text largest":
         return text.largest(own)
     mean = text.mean(own)
@@ -177,11 +176,11 @@ PRECISIONS = (
 
 
 GAP_DECIMALS = 12
-"""Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
+"""Decimals of cosine gaps: smaller digits are rounding in float64, and no gap must read 0."""
 
 
 def gaps_of(truth: Truth, text: Array, video: Array) -> FloatArray | None:
-    """The cosine gap of each text from means [n, d] and [m, d]; None where nothing is wrong."""
+    """The cosine gap of each text from means [n, d] and [m, d]; None without wrong pairs."""
     if truth.judged is not None:
         pairs = truth.judged.text, truth.judged.video
         return judged_cosine_gaps(text, video, pairs, truth.leave_one_out)
@@ -197,10 +196,10 @@ COSINE_GAP = RankingMetric(
 
 
 def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArray:
-    """Return of each text [n] the cosine with its right video less the mean of those with others.
+    """For each text [n], its cosine with its right video less its mean cosine with the others.
 
     `text` is [n, d], `video` [m, d], and `text_to_video` [n] names each text's video. A row of
-    zeros has cosine 0 with all. Raises CimError where no pair is wrong.
+    zeros has cosine 0 with all. Raises CimError if no pair is wrong.
     """
     if len(video) < 2:
         raise CimError(f"the cosine gap needs wrong pairs; there is {len(video)} video, not 2")
@@ -211,10 +210,10 @@ def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArra
 
 
 def class_cosine_gaps(text: Array, video: Array, labels: Classes) -> FloatArray:
-    """Return of each item [n] its mean cosine with others of its class less that with the rest.
+    """For each item [n], its mean cosine with others of its class less its mean with the rest.
 
-    `text` and `video` [n, d] are the same items as queries and as found; none meets itself. NaN for
-    an item that is alone in its class, or whose class is all there is.
+    `text` and `video` [n, d] are the same items as queries and as candidates; an item is not
+    compared with itself. NaN for an item alone in its class, or if its class has all items.
     """
     t, v = unit_rows(text), unit_rows(video)
     near = np.einsum("nd,nd->n", t, alike_sums(labels, v))
@@ -228,10 +227,10 @@ def class_cosine_gaps(text: Array, video: Array, labels: Classes) -> FloatArray:
 def judged_cosine_gaps(
     text: Array, video: Array, pairs: tuple[IntArray, IntArray], alone: bool
 ) -> FloatArray:
-    """Return of each text [n] its mean cosine with its right videos less that with all others.
+    """For each text [n], its mean cosine with its right videos less its mean with all others.
 
-    `pairs` are the rows of text and video of each right pair. With `alone` row i of both is one
-    item, which does not meet itself. NaN for a text that has nothing right, or nothing wrong.
+    `pairs` are the rows of text and video of each right pair. With `alone`, row i of both is one
+    item, which is not compared with itself. NaN for a text without right or without wrong videos.
     """
     t, v = unit_rows(text), unit_rows(video)
     near = np.zeros(len(t))
@@ -314,4 +313,4 @@ DIFFERENCES = (
 
 
 RANKINGS: tuple[RankingMetric, ...] = (*RANKS, *PRECISIONS, COSINE_GAP)
-"""The metrics of rankings that every table, limit and budget has, those of pairs first."""
+"""The metrics of rankings in every table, limit and budget, metrics of pairs first."""

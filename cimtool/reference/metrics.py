@@ -1,4 +1,4 @@
-"""Retrieval of a score matrix, and its distance from another.
+"""Retrieval metrics of a score matrix, and its distance from another matrix.
 
 Matrices are [n, m], texts down and videos across; the higher the score the better the match.
 """
@@ -17,16 +17,16 @@ from cimtool.base.threads import map_rows
 from cimtool.reference.truth import Classes, alike
 
 TIE_GRID = 2.0**-30
-"""Scores this share of the largest apart are one: equal items differ by rounding in float64."""
+"""Scores this share of the largest apart count as equal: float64 rounds equal items differently."""
 
 RANKED = 1 << 18
-"""Scores that a thread ranks at a time, for a bounded memory."""
+"""Scores that a thread ranks at a time, to bound the memory."""
 
 
 def on_grid(scores: Array) -> FloatArray:
     """Round scores to multiples of TIE_GRID of the largest, a power of two; integers stay exact.
 
-    Without it the ranks of equal items would be the rounding of one machine's matrix product.
+    Without it, the rounding of a machine's matrix product would decide the ranks of equal items.
     """
     rounded: FloatArray = scores.astype(np.float64)
     settle(rounded)
@@ -34,7 +34,7 @@ def on_grid(scores: Array) -> FloatArray:
 
 
 def settle(scores: FloatArray) -> None:
-    """Round scores to the grid of `on_grid` where they are, without a copy."""
+    """Round scores in place to the grid of `on_grid`."""
     _, exponent = np.frexp(max(scores.max(), -scores.min()))
     step = np.ldexp(TIE_GRID, int(exponent))
     scores /= step
@@ -56,8 +56,8 @@ def ranks(scores: Array, right: IntArray) -> IntArray:
 def best_ranks(scores: Array, right: IntArray) -> FloatArray:
     """Return the rank [m] of the best right text of each video, NaN for a video that has none.
 
-    `scores` is [n, m] and `right` [n] names each text's video. Only wrong texts stand before the
-    best right one: those with a score as high, or NaN.
+    `scores` is [n, m] and `right` [n] names each text's video. A wrong text ranks before the best
+    right text if its score is at least as high, or NaN.
     """
     right_score = scores[np.arange(len(scores)), right]
     best = np.full(scores.shape[1], -np.inf, scores.dtype)
@@ -69,9 +69,9 @@ def best_ranks(scores: Array, right: IntArray) -> FloatArray:
 
 
 def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:
-    """Return where the `relevant` items of one query's `scores` [m] rank, from 1, best first.
+    """Return the ranks of the `relevant` items of one query's `scores` [m], from 1, best first.
 
-    Of equal scores the wrong items come first, and so do those that are NaN.
+    Among equal scores wrong items come first, and so do wrong items with a score of NaN.
     """
     right, wrong = -np.sort(-scores[relevant]), np.sort(scores[~relevant])
     ahead = len(wrong) - np.searchsorted(wrong, right)
@@ -80,10 +80,10 @@ def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:
 
 
 def graded_hits(scores: Array, grades: Array) -> tuple[IntArray, IntArray | None]:
-    """Return where the items with a grade above 0 rank in one query's `scores`, and their grades.
+    """Return the ranks of the items with a grade above 0 in one query's `scores`, and their grades.
 
-    As `hit_positions`; of equal scores the lower grades come first. Of yes and no for grades the
-    second is None.
+    As `hit_positions`; among equal scores the lower grades come first. If the grades are booleans,
+    None is returned for them.
     """
     right = grades > 0
     positions = hit_positions(scores, right)
@@ -96,7 +96,7 @@ def graded_hits(scores: Array, grades: Array) -> tuple[IntArray, IntArray | None
 def average_precision(positions: IntArray, top: int | None = None) -> float:
     """Return the average precision of a query whose right items rank at `positions`, best first.
 
-    Of the whole ranking, or of the `top` best and then divided by min(relevant, top). NaN if
+    Over the whole ranking, or over the `top` best and then divided by min(relevant, top). NaN if
     nothing is right.
     """
     if not len(positions):
@@ -110,9 +110,9 @@ def average_precision(positions: IntArray, top: int | None = None) -> float:
 def discounted_gain(positions: IntArray, top: int, grades: IntArray | None = None) -> float:
     """Return the normalised discounted cumulative gain of the `top` best of a query (nDCG).
 
-    Its right items rank at `positions`, best first, and gain their grades, or 1 each, over log2 of
-    1 + the position (Jarvelin and Kekalainen 2002, as trec_eval has it); 1 is what the best order
-    has. NaN if nothing is right.
+    Its right items rank at `positions`, best first. Each gains its grade, or 1, over log2 of
+    1 + the position (Jarvelin and Kekalainen 2002, as trec_eval does). The best order has 1. NaN if
+    nothing is right.
     """
     if not len(positions):
         return math.nan
@@ -129,9 +129,9 @@ def mean_average_precision(
 ) -> float:
     """Return the mean over queries of the average precision of `scores` [queries, gallery].
 
-    Right is what has a class in common with the query; over the whole ranking, or over the `top`
-    best and then divided by min(relevant, top). Ties count against the right items. Queries whose
-    label the gallery lacks are left out; raises CimError if it lacks all of them.
+    An item is right if it has a class in common with the query. The precision is over the whole
+    ranking, or over the `top` best and then divided by min(relevant, top). Ties count against the
+    right items. Queries whose label the gallery lacks are left out; CimError if it lacks all.
     """
     found = [
         average_precision(hit_positions(row, alike(label, gallery_labels)), top)
@@ -149,7 +149,7 @@ def common_mean(text: Array, video: Array) -> FloatArray:
 
 
 RAW = "raw embeddings"
-"""The name of rows as they are, ranked by their cosine, beside what was made of them."""
+"""The name of unchanged rows, ranked by their cosine for comparison with the model's scores."""
 
 
 def cosines(text: Array, video: Array) -> FloatArray:
@@ -170,9 +170,9 @@ def unit_rows(rows: Array) -> FloatArray:
 
 
 def spreads(scores: Array) -> tuple[FloatArray, FloatArray]:
-    """Standard deviation within each row [n] and each column [m] of scores, 0 if all are equal.
+    """Standard deviation within each row [n] and each column [m] of scores.
 
-    Whatever rounds: equal scores have no spread.
+    Exactly 0 if all are equal, without rounding errors.
     """
     text, video = (
         np.where(np.ptp(scores, axis=axis) > 0, scores.std(axis=axis), 0.0) for axis in (1, 0)
@@ -183,7 +183,7 @@ def spreads(scores: Array) -> tuple[FloatArray, FloatArray]:
 def centred_squares(scores: Array, reference: Array) -> tuple[FloatArray, FloatArray]:
     """Variance of the difference of both [n, m] within each row [n] and each column [m].
 
-    Its mean within a query moves all items of that query alike, so it changes no rank.
+    The mean difference within a query shifts all its items equally, so it changes no rank.
     """
     difference = np.empty(scores.shape)
     found: list[FloatArray] = []
@@ -204,9 +204,9 @@ def centred_rmse(scores: Array, reference: Array) -> float:
 
 
 class ReferenceScores:
-    """A reference [n, m] made ready: what others are compared with, query by query.
+    """A reference [n, m], prepared for comparisons with other scores query by query.
 
-    With `leave_one_out` row i of both is one item, which is no candidate for the best of its own.
+    With `leave_one_out`, row i of both is one item, which is no candidate for its own best item.
     """
 
     def __init__(self, scores: Array, leave_one_out: bool = False):
@@ -234,7 +234,7 @@ class ReferenceScores:
 
     @cached_property
     def _ranks(self) -> Array:
-        """Centred ranks, halves of integers below 2^24, which float32 holds exactly."""
+        """Centred ranks: halves of integers below 2^24, which float32 holds exactly."""
         found = np.empty(self.scores.shape, np.float32)
 
         def rank(rows: slice) -> None:
@@ -250,14 +250,14 @@ class ReferenceScores:
         return found
 
     def centred_squares(self, scores: Array) -> tuple[FloatArray, FloatArray]:
-        """The same of each text [n] and each video [m] without its mean difference."""
+        """`squares` of each text [n] and each video [m] without its mean difference."""
         return centred_squares(scores, self.scores)
 
     def same_best(self, scores: Array) -> tuple[FloatArray, FloatArray]:
         """1 for each text [n] and each video [m] with the same best item, 0 for the others.
 
-        The best item is the set of all that share the highest score: a tie at the top that the
-        reference does not have, or another one, is disagreement.
+        The best item is the set of all items with the highest score. If the reference does not have
+        the same tie at the top, they disagree.
         """
         of_text, of_video = self._best
         texts = (self._best_of(scores, 1) == of_text).all(axis=1)
@@ -267,7 +267,7 @@ class ReferenceScores:
     def spearman(self, scores: Array) -> FloatArray:
         """Rank correlation of each text's scores, [n], ties at mean rank.
 
-        A row that is all ties in either has no order to compare and counts as 0.
+        If all scores of a row are equal, in either, there is no order to compare: it counts as 0.
         """
         reference = self._ranks
 
@@ -303,7 +303,7 @@ def _place_ranks(rows: Array, order: IntArray, centred: FloatArray) -> None:
 
 
 def top1_agreement(scores: Array, reference: Array, leave_one_out: bool = False) -> float:
-    """Return the share of queries with the same best item in both [n, m], the worse of both ways.
+    """Return the share of queries with the same best item in both [n, m], in the worse way.
 
     As `ReferenceScores.same_best` counts it.
     """

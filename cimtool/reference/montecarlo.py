@@ -1,4 +1,4 @@
-"""The matching probability by sampling: K samples a side, K*K sigmoids, their mean in log space."""
+"""The matching probability by sampling: K samples per side, K*K sigmoids, mean in log space."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
-# Sampled points. Videos are drawn once a block and held. Threads draw the texts anew for each block
-# of videos, and take some of its videos at a time. The largest array is the product of the last
-# two, 13 MB for every K: beyond 32 MB each would be new memory.
+# Sampled points. A block of videos is drawn once and held. For each block, threads draw the texts
+# anew, and take some of its videos at a time. The largest array is the product of the last two,
+# 13 MB for every K: beyond 32 MB, each array would be allocated anew.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 _NEAR_POINTS = 5120
 
-# Blocks of texts between two lines of progress, enough for threads to end at about one time.
+# Blocks of texts between two lines of progress, enough for threads to end at about the same time.
 _TOLD = 16
 
 DEFAULT_SAMPLES = 10
-"""Samples a side if nothing else is said."""
+"""Samples per side by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,11 @@ class SampledProbabilities(MatchProbabilities):
 
 
 MOST_SAMPLES = 100_000
-"""Samples a side: of each item they are held, and each of the text's meets each of the video's."""
+"""Most samples per side: they are held for each item, and all texts' meet all videos' samples."""
 
 
 def check_samples(samples: int) -> None:
-    """Raise CimError if samples a side are too few for a standard error, or too many."""
+    """Raise CimError if samples per side are too few for a standard error, or too many."""
     if not 2 <= samples <= MOST_SAMPLES:
         raise ArgumentError(
             "{samples} is {}; expected at least 2, for a standard error, and at most {:,}",
@@ -63,12 +63,12 @@ def monte_carlo(
     seed: int = 0,
     say: Say = silent,
 ) -> SampledProbabilities:
-    """Estimate E[sigmoid(b - a |z_t - z_v|^2)] of all pairs from K = `samples` draws an item.
+    """Estimate E[sigmoid(b - a |z_t - z_v|^2)] of all pairs from K = `samples` draws per item.
 
     Row numbers (0, 1, ...), `seed` and the modality key the draws of an item.
-    The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
-    the K*K pairs share their draws; the delta method carries it to the logit, and the jackknife
-    if that error is more than 0.7 of the mean.
+    The standard error is for two samples, sqrt(var(row means)/K + var(column means)/K), since the
+    K*K pairs share their draws. The delta method carries it to the logit. If that error is more
+    than 0.7 of the mean, the jackknife does.
     Raises CimError if there are fewer than two samples or the seed is not in [0, 2^64).
     """
     check_samples(samples)
@@ -137,7 +137,7 @@ def _sigmoid_inputs(z_t: FloatArray, z_v: FloatArray, a: float, b: float) -> Flo
 
 @jit_sums
 def _to_inputs(x: FloatArray, norms_t: FloatArray, norms_v: FloatArray, a: float, b: float) -> None:
-    """Make sigmoid inputs of the inner products x [n, K, K, m], in place."""
+    """Turn the inner products x [n, K, K, m] into sigmoid inputs, in place."""
     for text in range(x.shape[0]):
         for i in range(x.shape[1]):
             for j in range(x.shape[2]):
@@ -147,39 +147,39 @@ def _to_inputs(x: FloatArray, norms_t: FloatArray, norms_v: FloatArray, a: float
 
 
 SURE = 1e-6
-"""The size of x beyond which, of one sign throughout a pair, no rounding changes the larger sum."""
+"""If all x of a pair have one sign and are beyond this, rounding cannot swap p and 1-p in size."""
 
 STEEP = 0.7
-"""Relative standard error of a mean beyond which its logarithm is no straight line within it.
+"""Relative standard error of a mean beyond which its logarithm is not linear within the error.
 
-It is sqrt(2) if one of the K*K sigmoids is all of their sum.
+It is sqrt(2) if one of the K*K sigmoids makes up their whole sum.
 """
 
 LIMIT = 708.0
-"""Largest exponent, e to which is finite: a sigmoid beyond it is no 1e-300 of the largest."""
+"""Largest exponent: e^708 is finite, and a sigmoid beyond is below 1e-300 of the largest."""
 
 LOG2_E, LN2 = 1 / math.log(2), math.log(2)
 LN2_HIGH = math.ldexp(math.floor(math.ldexp(LN2, 42)), -42)
-"""So few bits of ln 2 that their product with an exponent, of 11 bits at most, is exact."""
+"""The first bits of ln 2: their product with an exponent of at most 11 bits is exact."""
 
 LN2_LOW = 5.497923018708371e-14
 """ln 2 - LN2_HIGH."""
 
 ROUND = 1.5 * 2.0**52
-"""Added to a number, leaves the nearest whole number in the lowest bits of the sum."""
+"""A number plus this has the nearest integer in its lowest bits."""
 
 T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, T13 = (1 / math.factorial(n) for n in range(2, 14))
-"""Coefficients of e^r, where |r| < 0.35: the next term is below 1e-17."""
+"""Coefficients of e^r for |r| < 0.35: the next term is below 1e-17."""
 
 
 def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return log p, log(1-p) and the standard error of the logit, each [n, m], of x [n, K, K, m].
 
-    The smaller of p and 1-p is taken from its own sum; the larger is what that leaves. The sum of a
-    pair whose x all have one sign is left out if it cannot be the smaller. The error is the
-    two-sample one, sqrt(var(row means)/K + var(column means)/K), since the K*K sigmoids share K
-    samples a side; the delta method carries it to the logit, and the jackknife if it is more
-    than 0.7 of the mean.
+    The smaller of p and 1-p comes from its sum of sigmoids; the larger is 1 minus the smaller. If
+    all x of a pair have one sign, only the sum that can be the smaller is computed. The error is
+    for two samples, sqrt(var(row means)/K + var(column means)/K), since the K*K sigmoids share K
+    samples per side. The delta method carries it to the logit, or the jackknife if it is more than
+    0.7 of the mean.
     """
     x = np.ascontiguousarray(x)
     side, smaller, error = (np.empty((len(x), x.shape[3])) for _ in range(3))
@@ -201,8 +201,8 @@ def _smaller_means(
     """Write which of p (1) and 1-p (-1) is less, its logarithm, and its relative error, [n, m].
 
     logsumexp of logsigmoid: sigmoid(y) e^-c = 1 / (e^(c-y) + e^c), with c near the largest log
-    sigmoid, so that the largest term is of order one and none can underflow that counts. Where c is
-    0, sigmoid(-y) is e^-y times that.
+    sigmoid. So the largest term is of order one, and no term that counts can underflow. If c is 0,
+    sigmoid(-y) is e^-y times that.
     """
     n, K, _, m = x.shape
     low, high, c, shift = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
@@ -251,7 +251,7 @@ def _terms(
     x: FloatArray, side: FloatArray, c: FloatArray, shift: FloatArray, room: FloatArray,
     powers: FloatArray, terms: FloatArray,
 ) -> None:  # fmt: skip
-    """Write e^(c - side x), and sigmoid(side x) e^-c by it."""
+    """Write e^(c - side x) to `powers`, and from it sigmoid(side x) e^-c to `terms`."""
     for k in range(len(x)):
         powers[k] = c[k] - side[k] * x[k]
     exponentials(powers, room)
@@ -273,7 +273,7 @@ def _multiply(factors: FloatArray, values: FloatArray) -> None:
 
 @jit_fused_part
 def _mean(sums: FloatArray) -> tuple[float, float]:
-    """The mean of K*K numbers by the sums [2, K] of their rows and columns, and its error."""
+    """The mean of K*K numbers from the sums [2, K] of their rows and columns, and its error."""
     K = sums.shape[1]
     total = 0.0
     for i in range(K):
@@ -312,8 +312,8 @@ def exponentials(y: FloatArray, room: FloatArray) -> None:
 def _jackknife_error(x: FloatArray) -> FloatArray:
     """Return the standard error of the log mean sigmoid of x [K, K, m], by leaving out samples.
 
-    If one of the K*K sigmoids is nearly their sum, the relative error of the mean is sqrt(2)
-    however far the largest of other draws would lie; the logarithm without its row tells how far.
+    If one of the K*K sigmoids is nearly their whole sum, the relative error of the mean is sqrt(2),
+    however much the largest varies between draws; the logarithm without its row shows how much.
     """
     K = len(x)
     log_sigmoids = -np.logaddexp(0.0, -x)
@@ -322,7 +322,7 @@ def _jackknife_error(x: FloatArray) -> FloatArray:
     for axis in (0, 1):
         sums = np.logaddexp.reduce(log_sigmoids, axis=axis)
         left = np.logaddexp.reduce(sums[others], axis=1)
-        # Row by row: NumPy would add those of a pair alone in another order.
+        # Row by row: for a single pair, NumPy would add in another order.
         mean = sum(left) / K
         variance += (K - 1) / K * sum(np.square(left - mean))
     return np.sqrt(variance)

@@ -1,7 +1,7 @@
 """Measurements of queries, and every metric as a mean, median or maximum over them.
 
-One definition of each metric serves the data as they are and all their resamples, so that its
-interval is of the same number. Matrices are [n, m], texts down and videos across.
+Each metric has one definition for the data as they are and for all resamples, so that its interval
+is for the same number. Matrices are [n, m], texts down and videos across.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cimtool.reference.measures import DIFFERENCES, RANKINGS, WAYS, RankingMetri
 from cimtool.reference.metrics import ReferenceScores
 
 Metrics = dict[str, FloatArray]
-"""Metrics by name, each a value a resample [B]."""
+"""Metrics by name, each with a value per resample [B]."""
 
 MetricsOf = Callable[[Samples], Metrics]
 """A row of metrics in any sample."""
@@ -36,7 +36,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Measurements of each query by name, over texts [n] and videos [m]; NaN is no query."""
+    """Measurements of each query by name, for texts [n] and videos [m]; NaN if it is no query."""
 
     text: dict[str, FloatArray] = field(default_factory=dict)
     video: dict[str, FloatArray] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Queries:
         }
 
     def merged(self, other: Queries) -> Queries:
-        """Both together; of a name in both, the other's."""
+        """Both together; if both have a name, the other's counts."""
         return Queries(self.text | other.text, self.video | other.video)
 
     def only(self, names: Sequence[str]) -> Queries:
@@ -93,11 +93,11 @@ def both_sides(found: Mapping[str, tuple[FloatArray, FloatArray]]) -> Queries:
 
 
 RANKINGS_BY_KEY = {key: metric for metric in RANKINGS for key in metric.keys.values()}
-"""The metric of each value's name."""
+"""Metrics by the names of their values."""
 
 
 def led(by_class: bool) -> tuple[RankingMetric, ...]:
-    """All metrics of rankings, those of classes first where classes are known."""
+    """All metrics of rankings; `by_class`, metrics of classes come first, otherwise last."""
     return tuple(sorted(RANKINGS, key=lambda one: one.by_class != by_class))
 
 
@@ -105,13 +105,13 @@ HIGHER_IS_BETTER = {
     *(key for key, metric in RANKINGS_BY_KEY.items() if not metric.lower_is_better),
     *(one.name for one in DIFFERENCES if not one.lower_is_better),
 }
-"""Metrics of which the worst are the lowest."""
+"""Names of metrics whose lowest value is the worst."""
 
 
 def metrics(queries: Queries, samples: Samples) -> Metrics:
-    """Every metric that the queries allow, in each resample; the names are those of a report.
+    """Every metric that the queries allow, in each resample, by its name in a report.
 
-    Those of RANKINGS by their keys (`r1_text_to_video`, ...), those of DIFFERENCES by their names.
+    RANKINGS are named by their keys (`r1_text_to_video`, ...), DIFFERENCES by their names.
     """
     found: Metrics = {}
     for way, values, draws in _ways(queries, samples):
@@ -127,7 +127,7 @@ def metrics(queries: Queries, samples: Samples) -> Metrics:
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:
-    """Metrics without digits that are rounding, where a metric says so."""
+    """Metrics without digits that are only rounding, for metrics with `decimals`."""
     return {
         name: RANKINGS_BY_KEY[name].rounded(value) if name in RANKINGS_BY_KEY else value
         for name, value in values.items()
@@ -151,7 +151,7 @@ def once(queries: Queries) -> dict[str, float]:
 def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
     """RMSEs among metrics in units of the reference's spread; infinite if it has none.
 
-    The centred one is the worse of both directions, and so its spread is the smaller.
+    The centred RMSE is of the worse direction, so its spread is the smaller of both.
     """
     found = {}
     for name, of, spreads in (
@@ -164,7 +164,7 @@ def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def relative(error: float, spread: float) -> float:
-    """An error in units of a spread: infinite if there is none, 0 if nothing is off."""
+    """An error in units of a spread; without a spread infinite, or 0 if there is no error."""
     none = math.inf if error > 0 else 0.0
     return error / spread if spread > 0 else none
 
@@ -186,9 +186,9 @@ def uncertainties(
     seed: int,
     count: int = RESAMPLES,
 ) -> list[Uncertainty]:
-    """The uncertainty of each row's metrics; losses are the reference's metrics less its own.
+    """The uncertainty of each row's metrics; losses are the reference's metrics less the row's.
 
-    `right` [n] names the video of each text; `count` is how many resamples are drawn.
+    `right` [n] names the video of each text; `count` resamples are drawn.
     """
     drawn: list[list[tuple[Metrics, Metrics]]] = [[] for _ in rows]
     as_they_are = Samples.once(len(right), videos)
@@ -237,12 +237,12 @@ def worse_losses(own: Mapping[str, float], reference: Mapping[str, float]) -> di
 
 
 def _or_least(value: float) -> float:
-    """A value to compare by, NaN below all others: no query is no loss."""
+    """A value to compare by, NaN below all others: without a query there is no loss."""
     return -math.inf if math.isnan(value) else value
 
 
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Metrics:
-    """The loss of each metric of RANKINGS that both have: positive is worse, of ranks too."""
+    """The loss of each metric of RANKINGS that both have: positive is worse, also for ranks."""
     both = {
         key: -1 if metric.lower_is_better else 1
         for key, metric in RANKINGS_BY_KEY.items()

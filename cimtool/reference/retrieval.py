@@ -1,7 +1,7 @@
 """The ranking of every query of a score matrix.
 
-By label or judgement, queries are looked at one by one, so that nothing but the scores grows with
-n x m. Matrices are [n, m], texts down and videos across.
+With labels or judgements, queries are ranked one by one, so that only the scores grow with n x m.
+Matrices are [n, m], texts down and videos across.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = 128
 """Videos whose scores are copied at a time, to lie side by side in memory."""
 
 GradedCandidates = tuple[IntArray, Array]
-"""The candidates of a query, and their grades: above 0, or true, for what is right."""
+"""The candidates of a query, and their grades: above 0, or true, for right items."""
 
 
 def questions(
@@ -35,8 +35,8 @@ def questions(
 ) -> tuple[IntArray, Iterator[GradedCandidates]]:
     """Queries of one way, and the candidates of each with their grades.
 
-    With `by_class` by the classes where they are known. By pairs and by class a video without a
-    text is no query, and by class it is no candidate.
+    `by_class` uses the classes if they are known. By pairs and by class, a video without a text is
+    no query; by class, it is no candidate either.
     """
     of_text, right = way == WAYS[0], truth.text_to_video
     sizes = (len(right), truth.videos) if of_text else (truth.videos, len(right))
@@ -66,10 +66,10 @@ def questions(
 
 
 def retrieved(scores: Array, truth: Truth) -> Queries:
-    """Rank every query of `scores` [n, m]; nothing if nothing is right.
+    """Rank every query of `scores` [n, m]; empty if nothing is right.
 
-    `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
-    BY_CLASS are of all right items: those of the class where classes are known.
+    `rank` is the rank of the pair's best right item, NaN for a query that has none. The measures in
+    BY_CLASS are over all right items, which are the class's items if classes are known.
     """
     if not truth.ranks:
         return Queries()
@@ -85,7 +85,7 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
 
 
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
-    """The measurements of `ranked` of the queries of one way, by class where classes are known."""
+    """The measurements by `ranked` of one way's queries, by class if classes are known."""
     queries, asked = questions(truth, way, by_class=True)
     of_text = way == WAYS[0]
     rows = (scores[i] for i in queries) if of_text else columns(scores, queries)
@@ -100,7 +100,7 @@ def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
 
 
 def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
-    """Rank by `text_to_video`; most queries have one right item, whose rank says it all."""
+    """Rank by `text_to_video`; most queries have one right item, whose rank gives all measures."""
     right = truth.text_to_video
     text = _of_one(ranks(scores, right).astype(np.float64))
     video = _of_one(best_ranks(scores, right))
@@ -112,7 +112,7 @@ def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
 
 
 def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
-    """The same as `ranked` returns, where the ranks [n] are those of the only right items."""
+    """The result of `ranked` for queries with one right item each, given its ranks [n]."""
     known = ~np.isnan(rank)
     found = {"rank": rank} | {name: np.full(len(rank), np.nan) for name in BY_CLASS}
     by_rank, at = np.unique(rank[known], return_inverse=True)
@@ -124,7 +124,7 @@ def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
 
 @lru_cache(1 << 16)
 def _at_rank(rank: float) -> tuple[float, ...]:
-    """The measures of BY_CLASS of a query whose only right item has a rank; stages share most."""
+    """BY_CLASS measures of a query whose only right item has this rank; stages share most ranks."""
     hits = np.array([rank]), None
     return tuple(measure(hits) for measure in BY_CLASS.values())
 
@@ -132,7 +132,7 @@ def _at_rank(rank: float) -> tuple[float, ...]:
 def queries_among_others(scores: Array, labels: Classes) -> Queries:
     """Rank items [n] as queries among the others in `scores` [n, n].
 
-    `rank` is that of the best right one, NaN for an item that is alone in its class.
+    `rank` is the rank of the best right item, NaN for an item that is alone in its class.
     """
     truth = Truth(np.arange(len(labels)), len(labels), (labels, labels), True)
     return retrieved(scores, truth)
@@ -145,9 +145,9 @@ def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
 
 
 def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
-    """Return `rank` of the best right item, and those of BY_CLASS, of queries.
+    """Return the `rank` of each query's best right item, and the measures in BY_CLASS.
 
-    Each is given by the scores of its candidates and their grades, or yes and no.
+    A query is given by its candidates' scores and their grades, which may be booleans.
     """
     found = []
     for row, grades in asked:

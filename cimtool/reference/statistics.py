@@ -46,7 +46,7 @@ class Gaussians:
 
 
 def centred(text: Gaussians, video: Gaussians) -> tuple[Gaussians, Gaussians]:
-    """Subtract the mean over both modalities' `mu` from both; distances stay what they were.
+    """Subtract the mean over both modalities' `mu` from both; distances stay the same.
 
     A shared offset would otherwise cancel only after products as large as its square.
     """
@@ -84,7 +84,7 @@ def distance_variance(text: Gaussians, video: Gaussians) -> FloatArray:
 def pair_statistics(
     text: Gaussians, video: Gaussians, rows: tuple[IntArray, IntArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """`expected_distance` and `distance_variance` of pairs by their rows, [n] each; compiled."""
+    """`expected_distance` and `distance_variance` of pairs, given their rows [n] each; compiled."""
     ed, vd = np.empty(len(rows[0])), np.empty(len(rows[0]))
     mu_t, s_t = np.ascontiguousarray(text.mu), np.ascontiguousarray(text.s)
     mu_v, s_v = np.ascontiguousarray(video.mu), np.ascontiguousarray(video.s)

@@ -1,11 +1,11 @@
 """The right items of each query: by pairs, by classes, by graded judgements of pairs.
 
-Right is the item of a pair, all items with a class in common, or what judgements grade above 0.
-Among items of one modality an item does not find itself.
+Right items are the item of a pair, all items with a class in common, or all items that judgements
+grade above 0. Among items of one modality an item does not find itself.
 
-An item has one class, or a row of yes and no if it may have several. Two items are alike if they
-have a class in common, as the papers on retrieval have it. An item without any class is like none,
-not even itself. Judgements are those of TREC: some pairs have a grade, all others have none.
+An item has one class, or a row of booleans if it may have several. Two items are alike if they have
+a class in common, as in the papers on retrieval. An item without a class is like no item, not even
+itself. Judgements are as in TREC: some pairs have a grade, all others have none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Classes = IntArray | BoolArray
 """The class [n] of each item, or [n, C] true for each class that it has."""
 
 PAIRS = 1 << 20
-"""Pairs of items whose classes are compared at a time, for a bounded memory."""
+"""Pairs of items whose classes are compared at a time, to bound the memory."""
 
 
 def alike(own: Array, classes: Classes) -> BoolArray:
-    """Tell which items [m] have a class in common with one item, whose own classes are `own`."""
+    """Tell which items [m] have a class in common with an item whose classes are `own`."""
     if classes.ndim == 1:
         same: BoolArray = np.equal(classes, own)
         return same
@@ -36,7 +36,7 @@ def alike(own: Array, classes: Classes) -> BoolArray:
 
 
 def alike_pairs(classes: Classes, others: Classes) -> BoolArray:
-    """Tell which of all pairs of items have a class in common, [n, m]."""
+    """Tell which pairs of items have a class in common, [n, m]."""
     if classes.ndim == 1:
         same: BoolArray = classes[:, None] == others
         return same
@@ -45,7 +45,7 @@ def alike_pairs(classes: Classes, others: Classes) -> BoolArray:
 
 
 def memberships(classes: Classes) -> tuple[IntArray, IntArray]:
-    """Each item with each of its classes: rows of items, and numbers of classes from 0."""
+    """Pairs of an item and one of its classes: rows of items, and numbers of classes from 0."""
     if classes.ndim == 1:
         numbers = np.unique(classes, return_inverse=True)[1].reshape(-1)
         return np.arange(len(classes)), numbers
@@ -59,7 +59,7 @@ def any_alike(classes: Classes) -> bool:
 
 
 def alike_counts(classes: Classes) -> IntArray:
-    """The number of other items that have a class in common with each, [n]."""
+    """The number of other items that have a class in common with each item, [n]."""
     if classes.ndim == 1:
         _, numbers, counts = np.unique(classes, return_inverse=True, return_counts=True)
         others: IntArray = counts[numbers.reshape(-1)] - 1
@@ -69,7 +69,7 @@ def alike_counts(classes: Classes) -> IntArray:
 
 
 def alike_sums(classes: Classes, values: FloatArray) -> FloatArray:
-    """Sums of `values` [n, d] over the items like each, itself among them, [n, d]."""
+    """Sums of `values` [n, d] over the items like each item, itself included, [n, d]."""
     if classes.ndim == 1:
         numbers = memberships(classes)[1]
         sums = np.zeros((numbers.max() + 1, values.shape[1]))
@@ -79,7 +79,7 @@ def alike_sums(classes: Classes, values: FloatArray) -> FloatArray:
 
 
 def _alike_blocks(classes: Classes) -> Iterator[BoolArray]:
-    """Yield the rows of `alike_pairs` of items with themselves, some at a time."""
+    """Yield blocks of rows of `alike_pairs(classes, classes)`."""
     own = classes.astype(np.float32)
     for rows in blocks(len(own), PAIRS // len(own)):
         yield own[rows] @ own.T > 0
@@ -89,7 +89,7 @@ def _alike_blocks(classes: Classes) -> Iterator[BoolArray]:
 class Judgements:
     """The grade [p], above 0, of each right pair of a text [p] and a video [p]; all others are 0.
 
-    A pair is there once; `file` names their source in messages.
+    Each pair occurs once; `file` names the source in messages.
     """
 
     text: IntArray
@@ -99,7 +99,7 @@ class Judgements:
 
     @property
     def turned(self) -> Judgements:
-        """The same with videos as texts, and texts as videos."""
+        """The judgements with videos as texts, and texts as videos."""
         return Judgements(self.video, self.text, self.grade, self.file)
 
     def of_each(self, texts: int, videos: int) -> Iterator[IntArray]:
@@ -121,17 +121,17 @@ class Judgements:
         return found
 
     def best(self, texts: int, videos: int) -> IntArray:
-        """The video of the highest grade of each text [texts], of equals the first.
+        """The video of the highest grade of each text [texts]; the first if several are equal.
 
-        A text without any gets a number from `videos` on, which is no video's.
+        A text without a grade gets a number from `videos` on, which no video has.
         """
         found = np.arange(videos, videos + texts)
-        order = np.lexsort((-self.video, self.grade))  # the last one that is put down stays
+        order = np.lexsort((-self.video, self.grade))  # the last one written stays
         found[self.text[order]] = self.video[order]
         return found
 
     def among(self, kept: IntArray, items: int) -> Judgements:
-        """Those between the items `kept`, of `items` that are both sides, by their new rows."""
+        """Judgements among the `kept` of `items`, which are both sides, by their new rows."""
         place = np.full(items, -1)
         place[kept] = np.arange(len(kept))
         text, video = place[self.text], place[self.video]
@@ -139,13 +139,13 @@ class Judgements:
         return Judgements(text[inside], video[inside], self.grade[inside], self.file)
 
     def between(self, texts: BoolArray, videos: BoolArray) -> Judgements:
-        """Those of the texts and videos that masks keep, by their new rows."""
+        """Judgements between the texts and videos that masks keep, by their new rows."""
         inside = texts[self.text] & videos[self.video]
         text, video = (np.cumsum(texts) - 1)[self.text], (np.cumsum(videos) - 1)[self.video]
         return Judgements(text[inside], video[inside], self.grade[inside], self.file)
 
     def among_others(self) -> Judgements:
-        """The same without those of an item with itself."""
+        """The judgements without pairs of an item with itself."""
         kept = self.text != self.video
         return Judgements(self.text[kept], self.video[kept], self.grade[kept], self.file)
 
@@ -154,7 +154,7 @@ class Judgements:
 class Comparisons:
     """Items compared with one another: `rows` of pairs [P, 2], or of triplets [P, 3].
 
-    `match` [P] is true for a pair that belongs together. Of a triplet the second item belongs to
+    `match` [P] is true for a pair that belongs together. In a triplet the second item belongs to
     the first more than the third does; then `match` is None.
     """
 
@@ -175,7 +175,7 @@ class Comparisons:
         return len(self.rows)
 
     def among(self, kept: IntArray, items: int) -> Comparisons:
-        """The comparisons of `kept` items alone, of `items`, by their new rows."""
+        """The comparisons among the `kept` of all `items`, by their new rows."""
         place = np.full(items, -1)
         place[kept] = np.arange(len(kept))
         rows = place[self.rows]
@@ -200,19 +200,19 @@ class Comparisons:
 
 
 MOST = 0.5
-"""A larger share of queries whose scores are all equal is a warning."""
+"""Share of queries with all scores equal above which there is a warning."""
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
     """The right items of each of the texts [n] and of the `videos`.
 
-    `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
-    videos [m], or of several an item, [n, C] and [m, C]; None if not known. A video that is
-    right for no text has no class, whatever `labels` hold of it. With `leave_one_out` row i of both
-    is one item, which does not find itself: right are the others of its class, and nothing is where
-    classes are not known. Where pairs are `judged`, right are those alone, and `text_to_video` is
-    the best of each text; one without any has a number from `videos` on.
+    `text_to_video` [n] is the right video of each text. `labels` are the classes of texts [n] and
+    videos [m], or [n, C] and [m, C] for several classes per item; None if unknown. A video that is
+    right for no text has no class, even if `labels` give it one. With `leave_one_out`, row i of
+    both is one item, which does not find itself: the others of its class are right, or nothing if
+    classes are unknown. If pairs are `judged`, only these are right, and `text_to_video` is the
+    best video of each text, or a number from `videos` on if it has none.
     """
 
     text_to_video: IntArray
@@ -228,7 +228,7 @@ class Truth:
 
     @property
     def by_class(self) -> bool:
-        """True if all items of a class, or all that are judged so, are right for a query."""
+        """True if all items of a class, or all that are judged right, are right for a query."""
         return self.labels is not None or self.judged is not None
 
     def right_pairs(self, rows: slice = slice(None)) -> BoolArray:
@@ -245,7 +245,7 @@ class Truth:
         return alike_pairs(text[rows], video) & ~self.itself(rows)
 
     def itself(self, rows: slice = slice(None)) -> BoolArray:
-        """Tell which videos are the very items of the texts of `rows`, left out, [rows, m]."""
+        """Tell which videos are the same items as the texts of `rows`, left out, [rows, m]."""
         own = self.text_to_video[rows, None]
         if not self.leave_one_out:
             return np.zeros((len(own), self.videos), bool)
@@ -282,14 +282,14 @@ def truth_of(text_to_video: IntArray, labels: Classes | None, videos: int) -> Tr
 
 
 def truth_among_others(items: int, labels: Classes | None) -> Truth:
-    """Right for each of `items` are the others of its class; labels that no two share are none."""
+    """Truth among `items`: the others of a class are right; unshared labels are dropped."""
     if labels is not None and not any_alike(labels):
         labels = None
     return Truth(np.arange(items), items, None if labels is None else (labels, labels), True)
 
 
 def truth_judged(judged: Judgements, texts: int, videos: int, leave_one_out: bool = False) -> Truth:
-    """Right is what has a grade above 0; with `leave_one_out` never an item itself."""
+    """Truth of judgements: grades above 0 are right; with `leave_one_out` never an item itself."""
     if leave_one_out:
         return Truth(np.arange(texts), videos, None, True, judged.among_others())
     return Truth(judged.best(texts, videos), videos, None, False, judged)
@@ -300,7 +300,7 @@ def all_equal(
 ) -> list[str]:
     """A sentence if scores [n, m] are constant, over all pairs or within queries.
 
-    Queries are one side's items, then the other's; one with a single item to rank is not counted.
+    Queries are one side's items, then the other's; a query with one item to rank is not counted.
     """
     if scores.size > 1 and np.ptp(scores) == 0:
         return [f"the {what} are constant: every pair gets the same score"]

@@ -1,6 +1,6 @@
-"""Charts as SVG text: numbers in, a picture out that a page's style sheet colours.
+"""Charts of numbers as SVG text, which a page's style sheet colours.
 
-Each picture says its numbers in words too (`aria-label`); a page shows them in a table beside it.
+Each picture also says its numbers in words (`aria-label`); a page shows them in a table beside it.
 Values that are not finite are left out.
 """
 
@@ -16,7 +16,7 @@ from cimtool.report import svg
 from cimtool.report.formats import NumberFormat
 
 ROW = 27.0
-"""Units a row of a chart is high."""
+"""Height of a chart's row, in units."""
 
 RIGHT = 64.0
 """Units kept free at the right for the values of bars."""
@@ -24,7 +24,7 @@ RIGHT = 64.0
 
 @dataclass(frozen=True)
 class Whisker:
-    """A row of values with intervals, one a series, None if there is none.
+    """A row of values with intervals, one per series, None if there is none.
 
     `strong` rows stand out.
     """
@@ -35,7 +35,7 @@ class Whisker:
 
 
 def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: NumberFormat) -> str:
-    """Dots with whiskers from low to high, the rows one below another on one axis."""
+    """Dots with whiskers from low to high, in rows below each other on a shared axis."""
     left, top = svg.gutter([row.label for row in rows]), 30.0
     bottom = top + ROW * len(rows)
     known = [e for row in rows for e in row.bars if e is not None]
@@ -56,7 +56,7 @@ def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: N
 def _whisker(
     scale: svg.Scale, one: Change, aside: float, number: int, upright: bool = False
 ) -> str:
-    """A value and its interval along a scale, so far aside of it."""
+    """A value and its interval along a scale, at the distance `aside` from it."""
 
     def at(along: float, across: float) -> tuple[float, float]:
         return (across, along) if upright else (along, across)
@@ -66,13 +66,13 @@ def _whisker(
     bars = [svg.line(*at(end, aside - 3.5), *at(end, aside + 3.5), style) for end in ends]
     if len(ends) == 2:
         bars.append(svg.line(*at(ends[0], aside), *at(ends[1], aside), style))
-    size = 3.5 if upright else 4.5  # upright ones stand closer together
+    size = 3.5 if upright else 4.5  # upright whiskers stand closer together
     return "".join(bars) + svg.mark(*at(scale.at(one.value), aside), number, size)
 
 
 @dataclass(frozen=True)
 class Term:
-    """A part of a sum: its `amount`, below 0 if it takes away, and what is written beside it."""
+    """A part of a sum: its `amount`, below 0 if it is subtracted, and the text beside it."""
 
     label: str
     amount: float
@@ -81,7 +81,7 @@ class Term:
 
 
 def waterfall(terms: Sequence[Term], total: Term, label: str, title: str) -> str:
-    """Parts that add up, each beginning where the one above ends, and their total at the bottom.
+    """Parts that add up, each starting at the end of the part above; the total is at the bottom.
 
     The parts must add up to the total: a page that draws RMSEs gives their squares.
     """
@@ -123,7 +123,7 @@ def bars(
     label: str,
     form: NumberFormat,
 ) -> str:
-    """Rows of bars from zero with their values, each row a label and a value a series."""
+    """Rows of bars from zero with their values; a row is a label and one value per series."""
     left, top = svg.gutter([name for name, _ in rows]), 28.0
     scale = _from_zero([value for _, values in rows for value in values], left)
     parts = [svg.legend(series, left, 15, svg.swatch)]
@@ -162,12 +162,12 @@ LEFT = 66.0
 """Units left of an upright axis, for its values and its title."""
 
 TOP, HIGH = 30.0, 300.0
-"""Upper end of a vertical axis, and the length of it."""
+"""Upper end of a vertical axis, and its length."""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Two axes and what they measure."""
+    """Two axes with titles."""
 
     across: svg.Scale
     up: svg.Scale
@@ -193,7 +193,7 @@ class Plane:
 
 
 def scatter(groups: Sequence[Points], x_title: str, y_title: str, label: str) -> str:
-    """Points of a few groups on equal axes, with the line where both are the same."""
+    """Points of a few groups on equal axes, with the line on which x equals y."""
     both = [value for group in groups for point in group.drawable() for value in point]
     across = svg.spanning(both, LEFT, svg.WIDTH - 12)
     up = svg.Scale(across.lo, across.hi, TOP + HIGH, TOP)
@@ -253,7 +253,7 @@ def histogram(counts: Sequence[int], label: str) -> str:
 class ParetoPoint:
     """A point of a Pareto picture: both values are better when lower; `best` is on the front.
 
-    `note` is shown on hovering, where the name is all that is written beside the point.
+    Only the name is written beside the point; hovering also shows `note`.
     """
 
     name: str
@@ -267,7 +267,7 @@ def pareto(
     candidates: Sequence[ParetoPoint], x_title: str, y_title: str, label: str, log_x: bool = True,
     log_y: bool = False,
 ) -> str:  # fmt: skip
-    """Candidates on two axes, those of the front named and joined by the steps that it makes."""
+    """Candidates on two axes; the points of the front are named and joined by steps."""
     known = [one for one in candidates if _drawable(one.x, log_x) and _drawable(one.y, log_y)]
     across = svg.spanning((one.x for one in known), LEFT, svg.WIDTH - 20, log_x, 0.08)
     up = svg.spanning((one.y for one in known), TOP + HIGH, TOP, log_y, 0.08)
@@ -289,7 +289,7 @@ def pareto(
 def _names(
     points: Sequence[tuple[str, float, float]], marks: Sequence[tuple[float, float]]
 ) -> Iterator[str]:
-    """The names of points where there is room beside them; others are left to hovering."""
+    """The names of points that have room beside them; hovering shows the other names."""
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in marks]
     for name, x, y in points:
         name = svg.shortened(name)
@@ -317,7 +317,7 @@ def _overlap(one: Box, other: Box) -> bool:
 
 @dataclass(frozen=True)
 class Ranges:
-    """A series of values with intervals, one a place of the axis, None if there is none."""
+    """A series of values with intervals, one per place on the axis, None if there is none."""
 
     name: str
     values: Sequence[Change | None]
@@ -326,7 +326,7 @@ class Ranges:
 def ranges(
     lines: Sequence[Ranges], places: Sequence[str], x_title: str, y_title: str, label: str
 ) -> str:
-    """Shares from 0 to 1 with their intervals, at evenly spaced places with names, joined."""
+    """Lines of shares from 0 to 1 with their intervals, at evenly spaced, named places."""
     across = svg.Scale(-0.5, len(places) - 0.5, LEFT, svg.WIDTH - 12)
     up = svg.Scale(0.0, 1.0, TOP + HIGH - 60, TOP)
     parts = [svg.axis(up, across.start, across.end, svg.percent_tick, y_title, upright=True)]

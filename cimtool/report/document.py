@@ -1,7 +1,7 @@
-"""A document: all that a result or a command shows, as plain blocks, for every medium.
+"""A document: the output of a result or a command as plain blocks, for every medium.
 
-`terminal`, `markdown` and `html` write it. Each block has a level: a `verdict` comes first, `shown`
-is always there, a `detail` is behind an option in a terminal, and folded in Markdown and on a page.
+`terminal`, `markdown` and `html` write it. Each block has a level. A `verdict` comes first. `shown`
+blocks are always there. A `detail` needs an option in a terminal; Markdown and pages fold it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tone = Literal["", "good", "bad", "soft"]
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence, or a paragraph of them."""
+    """A sentence, or a paragraph of sentences."""
 
     text: str
     level: BlockLevel = "shown"
@@ -41,7 +41,7 @@ class Verbatim(Sentence):
 
 @dataclass(frozen=True)
 class FactList:
-    """Names and values, one below another; `many` short ones stand side by side on a page."""
+    """Names and values below each other; `many` short ones stand side by side on a page."""
 
     pairs: tuple[tuple[str, str], ...]
     level: BlockLevel = "shown"
@@ -62,11 +62,11 @@ class Picture:
         return f'<Picture "{self.name}", SVG, {len(self.svg):,} characters>'
 
     def _repr_html_(self) -> str:
-        """An image, where its style stays its own."""
+        """An image, so that its style does not affect the page."""
         return render_fragment("picture.html", name=self.name, url=picture_url(as_file(self.svg)))
 
     def save(self, file: Path | str) -> Path:
-        """Write the picture to a `.svg`; CimError for another suffix, or where it cannot be."""
+        """Write the picture to a `.svg`; CimError for another suffix, or if writing fails."""
         path = Path(file)
         check_output(path, ".svg")
         replace_files(path.parent, {path.name: text_bytes(as_file(self.svg))}, "the picture")
@@ -75,7 +75,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading. On a page `id` is its address; one with `span` is a card.
+    """Blocks under a heading. On a page, `id` is its address; a section with `span` is a card.
 
     Cards stand side by side before all other sections, `span` sixths of the page wide.
     """
@@ -87,7 +87,7 @@ class Section:
 
     @property
     def level(self) -> BlockLevel:
-        """A detail if all in it is."""
+        """`detail` if all its blocks are details."""
         return "detail" if all(one.level == "detail" for one in self.blocks) else "shown"
 
 
@@ -96,9 +96,9 @@ Block = Sentence | FactList | Table | Picture | Section
 
 @dataclass(frozen=True)
 class Document:
-    """A result as it is shown: a `title` of one line, its `outcome` in a few words, and blocks.
+    """A result for display: a `title` of one line, its `outcome` in a few words, and blocks.
 
-    `values` are all of it as plain values, for JSON.
+    `values` give the whole result as plain values, for JSON.
     """
 
     title: str
@@ -127,14 +127,14 @@ class Document:
         return replace(self, blocks=(*self.blocks, *blocks), values=lambda: {**own(), **values})
 
     def wrote(self, files: Iterable[Path], *next_: str) -> Document:
-        """The document with the files that were written, and the commands that are `next_`."""
+        """The document with the files that were written, and the commands to run next."""
         written = list(files)
         line = Verbatim(f"wrote {', '.join(map(str, written))}")
         return self.plus(line, *(Verbatim(f"next: {one}") for one in next_), written=written)
 
 
 def walk(blocks: Iterable[Block]) -> Iterator[Block]:
-    """All blocks, those of sections too."""
+    """All blocks, also inside sections."""
     for block in blocks:
         yield block
         if isinstance(block, Section):
@@ -142,7 +142,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def sentences(blocks: Iterable[Block]) -> list[str]:
-    """The texts of all sentences, those of the verdict first."""
+    """The texts of all sentences, the verdict's first."""
     said = [
         one for one in walk(blocks) if isinstance(one, Sentence) and not isinstance(one, Verbatim)
     ]
@@ -150,12 +150,12 @@ def sentences(blocks: Iterable[Block]) -> list[str]:
 
 
 def notes(texts: Iterable[str | None], level: BlockLevel = "shown") -> tuple[Note, ...]:
-    """A list of sentences, without those that there are not."""
+    """A list of sentences; empty texts and None are left out."""
     return tuple(Note(text, level) for text in texts if text)
 
 
 def wrote_arrays(file: Path, shapes: Mapping[str, Sequence[int]]) -> Verbatim:
-    """The line on a file of arrays that was written."""
+    """The line that reports a written file of arrays."""
     return Verbatim(
         f"wrote {file}: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}"
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 NOTHING = "-"
-"""A cell without a meaning: a row compared with itself, a figure that is not there."""
+"""A cell without a value: a row compared with itself, a figure that does not exist."""
 
 NOT_GIVEN = "not given"
 """A figure that a target does not give."""
@@ -18,19 +18,19 @@ NumberFormat = Callable[[float], str]
 
 Units = Sequence[tuple[float, str]]
 TIMES: Units = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
-"""Units of time by the ns in each."""
+"""Units of time with their size in ns."""
 
 ENERGIES: Units = ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1, "pJ"))
-"""Units of energy by the pJ in each."""
+"""Units of energy with their size in pJ."""
 
 SIZES: Units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
-"""Units of memory by the bytes in each."""
+"""Units of memory with their size in bytes."""
 
 AREAS: Units = ((1, "mm2"),)
 
 
 def number(value: float) -> str:
-    """Four digits after the point or in all, exponents for what would vanish."""
+    """Four digits after the point or in total; an exponent if the number would read 0."""
     if value == 0:
         return "0"
     if abs(value) < 5e-5:
@@ -44,12 +44,12 @@ def four_digits(value: float) -> str:
 
 
 def whole(value: float) -> str:
-    """An integer with its thousands apart."""
+    """An integer with its thousands separated."""
     return f"{value:,}"
 
 
 def percent(share: float) -> str:
-    """A share in percent with one digit after the point; nothing if it is of nothing."""
+    """A share in percent with one digit after the point; NOTHING if it is not finite."""
     return f"{round(100 * share, 1) + 0.0:.1f}" if math.isfinite(share) else NOTHING
 
 
@@ -64,7 +64,7 @@ def fine_percent(share: float) -> str:
 
 
 def coverage(share: float) -> str:
-    """A share in whole percent with its sign, 100% only where it is all."""
+    """A share in whole percent with a % sign; 100% only if the share is exactly 1."""
     return "100%" if share == 1 else f"{min(int(100 * share + 0.5), 99)}%"
 
 
@@ -74,7 +74,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Names as they are, numbered where some are the same."""
+    """The names; equal names are numbered."""
     return tuple(
         name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
         for i, name in enumerate(names)

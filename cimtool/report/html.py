@@ -1,4 +1,4 @@
-"""A document as a page of HTML that needs nothing else, or as a part of a notebook."""
+"""A document as a self-contained HTML page, or as a part of a notebook."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from cimtool.report.document import Document, Section, sentences
 from cimtool.report.page import render, render_fragment
 
 SAID = 4
-"""Sentences of a document that its part of a notebook says."""
+"""Most sentences of a document in a notebook."""
 
 
 def html(document: Document, title: str = "") -> str:
-    """The page of a document as one text; `title` is what a browser names it by.
+    """The page of a document as a text; the browser shows `title` as its name.
 
-    What is in no section stands in its head, details folded; then come cards and sections.
+    Blocks outside sections come first, details folded; then come cards and sections.
     """
     sections = [one for one in document.blocks if isinstance(one, Section)]
     others = [one for one in document.blocks if not isinstance(one, Section)]
@@ -31,7 +31,7 @@ def html(document: Document, title: str = "") -> str:
 
 
 def fragment(document: Document, kind: str, offers: Sequence[str]) -> str:
-    """The title behind its `kind`, the first sentences, table and picture, and what else is."""
+    """`kind` and title, the first sentences, the first table and picture, and other `offers`."""
     return render_fragment(
         "fragment.html",
         kind=kind,

@@ -1,4 +1,4 @@
-"""A document as Markdown: what it says first and what it shows, its details folded."""
+"""A document as Markdown: the verdict, shown blocks, and folded details."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cimtool.report.table import Table
 
 
 def markdown(document: Document) -> str:
-    """Write a document; names of users are no markup, and what is not shown is U+FFFD."""
+    """Write a document; users' names are escaped, and invisible characters become U+FFFD."""
     blocks = sorted(document.blocks, key=lambda one: one.level != "verdict")
     lines = [f"# {markdown_text(document.heading)}", *_lines(blocks, "##", fold=True)]
     return visible("\n".join(lines)) + "\n"
 
 
 def _lines(blocks: Iterable[Block], mark: str, fold: bool) -> Iterator[str]:
-    """The lines of blocks under headings of `mark`; details are folded unless they are inside."""
+    """The lines of blocks under headings of `mark`; with `fold`, details are folded."""
 
     def folded(block: Block) -> Block | bool:
-        """The block itself where it is a fold, True if it is a part of one."""
+        """The block itself if it makes a fold, True if it is part of a fold, otherwise False."""
         if not fold or block.level != "detail":
             return False
         return block if isinstance(block, Section | Table) else True
@@ -44,7 +44,7 @@ def _fold(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _listed(blocks: Iterable[Block], mark: str, fold: bool) -> Iterator[str]:
-    """The lines of blocks as they are, an empty one before each that does not go on a list."""
+    """The lines of blocks as they are; an empty line before each, except within a list."""
     before: Block | None = None
     for block in blocks:
         if not (isinstance(block, Note) and isinstance(before, Note)):
@@ -65,7 +65,7 @@ def _listed(blocks: Iterable[Block], mark: str, fold: bool) -> Iterator[str]:
 
 
 def _table(table: Table, help_: bool) -> Iterator[str]:
-    """A table under its title; `help_` says below it what the columns mean."""
+    """A table under its title; with `help_`, the meanings of the columns follow below it."""
     numeric = [column.numeric for column in table.columns]
     rows = [[markdown_text(column.title) for column in table.columns]]
     for row in table.rows:

@@ -1,7 +1,7 @@
-"""Templates filled in: pages that need nothing else, parts of pages, and texts.
+"""Filled templates: self-contained pages, parts of pages, and texts.
 
-A page is one HTML file with its style, its script and its pictures inside. A sentence too long for
-a line of a template of text stands between `{% filter one_line %}` and `{% endfilter +%}`.
+A page is one HTML file with its style, its script and its pictures inside. In a text template, a
+sentence too long for a line stands between `{% filter one_line %}` and `{% endfilter +%}`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGE = "cimtool.report"
 def render(template: str, package: str = PACKAGE, **values: object) -> str:
     """Fill `template` of the package's folder `templates`; names from users are escaped.
 
-    Values must give what the base template asks for: `title`.
+    The values must have the `title` that the base template needs.
     """
     style, script = svg.asset(svg.STYLE) + svg.asset("page.css"), svg.asset("page.js")
     made = _environment(package, True).get_template(template)
@@ -35,17 +35,17 @@ def render(template: str, package: str = PACKAGE, **values: object) -> str:
 
 
 def render_fragment(template: str, **values: object) -> str:
-    """Fill a template of HTML that is a part of a page of others, names escaped."""
+    """Fill an HTML template for a part of a foreign page; names are escaped."""
     return _environment(PACKAGE, True).get_template(template).render(values)
 
 
 def render_text(package: str, template: str, **values: object) -> str:
-    """Fill a template of text, for a terminal; it ends without a line break."""
+    """Fill a text template for a terminal; the text ends without a line break."""
     return _environment(package, False).get_template(template).render(values).rstrip("\n")
 
 
 def render_file(package: str, template: str, **values: object) -> str:
-    """Fill a template of a file of text or Markdown, with U+FFFD for what is not shown."""
+    """Fill a template of a text or Markdown file; invisible characters become U+FFFD."""
     return visible(render_text(package, template, **values))
 
 
@@ -74,18 +74,18 @@ def _environment(package: str, autoescape: bool) -> Environment:
 
 
 def _runs(blocks: Iterable[object]) -> list[tuple[str, list[object]]]:
-    """Blocks that follow one another and are of one class, by its name."""
+    """Runs of blocks of the same class, each with the name of the class."""
     by = groupby(blocks, lambda block: type(block).__name__)
     return [(kind, list(run)) for kind, run in by]
 
 
 def _visible(value: object) -> object:
-    """A value of a page's template, a text without characters that are not shown."""
+    """A value for a page's template; in a text, invisible characters become U+FFFD."""
     return visible(value) if type(value) is str else value
 
 
 def picture_url(picture: str) -> str:
-    """An SVG document as a source of <img>, where its styles and ids stay its own."""
+    """An SVG document as a source of <img>, which keeps its styles and ids to itself."""
     return f"data:image/svg+xml;base64,{base64.b64encode(text_bytes(picture)).decode()}"
 
 

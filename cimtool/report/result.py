@@ -1,7 +1,7 @@
-"""Results of the library as they show themselves: a few lines, tables, pictures, data frames.
+"""Display of the library's results: a few lines, tables, pictures, data frames.
 
-A class of results derives from `Result` and has a method `document`, or names the module that has a
-function of that name:
+A class of results derives from `Result` and has a method `document`, or names the module with a
+function `document`:
 
     class Fit(Result, shown_by="cimtool.training.fit_page"): ...
 """
@@ -31,9 +31,9 @@ Made = TypeVar("Made")
 
 
 class Result:
-    """The value of a function of the library, shown the same way whatever it is of.
+    """The value of a library function; all results are shown the same way.
 
-    The module that shows it is imported when it is shown: it stands above the class.
+    The module that shows it is imported only then: it depends on the module of the class.
     """
 
     shown_by: ClassVar[str]
@@ -44,12 +44,12 @@ class Result:
             cls.shown_by = shown_by
 
     def document(self) -> Document:
-        """All that the result shows: sentences, tables, pictures, plain values."""
+        """The result for display: sentences, tables, pictures, plain values."""
         made: Document = importlib.import_module(self.shown_by).document(self)
         return made
 
     def __repr__(self) -> str:
-        """A few lines: what it is, what it found, and what can be asked of it."""
+        """A few lines: title, first sentences, and the names of tables and pictures."""
         own = self.document()
         lines = [f"{type(self).__name__}: {own.title}", *sentences(own.blocks)[:SAID]]
         return "\n".join([*lines, *_offers(own)])
@@ -60,7 +60,7 @@ class Result:
         return fragment(own, type(self).__name__, _offers(own))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values that JSON takes: numbers, texts, lists; NaN as None."""
+        """Everything as plain values for JSON: numbers, texts, lists; NaN as None."""
         return plain_values(self.document().values())
 
     def to_markdown(self) -> str:
@@ -72,9 +72,9 @@ class Result:
     ) -> Any:
         """A table (default: the first) as a data frame of pandas, or of polars.
 
-        Numbers are those of the table, in the unit of their heading, and an interval is a text in
-        a column of its own; `to_dict` has all digits. CimError for a table that there
-        is not, and where no such library is installed.
+        Numbers are as in the table, in the unit of their heading; intervals are texts in a separate
+        column. `to_dict` has all digits. CimError if there is no such table, or the library is not
+        installed.
         """
         return data_frame(_chosen(self.document().tables, "table", table), library)
 
@@ -85,7 +85,7 @@ class Result:
 
 
 def _chosen(of: Mapping[str, Made], kind: str, name: str | None) -> Made:
-    """The one with this name, or the first; CimError if there is none."""
+    """The table or picture with this name, or the first; CimError if there is none."""
     if not of:
         raise CimError(f"there is no {kind} of this result; expected one of to_dict or to_markdown")
     if name is not None and name not in of:
@@ -94,7 +94,7 @@ def _chosen(of: Mapping[str, Made], kind: str, name: str | None) -> Made:
 
 
 def _offers(own: Document) -> list[str]:
-    """The names of tables and pictures, and how they are asked for."""
+    """The names of tables and pictures, after the method that returns them."""
     offers = {"to_dataframe": list(own.tables), "plot": list(own.pictures)}
     return [f"{call}: {', '.join(names)}" for call, names in offers.items() if names]
 
@@ -104,9 +104,9 @@ LIBRARIES = get_args(Library)
 
 
 def data_frame(table: Table, library: Library | None = None) -> Any:
-    """A table as a data frame; of pandas where nothing is said, of polars where that alone is.
+    """A table as a data frame; by default of pandas, or of polars if only that is installed.
 
-    Raises CimError for another library, and where it is not installed.
+    Raises CimError for another library, and if the library is not installed.
     """
     if library is not None and library not in LIBRARIES:
         raise unknown("library of data frames", library, LIBRARIES)
@@ -124,11 +124,10 @@ def data_frame(table: Table, library: Library | None = None) -> Any:
 
 
 def frame_columns(table: Table) -> dict[str, list[Any]]:
-    """The values of each column by its title, and the notes of its cells where it has any.
+    """The values of each column by its title, and the notes of its cells if it has any.
 
-    Numbers are those that the table writes, in the unit of the heading; with a unit of its own a
-    cell is a text, and so are all of a column of words and of the first, which names the rows. Of
-    what is not there the value is None.
+    Numbers are as in the table, in the unit of the heading. Texts are the cells with another unit,
+    columns of words, and the first column, which names the rows. A missing value is None.
     """
     found: dict[str, list[Any]] = {}
     titles = numbered([column.title or "row" for column in table.columns])

@@ -16,16 +16,16 @@ WIDTH = 480
 """Units across a chart; a page scales it to its column."""
 
 GLYPH = 6.9
-"""About how many units a character takes."""
+"""Approximate width of a character, in units."""
 
 LONGEST = 30
-"""Characters of a label before it is cut short."""
+"""Most characters of a label; longer labels are cut."""
 
 TICKS = 6
-"""Values that an axis writes, about."""
+"""Approximate number of values on an axis."""
 
 SERIES = 4
-"""Classes of colours and shapes, `s0` to `s3`; later series begin again."""
+"""Classes of colours and shapes, `s0` to `s3`; later series start again at `s0`."""
 
 STYLE = "chart.css"
 """The style sheet of all pictures: colours, light and dark, and the classes of their parts."""
@@ -56,13 +56,13 @@ class Scale:
         return (self.start + self.end) / 2
 
     def at(self, value: float) -> float:
-        """The place of a value; one beyond an end lies at that end."""
+        """The place of a value; a value beyond an end is placed at that end."""
         inside = min(max(value, self.lo), self.hi)
         lo, hi, x = (math.log(x) if self.log else x for x in (self.lo, self.hi, inside))
         return self.start + (x - lo) / (hi - lo) * (self.end - self.start)
 
     def ticks(self) -> tuple[float, ...]:
-        """Round values inside, TICKS or fewer where the scale is linear."""
+        """Round values inside; at most TICKS if the scale is linear."""
         return self._powers() if self.log else self._steps()
 
     def _steps(self) -> tuple[float, ...]:
@@ -81,7 +81,7 @@ class Scale:
 
 
 def _round_up(step: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    """The step rounded up to 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(c * power for c in (1, 2, 2.5, 5, 10) if c * power >= step * (1 - 1e-9))
 
@@ -91,9 +91,8 @@ def spanning(
 ) -> Scale:
     """A scale over the finite `values` with a margin on each side, as a share of their span.
 
-    If they are one value, or none, it stands in the middle all the same, and the scale does not
-    reach beyond 0; of nothing but 0 it begins there. A logarithmic scale leaves out values that are
-    not positive.
+    A single value is in the middle, and the scale does not reach beyond 0; if the only value is 0,
+    it begins there. A logarithmic scale leaves out values that are not positive.
     """
     known = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
     ends = [math.log(x) if log else x for x in (min(known), max(known))] if known else [0.0, 1.0]
@@ -119,7 +118,7 @@ def tick_text(value: float) -> str:
 
 
 def percent_tick(value: float) -> str:
-    """The text of a tick of shares."""
+    """The text of a share's tick, in percent."""
     return f"{100 * value:.4g}%"
 
 
@@ -129,12 +128,12 @@ def shortened(label: str) -> str:
 
 
 def gutter(labels: Sequence[str]) -> float:
-    """Units that the longest label takes, with room to its right."""
+    """Width of the longest label with room to its right, in units."""
     return GLYPH * max((len(shortened(label)) for label in labels), default=0) + 14
 
 
 def document(height: float, label: str, parts: Iterable[str], width: float = WIDTH) -> str:
-    """A picture in a page, which `label` describes to those who cannot see it."""
+    """A picture in a page; `label` describes it to people who cannot see it."""
     return (
         f'<svg class="chart" viewBox="0 0 {px(width)} {px(height)}" width="{px(width)}" '
         f'height="{px(height)}" role="img" aria-label="{xml_text(label)}">{"".join(parts)}</svg>'
@@ -144,7 +143,7 @@ def document(height: float, label: str, parts: Iterable[str], width: float = WID
 def file_text(
     width: float, height: float, title: str, description: str, parts: Iterable[str]
 ) -> str:
-    """A picture in a file, with its style; its description is for those who cannot see it."""
+    """A picture in a file, with its style; `description` is for people who cannot see it."""
     return (
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {px(width)} '
         f'{px(height)}" role="img" aria-labelledby="title description">\n'
@@ -159,12 +158,12 @@ START, NAMESPACE = '<svg class="chart" ', 'xmlns="http://www.w3.org/2000/svg" '
 
 
 def is_file(picture: str) -> bool:
-    """True for a picture of a file, which has a style and ids of its own."""
+    """True for a picture in a file, which includes its style and ids."""
     return picture.startswith(START + NAMESPACE)
 
 
 def as_file(picture: str) -> str:
-    """A picture of a page (`document`) as one of a file, with its style; a file's as it is."""
+    """A page's picture (`document`) as a file's picture, with its style; a file's is unchanged."""
     if is_file(picture):
         return picture
     head, end, body = picture.partition(">")
@@ -189,7 +188,7 @@ def text(
     x: float, y: float, content: str, anchor: Anchor = "start", style: str = "",
     turn: bool = False, soft: str = "",
 ) -> str:  # fmt: skip
-    """A line of text; `style` are classes, `turn` lets it run upwards; `soft` follows it."""
+    """A line of text; `style` gives classes, `turn` makes it run upwards, `soft` follows it."""
     classes = f' class="{style}"' if style else ""
     side = "" if anchor == "start" else f' text-anchor="{anchor}"'
     turned = f' transform="rotate(-90 {px(x)} {px(y)})"' if turn else ""
@@ -203,7 +202,7 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, style: str) -> str:
-    """A rectangle, at least half a unit wide so that little is not nothing."""
+    """A rectangle, at least half a unit wide so that small values stay visible."""
     return (
         f'<rect class="{style}" x="{px(x)}" y="{px(y)}" width="{px(max(width, 0.5))}" '
         f'height="{px(height)}"/>'
@@ -229,14 +228,14 @@ def mark(x: float, y: float, index: int, size: float = 4.5, note: str = "") -> s
 
 
 def swatch(x: float, y: float, index: int) -> str:
-    """The filling of a series' bars, around a point."""
+    """A sample of a series' bars, around a point."""
     return rect(x - 5, y - 5, 10, 9, f"bar {series(index)}")
 
 
 def legend(
     names: Sequence[str], x: float, y: float, sign: Callable[[float, float, int], str] = mark
 ) -> str:
-    """The names of all series, each behind the `sign` that it is drawn with, in one line."""
+    """The names of all series in one line, each after the `sign` of its points."""
     parts = []
     for index, name in enumerate(names):
         parts += [sign(x + 5, y - 4, index), text(x + 15, y, name, style="soft")]
@@ -252,7 +251,7 @@ def axis(
     title: str = "",
     upright: bool = False,
 ) -> str:
-    """Grid lines from `low` to `high`, their values at `high`, and what is measured.
+    """Grid lines from `low` to `high`, their values at `high`, and the title.
 
     The values of an `upright` scale stand left of `low`.
     """

@@ -1,4 +1,4 @@
-"""Tables, made once and written by a renderer for each medium: terminal, Markdown, HTML."""
+"""Tables, which a renderer writes for each medium: terminal, Markdown, HTML."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cimtool.report.formats import NOTHING, NumberFormat
 class Cell:
     """The text of a cell and the value that it sorts by: None for the text itself; NaN comes last.
 
-    `note`, an interval as a rule, stands small behind the text, `picture`, SVG text of `charts`,
-    before it; `style` is a class of the page's style: `good`, `bad` or `long`.
+    `note`, usually an interval, follows the text in small type. `picture`, SVG text of `charts`,
+    comes before it. `style` is a class of the page's style: `good`, `bad` or `long`.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Cell:
 
     @property
     def key(self) -> str | None:
-        """The value as the page's script reads numbers, None to sort by the text."""
+        """The value in the form that the page's script reads, None to sort by the text."""
         if self.value is None:
             return None
         return repr(float(self.value)).replace("inf", "Infinity").replace("nan", "NaN")
@@ -39,7 +39,7 @@ class Cell:
 
 
 Content = str | float | Cell | None
-"""A text, a number for its column's `form`, a cell ready made, or nothing."""
+"""A text, a number for its column's `form`, a finished cell, or nothing."""
 
 
 def interval_cell(value: Change | None, form: NumberFormat) -> Content:
@@ -54,10 +54,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, its unit, what writes its numbers, and what it means (`help`).
+    """A column: its heading, its unit, the `form` of its numbers, and its meaning (`help`).
 
-    Without `form` it holds words, which are set left. A heading may have lines, for a table that
-    must be narrow; only `essential` columns stay on a narrow terminal.
+    Without `form` it holds words, which are aligned left. A heading may have several lines, to keep
+    the table narrow; only `essential` columns stay on a narrow terminal.
     """
 
     heading: str
@@ -78,11 +78,11 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """True for a column of numbers, which are set right."""
+        """True for a column of numbers, which are aligned right."""
         return self.form is not None
 
     def cell(self, content: Content, absent: str = NOTHING) -> Cell:
-        """The cell of a content: numbers sort by their value; `absent` is written for nothing."""
+        """The cell of a content: numbers sort by their value; None is written as `absent`."""
         if isinstance(content, Cell):
             return content
         if isinstance(content, str):
@@ -93,27 +93,27 @@ class Column:
 
 
 ItemColumns = Iterable[tuple[Column, Callable[[Item], Content]]]
-"""Columns, each with what it holds of an item."""
+"""Columns, each with a function for its content of an item."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of cells; `style` is `result` (bold), `cause` (marked) or both, with a blank."""
+    """A row of cells; `style` is `result` (bold), `cause` (marked), or both and a blank."""
 
     cells: tuple[Cell, ...]
     style: str = ""
 
 
 BlockLevel = Literal["verdict", "shown", "detail"]
-"""The place of a block of a document: first, always there, or for those who ask for more."""
+"""The place of a block in a document: first, always there, or only on request."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: `title` says what it holds; its first column names the rows and sorts as they stand.
+    """A table with a `title`; its first column names the rows and sorts in their original order.
 
-    `footnotes` are sentences below it; a `sortable` table sorts by its headings on a page. By its
-    `name` it is asked for as a data frame.
+    `footnotes` are sentences below it; a `sortable` table sorts by its headings on a page. `name`
+    selects it as a data frame.
     """
 
     title: str
@@ -125,7 +125,7 @@ class Table:
     level: BlockLevel = "shown"
 
     def named(self, name: str, level: BlockLevel = "shown") -> Table:
-        """The table by a name, at a level."""
+        """The table with a name and a level."""
         return replace(self, name=name, level=level)
 
 
@@ -138,7 +138,7 @@ def make_table(
     absent: str = NOTHING,
     sortable: bool = True,
 ) -> Table:
-    """Make a table of the contents of its `rows`, each of the style in `styles`, if given."""
+    """Make a table from the contents of its `rows`, with their `styles` if given."""
     made = []
     for index, contents in enumerate(rows):
         cells = [c.cell(content, absent) for c, content in zip(columns, contents, strict=True)]
@@ -153,7 +153,7 @@ def item_table(
     columns: ItemColumns[Item],
     style: Callable[[Item], str] = lambda _: "",
 ) -> Table:
-    """Make a table of a row an item: each column with what it holds of one, rows in a `style`."""
+    """Make a table with a row per item; `columns` give the contents, `style` the row's style."""
     items = list(items)
     headings, contents = zip(*columns, strict=True)
     rows = [[content(item) for content in contents] for item in items]

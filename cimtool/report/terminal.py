@@ -13,15 +13,15 @@ from cimtool.report.document import Block, Document, FactList, Note, Section, Se
 from cimtool.report.table import Column, Row, Table
 
 UNLIMITED = 10_000
-"""Columns that no table has."""
+"""More columns than any table has."""
 
 
 def terminal(
     document: Document, width: int = UNLIMITED, verbose: bool = False, wrap: bool = True
 ) -> str:
-    """Write a document, its details if `verbose`; tables take at most `width` columns if they can.
+    """Write a document, with details if `verbose`; tables take at most `width` columns if possible.
 
-    Sentences are broken into lines of that width with `wrap`, and stay whole lines without.
+    With `wrap`, sentences are broken into lines of that width; without, each stays one line.
     """
     blocks = [one for one in document.blocks if verbose or one.level != "detail"]
     blocks.sort(key=lambda one: one.level != "verdict")
@@ -30,7 +30,7 @@ def terminal(
 
 
 def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> Iterator[str]:
-    """The lines of blocks; an empty one stands around a table and before a section."""
+    """The lines of blocks, with empty lines around tables and sections."""
     whole = UNLIMITED if not wrap else width
     apart = first = True
     for block in blocks:
@@ -65,10 +65,10 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
 
 
 def table_text(made: Table, width: int = UNLIMITED, fold: bool = True) -> str:
-    """Write a table; its title and its footnotes are left out.
+    """Write a table without its title and footnotes.
 
-    If it does not fit into `width`, only the essential columns stay, then notes stand below
-    their figures, and at last cells are folded; without `fold` they stay as wide as they are.
+    If it does not fit into `width`, only the essential columns stay, then notes go below their
+    figures, and at last cells are folded; without `fold` they keep their width.
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
@@ -112,7 +112,7 @@ def _widest(text: str) -> int:
 
 
 def wrapped(sentences: Iterable[str], width: int) -> str:
-    """Sentences below one another, in lines of at most `width` columns."""
+    """Sentences below each other, in lines of at most `width` columns."""
     return _printed(map(Text, sentences), width)
 
 

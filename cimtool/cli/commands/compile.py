@@ -15,7 +15,7 @@ from cimtool.report.document import Sentence, Verbatim
 
 
 class DryRun(Record):
-    """The option of the command alone."""
+    """The option that only the command has."""
 
     dry_run: bool = option("Say what would be built, and write nothing.", default=False)
 

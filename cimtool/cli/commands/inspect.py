@@ -38,6 +38,6 @@ def command(out: Output, file: Path) -> None:
 
 
 def _with_names(model: Mapping[str, Any], called: Modalities) -> dict[str, Any]:
-    """The facts of a bundle's model, widths by the names that its calibration has."""
+    """The facts of a bundle's model, with widths named as its calibration names the modalities."""
     names = {f"{m}_width": f"{name_of(m, called)}_width" for m in TEXT_VIDEO}
     return {names.get(key, key): value for key, value in model.items()}

@@ -50,7 +50,7 @@ def command(out: Output, options: SimulateOptions) -> None:
 
 
 def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Section]:
-    """The figures of dies: of the median one and of the worst in twenty."""
+    """The figures of dies: of the median die and of the worst in twenty."""
     if not summary:
         return
     ways = way_names(found.called)
@@ -70,7 +70,7 @@ def _dies(found: Simulation, summary: Mapping[str, Percentiles]) -> Iterator[Sec
 
 
 def _gallery(found: Simulation) -> Iterator[Sentence]:
-    """The gallery in the memory that was scored in place of the inputs."""
+    """The gallery in memory, which was scored in place of the inputs."""
     gallery, items = found.bundle.gallery, item_names(found.bundle.model.called)[1]
     if gallery is None:
         return

@@ -120,7 +120,7 @@ def check(out: Output, files: tuple[str, ...]) -> None:
 
 
 def describe(target: Target) -> Document:
-    """Describe a target: its values, operating points, figures, and what is not known of it."""
+    """Describe a target: values, operating points, figures, unconfirmed and unmodelled parts."""
     values = _flat((), {k: v for k, v in target.to_json().items() if k not in APART})
     values = values | ABSENT | values
     values.pop("adc.settable", None)
@@ -145,7 +145,7 @@ def describe(target: Target) -> Document:
 
 
 def describe_cam(cam: Cam) -> Document:
-    """Describe a CAM: its values, its figures, and what is not known of it."""
+    """Describe a CAM: its values, figures, unconfirmed and unmodelled parts."""
     values = _flat((), {k: v for k, v in cam.to_json().items() if k not in APART})
     values.setdefault("sense.levels", "lossless")
     figures = (
@@ -163,7 +163,7 @@ def describe_cam(cam: Cam) -> Document:
 
 
 def _facts(values: Mapping[str, Any], units: Mapping[str, str]) -> FactList:
-    """Values as their file has them, each with its unit."""
+    """Values as in their file, each with its unit."""
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
     return FactList(tuple((k, f"{text} {units.get(k, '')}".rstrip()) for k, text in texts.items()))
 
@@ -179,7 +179,7 @@ def _figures(texts: Iterable[str]) -> list[Section]:
 
 
 def _figure(one: Figure) -> str:
-    """A figure, the conditions that it holds at, and its source."""
+    """A figure, its conditions, and its source."""
     voltage = None if not one.voltage else f"{one.voltage:g} V"
     given = (f"at {one.at}" if one.at else None, one.precision, one.mode, one.activity, voltage)
     conditions = ", ".join(filter(None, given)) or "at every operating point"
@@ -198,7 +198,7 @@ def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 def _units(noise: Noise | None) -> dict[str, str]:
-    """Units of what is not a count, a share or a text, by key; figures carry their own."""
+    """Units by key, for values other than counts, shares and texts; figures have theirs."""
     if noise is None:
         return {}
     tables: dict[str, TomlTable] = {"noise": noise} | {

@@ -35,7 +35,7 @@ def command(out: Output, options: VerifyOptions) -> None:
 
 @contextmanager
 def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
-    """Print the whole report of a VerificationFailed before its one sentence ends the command."""
+    """Print the whole report of a VerificationFailed before its sentence ends the command."""
     try:
         yield
     except VerificationFailed as failed:
@@ -44,6 +44,6 @@ def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
 
 
 def print_report(out: Output, report: Report, written: Sequence[Path]) -> None:
-    """Print a report, and the files that hold it."""
+    """Print a report, and the names of its files."""
     shown = report.document()
     out.result(shown.wrote(written) if written else shown)
