@@ -352,10 +352,10 @@ def cost(
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
-    target's at the operating point, then reference prices; the tables of the file `digital` replace
-    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
-    for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
+    at the operating point come first, then reference prices. The tables of the file `digital`
+    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
+    on, and for a point that the target does not have.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Items that a query is scored against.
