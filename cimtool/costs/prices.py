@@ -186,7 +186,7 @@ class UnitPrice:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of a target at an operating point, its own before the reference ones."""
+    """The prices of a target at an operating point; its own come before reference prices."""
 
     target: Target
     point: OperatingPoint | None

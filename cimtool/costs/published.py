@@ -79,7 +79,7 @@ class Published(Recomputation, name="published"):
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedFigure, ...]:
-        """The figures of a target; CimError starting with `where` if one is off by over 2%."""
+        """The figures of a target; CimError starting with `where` if a figure is off by over 2%."""
         compared = compare_published(target) if isinstance(target, Target) else ()
         for one in compared:
             if not one.agrees:
@@ -216,7 +216,7 @@ class Retrievals(Recomputation, name="retrievals"):
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedRetrieval, ...]:
-        """The retrievals of a target; CimError starting with `where` if one is off by too much."""
+        """The retrievals of a target; CimError starting with `where` if a figure is too far off."""
         found = tuple(_retrievals(target)) if isinstance(target, Target) else ()
         for one in found:
             if abs(one.difference) > one.agree:
@@ -283,7 +283,7 @@ class Searches(Recomputation, name="searches"):
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedSearch, ...]:
-        """The search of a CAM with both figures; CimError from `where` if it is off by over 2%."""
+        """The search of a CAM with both figures; CimError starting with `where` if over 2% off."""
         if not isinstance(target, Cam):
             return ()
         whole, cell = target.figure("search_energy"), target.figure("search_cell_energy")

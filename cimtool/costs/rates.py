@@ -1,9 +1,9 @@
 """Energy and latency of one product on a target's arrays, by its figures at an operating point.
 
 A figure is used only for the array and the bits that it was taken at. Figures of whole products
-(`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before those of parts
+(`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before figures of parts
 (`column_energy`, `adc_energy`, `shift_add_energy`, `read_latency`, `clock`), which they contain.
-A part without a figure has its reference price.
+A part without a figure gets its reference price.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARRAY_KEYS = (
     "rows", "columns", "cell_bits", "encoding", "pairs", "rows_active", "dac_bits", "adc_bits",
     "adc_on", "shift_add", "offset_sum",
 )  # fmt: skip
-"""Settings that change the array; with another value, the target's figures do not hold."""
+"""Settings that, if changed, make the array differ from the target's."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _point(estimate: Estimate, shown: bool) -> RooflinePoint:
 
 
 def bounds_of(points: Sequence[RooflinePoint]) -> list[tuple[int, str]]:
-    """(items, part): each part that bounds a query, and the smallest gallery where it starts to."""
+    """(items, part) for each part that bounds a query, from this many items on."""
     found: list[tuple[int, str]] = []
     for one in points:
         if not found or found[-1][1] != one.bound:

@@ -164,7 +164,7 @@ class Cost:
 
     @property
     def own_share(self) -> float:
-        """The share of the known energy that is by the target's own figures."""
+        """The share of the known energy that comes from the target's figures."""
         energy = self.energy_pj
         return energy.own / energy.value if energy.value else 0.0
 

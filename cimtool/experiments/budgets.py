@@ -35,10 +35,10 @@ DRIFT = "centred_rmse"
 def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
     """Indices of the points whose `cost` is known, in groups that may be compared.
 
-    If a part has no price, the energy is a lower bound, and a missing converter is no saving. So
-    only points that lack the same parts are kept: the fewest that any point lacks. A group of
-    energies has one basis: a target's own figures are not compared with reference prices. A group
-    of arrays or conversions has one of the `units`, because other hardware counts differently.
+    If a part has no price, the energy is a lower bound, and a missing converter is not a saving. So
+    only points that lack the same parts are kept: the fewest that any point lacks. Energies from a
+    target's figures are not compared with energies from reference prices. Arrays and conversions
+    are compared only within the same `units`, because other hardware counts differently.
     """
     done = [index for index, one in enumerate(outcomes) if one.error is None]
     known = [index for index in done if outcomes[index].cost[cost] is not None]

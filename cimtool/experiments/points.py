@@ -3,7 +3,7 @@
 A key is a setting (`weight_bits`, `layers."text.*".adc_bits`), `target`, a key of the target's file
 (`target.array.rows_active`; the last name is enough if only one key ends with it), or a key of the
 score: `head`, `degree` of the polynomial, or `samples` of Monte Carlo beside the compiled points.
-A sweep keeps no bundles; a command line compiles a point into one.
+A command line compiles a point into a bundle.
 """
 
 from __future__ import annotations

@@ -360,7 +360,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
 
     help_ = "the number of the point in results.json, or a score that no hardware touched"
     yield Column("point", whole, help_), lambda line: line.label
-    # This column comes early, so it stays visible if the table is wider than the screen.
+    # Early, so that it stays visible in a table wider than the screen.
     help_ = "the costs for which no other point beats it, or the first of points that are the same"
     yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
