@@ -352,10 +352,10 @@ def cost(
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
-    target's at the operating point, then reference prices; the tables of the file `digital` replace
-    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
-    for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
+    at the operating point come first, then reference prices. The tables of the file `digital`
+    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
+    on, and for a point that the target does not have.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Items that a query is scored against.
@@ -791,18 +791,18 @@ def sweep(
 ) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
-    `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
+    `grid` has values of settings (`weight_bits`), of `target`, of keys of the target's file
     (`target.rows_active`), and of the score: `head`, `degree` of a polynomial that is fitted to the
-    `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, of the
-    `noise_model` or the target's own noise, and read at each of its `corners` and `times`. `jobs`
+    `teacher`, and `samples` of Monte Carlo beside the points. `trials` draws dies with the noise of
+    `noise_model` or of the target, and reads them at each of `corners` and `times`. `jobs`
     processes or the Dask cluster at `dask` compute the points. Results go to `output` (default
-    `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
-    is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
-    dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
+    `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
+    compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
+    the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
+    within). With a file `qrels`, items that it grades above 0 are right. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
-    worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
-    the `budget`.
+    worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is within the
+    `budget`.
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `poly`: The polynomial, if the checkpoint has none.
@@ -885,14 +885,15 @@ def tune(
 ) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits come off those that target, `settings` and settings by name say, as in `compile`. A
-    `grid` of the settings VARIED is gone through: bits come off each combination whose highest bits
-    keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
-    `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
-    or on all, are taken back. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
-    Raises CimError if the highest bits miss the budget, if the budget is of a broken float
-    score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
+    Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
+    `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
+    budget, and chooses the cheapest result. Bits are chosen on every second video of `data` and its
+    texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
+    all are taken back. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
+    right. Raises CimError if the highest bits miss the budget, if the reference is a broken float
+    score because a and b are unknown, or if rows of `data` calibrated (unless they are allowed or
+    dropped).
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `poly`: The polynomial, if the checkpoint has none.
@@ -969,15 +970,15 @@ def evaluate(
 ) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
-    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
-    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
-    embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
-    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
-    folder `trec`. Differences are to the first of several.
+    A bundle is the path of its folder. `poly` and the options of `model` (`a`, `b`, `layer_map`,
+    `head`) apply to projectors, except a ModelSource, which has its own options. `head` also
+    applies to the embeddings (cosine or euclidean). With `leave_one_out`, or if `data` are items of
+    one modality (`rows`), the other items with the same label are right. With a file `qrels`, items
+    that it grades above 0 are right. Each of `samples` adds Monte Carlo with this many per side for
+    projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
+    Without `what`, each pair of the arrays `modalities` is compared; projectors and bundles know
+    their own. Runs and qrels are written into the folder `trec`. Differences are to the first
+    subject.
 
     * `data`: Embeddings to evaluate on.
     * `what`: Checkpoints (or two ONNX files, text first) and bundles.
@@ -1024,13 +1025,12 @@ def train_grid(
     """Train a model for every point of a grid, and compare them on unseen pairs.
 
     `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
-    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`; all else is as in
-    `train`, the same for all points. An option that a point's model or loss does not have is left
-    out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
-    that choose the best epochs; of several seeds they are means. Results go to `output`, where
-    points that an earlier run has done are not trained again. Raises CimError, before anything
-    runs, for a key or a value that is wrong, PointsFailed (a CheckFailed) at the end where
-    points failed.
+    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`. Everything else is as
+    in `train`, the same for all points. An option that a point's model or loss does not have is
+    left out there. Figures are for the share `test`, which no training sees; without it, for the
+    pairs that choose the best epochs. With several seeds, they are means. Results go to `output`;
+    points that an earlier run finished are not trained again. Raises CimError for a wrong key or
+    value before anything runs, and PointsFailed (a CheckFailed) at the end if points failed.
 
     * `data`: Pairs to train on.
     * `output`: Folder of the results.

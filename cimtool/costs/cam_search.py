@@ -1,7 +1,7 @@
-"""The search of a content-addressable memory: what a gallery takes of one, and what a query costs.
+"""Search of a content-addressable memory: its use by a gallery, and the cost of a query.
 
-Published energies are of arrays that sense exact matches. What a converter of distances adds is not
-given, so that a total with such a search is a lower bound.
+Published energies are for arrays that sense exact matches. They leave out the converter of
+distances, so a total with such a search is a lower bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cimtool.hardware.cell_distance import CellDistance
 
 @dataclass(frozen=True)
 class CamUse:
-    """Use of a CAM by a gallery of `items` of `width` values, a cell each, all searched at once."""
+    """Use of a CAM by `items` of `width` values, one per cell; all are searched at once."""
 
     cam: Cam
     items: int
@@ -24,7 +24,7 @@ class CamUse:
 
     @classmethod
     def of(cls, op: CellDistance, cam: Cam) -> CamUse:
-        """That of a search."""
+        """The use of `cam` by a search."""
         return cls(cam, *op.stored.shape)
 
     @property
@@ -34,32 +34,32 @@ class CamUse:
 
     @property
     def words(self) -> int:
-        """Words of all items: as many distances are converted for a query."""
+        """Words of all items; a query converts one distance per word."""
         return self.items * self.words_per_item
 
     @property
     def cells(self) -> int:
-        """Cells that are written, and compared by a query."""
+        """Cells that are written once, and that every query compares."""
         return self.items * self.width
 
     @property
     def arrays(self) -> int:
-        """Arrays that hold all items; the words of an item lie in as many arrays."""
+        """Arrays that hold all items; each word of an item lies in a different array."""
         return -(-self.items // self.cam.array.words) * self.words_per_item
 
     @property
     def pulses(self) -> float | None:
-        """Pulses of a write of one cell; None if not given."""
+        """Pulses that writing one cell takes; None if not given."""
         return self._figure("write_pulses")
 
     @property
     def endurance(self) -> float | None:
-        """Pulses that a cell bears; None if not given."""
+        """Pulses that a cell endures; None if not given."""
         return self._figure("endurance")
 
     @property
     def programmings(self) -> float | None:
-        """Writes that a cell bears; None if not given."""
+        """Writes that a cell endures; None if not given."""
         return None if self.endurance is None else self.endurance / (self.pulses or 1)
 
     def _figure(self, quantity: str) -> float | None:
@@ -68,7 +68,7 @@ class CamUse:
 
     @property
     def energy_pj(self) -> Quantity:
-        """Energy of a query's search, in proportion to the cells that are used."""
+        """Energy of a query's search, in proportion to the used cells."""
         whole, array = self.cam.search_energy, self.cam.array
         share = self.cells / (array.words * array.cells)
         return given(None if whole is None else whole * share, "the search")
@@ -91,7 +91,7 @@ class CamUse:
 
 
 def search_cost(use: CamUse) -> Cost:
-    """The cost of one query's search; codes of words are added as the program says."""
+    """The cost of one query's search; the program counts the additions of word codes."""
     unknown = Quantity(None, ("converters of words",))
     parts = {
         "arrays": PartShare(use.energy_pj, use.latency_ns),

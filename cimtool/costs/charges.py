@@ -1,4 +1,4 @@
-"""The costs that totals are sums of: products of layers, digital operations, writing of cells.
+"""The costs that totals add up: products of layers, digital operations, writing of cells.
 
 Reference prices stand in for figures that the target does not have.
 """
@@ -16,7 +16,7 @@ from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.hardware.settings import Settings
 
 NOT_TIMED = ("registers", "sram", "wires", "dram")
-"""Kinds that take no cycle of the digital unit's own: they run beside its arithmetic."""
+"""Kinds that take no cycle of the digital unit: they run beside its arithmetic."""
 
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
@@ -31,7 +31,7 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorpl
     passes, time = plan.passes(place), rates.latency(place, own)
     converting = rates.conversion_time(place)
     converted = converting * place.reads * place.cycles * passes if converting else None
-    # Without a time of the arrays their converters' is the least that a product takes.
+    # If the arrays' time is unknown, the converters' time is a lower bound.
     latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
     parts: dict[str, PartShare] = {}
     for name, (count, called) in counts.items():
@@ -75,7 +75,7 @@ def digital_cost(work: Operations, prices: Prices) -> Cost:
 def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
     """The cost of writing `cells` in `rounds` of a whole chip, at least one.
 
-    They are written row by row, the arrays side by side.
+    The cells are written row by row, the arrays side by side.
     """
     rows = max(rounds, 1) * plan.weight_sets * (rates.own.rows or 0)
     pulses, missing = rates.value("write_pulses"), Quantity(None, ("writing of cells",))
@@ -96,7 +96,7 @@ def programming(cells: int, rounds: int, plan: Floorplan, rates: Rates) -> Cost:
 def loading(graph: str, layers: Sequence[Placement], plan: Floorplan, rates: Rates) -> Cost:
     """The cost of writing all weights of a graph, round by round, the arrays side by side.
 
-    They are read from DRAM. It costs nothing if weights stay in the arrays.
+    The weights are read from DRAM. If they stay in the arrays, the cost is zero.
     """
     rounds = plan.rounds.get(graph, 0)
     if not rounds:

@@ -1,7 +1,7 @@
 """The cost of a compiled program on its target: operations, latency, energy and area.
 
 The target's figures at one operating point come first, then reference prices (`prices.py`). A total
-that lacks a part is a lower bound, with the share of operations that is priced.
+that lacks a part is a lower bound; it comes with the share of operations that are priced.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 class ScoredQuery:
     """A query and the items that it is scored against.
 
-    `gallery` is their number (None: no query is estimated). All of them are scored digitally or in
-    the memory; of a hybrid score only the best `shortlist` digitally, which a `cam` draws up if
-    there is one. `samples` and `dimension` are those of the Monte Carlo score beside it.
-    `called` names the two modalities.
+    `gallery` is the number of items (None: no query is estimated). All are scored, digitally or in
+    the memory. A hybrid score scores only the best `shortlist` digitally; a `cam`, if given, draws
+    it up. `samples` and `dimension` are for the Monte Carlo score beside it. `called` names the
+    two modalities.
     """
 
     dimension: int
@@ -84,9 +84,9 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def products(self) -> dict[str, int]:
-        """The products of each layer that an item takes: one for each of its rows, as tokens are.
+        """The products of each layer per item: one for each of the item's rows, such as tokens.
 
-        Its arrays are driven one after the other.
+        The products run one after the other in the same arrays.
         """
         return {
             graph.layer(node): rows_of_item(graph.types[node.name].shape[0])[0]
@@ -106,7 +106,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         return self.walk(self.program.video)
 
     def with_gallery(self, items: int) -> Estimate:
-        """The same estimate against `items`; it keeps what does not depend on their number."""
+        """The same estimate against `items`; it keeps all costs that do not depend on them."""
         found = replace(self, gallery=items)
         vars(found).update({name: getattr(self, name) for name in OF_ANY_GALLERY})
         return found
@@ -128,7 +128,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def _shortlisting(self) -> Cost | None:
-        """The drawing up of a shortlist; None if all items are scored."""
+        """The cost of drawing up the shortlist; None if all items are scored."""
         graph = self.program.shortlist
         return None if graph is None or self.gallery is None else self.walk(graph, self.gallery)
 
@@ -150,7 +150,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def montecarlo(self) -> SamplingCost | None:
-        """Sampling for the same query, in the place of the score: what is before it stays."""
+        """The same query with sampling in place of the score; the shortlist stays."""
         if self.gallery is None:
             return None
         others = (one for one in self.placements if one.graph != self.program.score.name)
@@ -166,7 +166,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
 
     @cached_property
     def area(self) -> Quantity:
-        """Area of what the program occupies, in mm2."""
+        """Area that the program occupies, in mm2."""
         rates, arrays = self.rates, self.floorplan.arrays
         figure = rates.figure("area")
         each = None if figure is None else rates.arrays_in(figure.scope)
@@ -196,7 +196,7 @@ class Estimate(Result, ScoredQuery, shown_by="cimtool.costs.render"):
         return total + done + loading(graph.name, self.placements, self.floorplan, self.rates)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
-        """Reads of the items' stored values, once each, from what holds the whole gallery."""
+        """One read of each stored value: from SRAM if it holds the whole gallery, else DRAM."""
         used = {name for node in graph.nodes for name in node.inputs}
         read = [
             known for name, known in graph.inputs.items() if name in used and "m" in known.shape
@@ -218,8 +218,8 @@ def estimate(
 ) -> Estimate:
     """Place a compiled program on its target and count what it costs.
 
-    Raises CimError for an operating point that the target does not have, or for another number of
-    items than a score in the memory holds.
+    Raises CimError if the target lacks the operating point, or if `query.gallery` is not the
+    number of items that a score in the memory holds.
     """
     rates, gallery = rates_at(build.target, operating_point), query.gallery
     held = program.gallery_items
@@ -280,10 +280,10 @@ class CostOptions(Record):
 def cost(options: CostOptions) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
-    With `gallery` also of a query scored against these items, beside Monte Carlo. Figures are the
-    target's at the operating point, then reference prices; the tables of the file `digital` replace
-    the target's `process` and `digital`. Raises CimError for a number below 1 or beyond 2^63, and
-    for a point that the target does not have.
+    `gallery` adds a query scored against this many items, beside Monte Carlo. The target's figures
+    at the operating point come first, then reference prices. The tables of the file `digital`
+    replace the target's `process` and `digital`. Raises CimError for a number below 1 or from 2^63
+    on, and for a point that the target does not have.
     """
     file = None if options.digital is None else Path(options.digital)
     bundle = open_bundle(options.bundle)

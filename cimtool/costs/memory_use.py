@@ -1,4 +1,4 @@
-"""Use of a chip by a gallery: arrays, chips, items a chip, writes against endurance."""
+"""Use of a chip by a gallery: arrays, chips, items per chip, writes against endurance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cimtool.ir.program import Graph
 class DrivenProduct:
     """One product: the query that drives a stored matrix, and how its column sums are converted.
 
-    `steps` are the converters' steps a slice in digits, None if lossless.
+    `steps` has the converter's step per slice in digits, None if lossless.
     """
 
     product: str
@@ -32,10 +32,9 @@ class DrivenProduct:
 
 @dataclass(frozen=True)
 class StoredMatrix:
-    """The values stored of all items for one or more products, `rows` an item.
+    """Stored values of all items for one or more products, `rows` per item.
 
-    `arrays` hold it, a value's cells side by side; `across` items lie in one array, None if it
-    has no limit.
+    The cells of a value lie side by side. One array holds `across` items; None: no limit.
     """
 
     rows: int
@@ -67,9 +66,8 @@ class StoredMatrix:
 class MemoryUse:
     """Use of a target by a gallery of `items`; None is a figure that the target does not give.
 
-    `items_per_chip` is by the widths that the values really need, `items_at_one_weight` if each
-    took one weight of the target. `pulses` are those of a write of one cell, `endurance` how many
-    a cell stands.
+    `items_per_chip` counts the bits that the values really need; `items_at_one_weight` assumes one
+    weight of the target per value. Writing a cell takes `pulses`, and a cell endures `endurance`.
     """
 
     items: int
@@ -108,7 +106,7 @@ class MemoryUse:
 
 
 def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
-    """Count what a programmed graph's stored items take of a target."""
+    """Count the arrays, chips and writes that a programmed graph's stored items take."""
     matrices = _matrices(graph, settings)
     figures = {figure.quantity: figure.value for figure in reversed(target.figures)}
     on_chip = target.hierarchy.arrays
@@ -131,7 +129,7 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
 
 
 def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
-    """Each matrix once, in the order of its first product: several products share its cells."""
+    """Each matrix once, in the order of its first product; products may share its cells."""
     stored = stored_cells(graph)
     products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
     for name, op in item_products(graph).items():
@@ -175,7 +173,7 @@ def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
 
 
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:
-    """Raise CimError if a gallery does not fit a number of chips that are written once."""
+    """Raise CimError if `chips` are too few and the target cannot rewrite them per query."""
     if chips < 1:
         raise ArgumentError("{chips} is {}; expected at least 1", chips)
     if use.arrays_per_chip is None:

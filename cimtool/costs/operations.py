@@ -1,4 +1,4 @@
-"""Digital operations for each node of a program, by kind: how many, and how wide."""
+"""Digital operations of each node of a program, by kind: their number and width."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ARITHMETIC = ("multiplications", "additions", "shifts", "limits")
 """Kinds that every program has, in the order of tables."""
 
 FLOAT_BITS = 32
-"""Bits of a number that is no integer."""
+"""Bits of a number that is not an integer."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Operations of one kind: their `count`, and their `size`, the sum of what each is priced by.
+    """Operations of one kind: their `count`, and their `size`, which the price is multiplied by.
 
     The size of an operation is its bits, the product of its operands' bits, or 1.
     """
@@ -40,18 +40,18 @@ class Tally:
 
 @dataclass(frozen=True)
 class Operations:
-    """Digital operations by kind, those of `kinds` in prices.toml."""
+    """Digital operations by kind, as listed under `kinds` in prices.toml."""
 
     tallies: Mapping[str, Tally] = field(default_factory=dict)
 
     @classmethod
     def of(cls, kind: str, count: int, *bits: int) -> Operations:
-        """So many operations of a kind, each of these widths."""
+        """`count` operations of a kind, each of these widths."""
         return cls({kind: Tally(count, count * math.prod(bits))} if count else {})
 
     @classmethod
     def sum(cls, many: Iterable[Operations]) -> Operations:
-        """All of several."""
+        """The sum of all operations."""
         total: dict[str, Tally] = {}
         for one in many:
             for kind, tally in one.tallies.items():
@@ -65,26 +65,26 @@ class Operations:
         return self.tallies.get(kind, Tally())
 
     def times(self, count: int) -> Operations:
-        """As many, `count` times over."""
+        """The operations times `count`."""
         scaled = {k: Tally(t.count * count, t.size * count) for k, t in self.tallies.items()}
         return Operations(scaled if count else {})
 
     def count(self, *kinds: str) -> int:
-        """Operations of some kinds."""
+        """The number of operations of these kinds."""
         return sum(self._tally(kind).count for kind in kinds)
 
     @property
     def multiplications(self) -> int:
-        """Multiplications of two integers."""
+        """The number of multiplications of two integers."""
         return self.count("multiplications")
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all operations."""
         return self.count(*self.tallies)
 
     def to_json(self) -> dict[str, int]:
-        """Counts by kind, those of arithmetic first."""
+        """Counts by kind, arithmetic first."""
         return {kind: self.count(kind) for kind in dict.fromkeys((*ARITHMETIC, *self.tallies))}
 
 
@@ -104,7 +104,7 @@ def width(known: Type) -> int:
 
 
 def digital(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
-    """Digital operations of one node; of a crossbar product those behind shift-and-add.
+    """Digital operations of one node; for a crossbar product, the ones after shift-and-add.
 
     Raises TypeError for an operation that no compiled program holds.
     """
@@ -115,10 +115,10 @@ def digital(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
 
 
 def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
-    """Moves of a node's numbers: into the arrays and out of them, or to a register or the buffer.
+    """Moves of a node's numbers: into and out of the arrays, and to a register or the buffer.
 
-    A value of one row is written to the buffer and read from it once; one of all pairs passes
-    through a register. Reads of a gallery's stored values are counted by `Estimate.walk`.
+    An encoder's value is written to the buffer and read once; a value of all pairs passes through
+    a register. `Estimate.walk` counts the reads of a gallery's stored values.
     """
     out = graph.types[node.name]
     count, bits = elements(out, extents), width(out)
@@ -139,7 +139,7 @@ def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
 def _crossbar(
     op: CrossbarMvm, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
-    """The bias, values of codes, and of cells with offsets or complements the inputs' sum."""
+    """The bias, the values of codes and, for cells with offsets or complements, the inputs' sum."""
     rows = elements(inputs[0], extents) // op.weight.shape[0]
     found = Operations.of("additions", op.weight.shape[1], width(out)) + _values_of_codes(op, out)
     factors = op.stored.cells.row_sum_factors
@@ -157,12 +157,12 @@ def _crossbar(
 
 
 def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
-    """Operations that make values of codes if references are set, for one row of inputs.
+    """Operations that turn codes into values if references are set, for one row of inputs.
 
-    Codes at one step are added up first, of all row groups, and of cycles that share the step: a
-    sum of a column takes one multiplication and one addition, none if the step is a power of
-    two. A value of levels is read from registers for each conversion. Offsets are constants of a
-    column, in its bias.
+    Codes of one step are summed first, over all row groups and over cycles that share the step.
+    Each column sum then takes one multiplication and one addition, or none if the step is a power
+    of two. With levels, each conversion reads a value from registers. Offsets are part of a
+    column's bias.
     """
     groups, found = len(op.stored.groups), Operations()
     for column in op.layer.columns:
@@ -234,7 +234,7 @@ def _requant(op: Requant, inputs: list[Type], out: Type, extents: Mapping[str, i
 def _cell_distance(
     op: CellDistance, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
-    """The codes of an item's words, which are added digitally."""
+    """Digital additions of the codes of an item's words."""
     added = elements(out, extents) * (len(op.words) - 1)
     return Operations.of("additions", added, width(out))
 
@@ -243,7 +243,7 @@ CountRule = Callable[[object, list[Type], Type, Mapping[str, int]], Operations]
 
 
 def _each(*kinds: str) -> CountRule:
-    """One operation of each kind for each number of the result, as wide as the widest value."""
+    """One operation of each kind per number of the result, as wide as the widest value."""
 
     def rule(op: object, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
         found, bits = Operations(), max(map(width, (*inputs, out)))
@@ -266,7 +266,7 @@ SIGNIFICAND_BITS = 24
 def _quantize(
     op: Quantize, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
-    """Rounding and limits, and the division, as a product, if a scale is no power of two."""
+    """Rounding and limits; a multiplication in place of the division if a scale is not 2^k."""
     found = _each("additions", "shifts", "limits")(op, inputs, out, extents)
     if np.all(np.frexp(op.scale)[0] == 0.5):
         return found

@@ -1,9 +1,8 @@
-"""Reference prices of what a target publishes no figure of: the file `prices.toml`.
+"""Reference prices from the file `prices.toml`, used if a target publishes no figure.
 
-A price at a target is derived: of every source of its kind, scaled from the source's node, supply
-and width to the target's. The middle of several is their geometric mean, and the interval runs from
-the lowest to the highest. Energy and delay factors are those of Stillmaker and Baas, Integration 58
-(2017).
+Every source of a kind is scaled from its node, supply and width to the target's. The price is the
+geometric mean of the sources; its interval runs from the lowest to the highest. Energy and delay
+factors are from Stillmaker and Baas, Integration 58 (2017).
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from cimtool.hardware.technology import OperationName, Price
 FILE = Path(__file__).with_name("prices.toml")
 
 WIDTHS = {"bits": 1, "bits x bits": 2, "each": 0, "ladder": 0}
-"""The power of its bits that an operation's price grows with."""
+"""The price of an operation grows with this power of its bits."""
 
 
 class OperationKind(TomlTable):
-    """A kind of operation: the law of its width, the part of a cost that it is of.
+    """A kind of operation: how its price grows with width, and its part of a cost.
 
-    `times` as much is charged; it is scaled to a node unless it is no logic; derived for cells of
-    `memory`, assumed for others.
+    The price is multiplied by `times`. It is `scaled` to the target's node if the kind is logic.
+    It counts as derived for the cells in `memory`, as assumed for other cells.
     """
 
     width: Literal["bits", "bits x bits", "each", "ladder"]
@@ -57,7 +56,7 @@ class Ladder(TomlTable):
     source: str
 
     def at(self, bits: float) -> float:
-        """The energy of a width: on the straight line of its logarithm, beyond the ends too."""
+        """The energy at a width: its logarithm is interpolated, and extrapolated, linearly."""
         steps = list(pairwise(zip(self.bits, map(math.log, self.energy), strict=True)))
         inside = next((step for step in steps if bits <= step[1][0]), steps[-1])
         return math.exp(_between(bits, *inside))
@@ -86,7 +85,7 @@ class TechnologyNode(TomlTable):
 
 
 class Assumed(TomlTable):
-    """Assumptions of a target that says nothing: node, lanes, buffer in KiB, GB/s of DRAM."""
+    """Defaults for a target that gives no node, lanes, buffer in KiB or GB/s of DRAM."""
 
     node: float
     lanes: int
@@ -120,7 +119,7 @@ class Reference(TomlTable):
     machines: tuple[Machine, ...] = Field(strict=False)
 
     def factor(self, polynomial: Literal["energy", "delay"], node: float, voltage: float) -> float:
-        """The factor of a node at a supply, between two nodes on the straight line."""
+        """The factor of a node at a supply, interpolated linearly between two nodes."""
         known = sorted(self.nodes, key=lambda one: one.node)
         found = [(one.node, _value(getattr(one, polynomial), voltage)) for one in known]
         return _interpolated(node, found)
@@ -187,7 +186,7 @@ class UnitPrice:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of a target at an operating point, its own before the reference ones."""
+    """The prices of a target at an operating point; its own come before reference prices."""
 
     target: Target
     point: OperatingPoint | None
@@ -204,20 +203,21 @@ class Prices:
         return given or self.target.process.voltage or reference().nominal(self.node)
 
     def unit(self, name: str, bits: float = 1.0) -> UnitPrice | None:
-        """The price of one unit of a kind, of a ladder one of `bits`; None if no source has one."""
+        """The price of one unit of a kind, at `bits` on a ladder; None if no source has one."""
         if (name, bits) not in self._units:
             self._units[name, bits] = self._unit(name, bits)
         return self._units[name, bits]
 
     @cached_property
     def _units(self) -> dict[tuple[str, float], UnitPrice | None]:
-        """The prices that were asked for."""
+        """The prices looked up so far."""
         return {}
 
     def _unit(self, name: str, bits: float) -> UnitPrice | None:
-        """The price by the target's own sources, or by those of the reference.
+        """The price by the target's own sources, or else by the reference's.
 
-        It is their geometric mean, from lowest to highest; one reference has the assumed spread.
+        It is their geometric mean, from lowest to highest. A single reference without an interval
+        gets the assumed spread.
         """
         kind, own = kind_of(name), self.target.digital.prices
         given = [one for one in own if one.kind == name]
@@ -251,13 +251,13 @@ class Prices:
         return low * factor, price.value * factor, high * factor
 
     def scale(self, node: float, voltage: float | None) -> float:
-        """The factor of an energy from a node and supply (None: nominal) to the target's."""
+        """The factor that scales an energy at a node and supply (None: nominal) to the target's."""
         table = reference()
         there = table.factor("energy", node, voltage or table.nominal(node))
         return table.factor("energy", self.node, self.voltage) / there
 
     def converter(self, bits: int, own: tuple[float, int] | None) -> Quantity | None:
-        """One conversion of `bits`; along the ladder from the target's `own` energy at its bits."""
+        """One conversion of `bits`; the ladders scale the target's `own` (energy, bits), if any."""
         unit = self.unit("conversions", bits)
         if unit is None:
             return None
@@ -323,14 +323,14 @@ class Prices:
         return self._verified(unit.of(1), pulses)
 
     def _verified(self, one: Quantity, pulses: float | None) -> Quantity:
-        """The whole of writing and reading back, from one pulse."""
+        """Writing with all its pulses and reads back, from a single pulse."""
         if pulses is not None:
             return one.times(pulses)
         many = reference().verification
         return one.times(many.value, *many.interval)
 
     def assumptions(self) -> Iterable[str]:
-        """Sentences on what prices rest on, and what of it is assumed."""
+        """Sentences on the basis of the prices, and on which of it is assumed."""
         table, given = reference(), self.target
         place = f"{self.node:g} nm at {self.voltage:.3g} V"
         if given.process.node is None:

@@ -1,7 +1,7 @@
-"""Published figures held against geometry, cycle time and the figures beside them.
+"""Published figures, recomputed from geometry, cycle time and other figures for `targets check`.
 
-Throughput, efficiency and density of a fully used array, whole retrievals, and the energy of a
-search of a content-addressable memory: `targets check` asks for them.
+These are throughput, efficiency and density of a fully used array, whole retrievals, and the
+search energy of a content-addressable memory.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ AGREE = 0.02
 """Largest relative difference of a published figure and the computed one."""
 
 LATENCY_AGREE = 0.15
-"""The same for a retrieval's latency: norms and the search for the best are not counted."""
+"""The same for a retrieval's latency; we do not count norms and the search for the best."""
 
 MEGABYTE_BITS = 8 << 20
 
 
 @dataclass(frozen=True)
 class RecomputedFigure:
-    """A published figure beside what follows from geometry and the other figures at its point.
+    """A published figure beside the value that geometry and other figures at its point give.
 
-    `computed` is None, with the reason in `why`, if they do not suffice. `by_construction` are the
-    figures among them that were derived from the published one, so they confirm nothing. Nor do
-    those `unsaid`, which are derived, and the file does not say from what.
+    If they do not suffice, `computed` is None and `why` has the reason. `by_construction` names
+    figures that were derived from the published one, so they confirm nothing. Neither do the
+    `unsaid` figures: they are derived, but the file does not name their source.
     """
 
     point: str
@@ -79,7 +79,7 @@ class Published(Recomputation, name="published"):
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedFigure, ...]:
-        """The figures of a target; CimError starting with `where` if one is off by over 2%."""
+        """The figures of a target; CimError starting with `where` if a figure is off by over 2%."""
         compared = compare_published(target) if isinstance(target, Target) else ()
         for one in compared:
             if not one.agrees:
@@ -127,7 +127,7 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
 
 
 Computed = tuple[float | None, str, tuple[str, ...]]
-"""A quantity, what it follows from, and the figures used; None, and why not, if none suffice."""
+"""(value, its derivation, the figures used); (None, the reason, none) if figures are missing."""
 
 
 def _throughput(rates: Rates, figure: Figure) -> Computed:
@@ -180,7 +180,7 @@ RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _
 
 @dataclass(frozen=True)
 class RecomputedRetrieval:
-    """A figure of a published retrieval beside what follows from others, within `agree` of it.
+    """A published figure of a retrieval beside the computed one; `agree` bounds the difference.
 
     `unsaid` is as in a RecomputedFigure.
     """
@@ -210,13 +210,13 @@ class RecomputedRetrieval:
 class Retrievals(Recomputation, name="retrievals"):
     """Whole retrievals that a paper publishes.
 
-    Latency is the time to sense and multiply all stored bits, array by array side by side. Energy
-    is that of the target's first retrieval, in proportion to what is stored.
+    Latency is the time to sense and multiply all stored bits, all arrays side by side. Energy is
+    the energy of the target's first retrieval, in proportion to the stored bytes.
     """
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedRetrieval, ...]:
-        """The retrievals of a target; CimError starting with `where` if one is off by too much."""
+        """The retrievals of a target; CimError starting with `where` if a figure is too far off."""
         found = tuple(_retrievals(target)) if isinstance(target, Target) else ()
         for one in found:
             if abs(one.difference) > one.agree:
@@ -258,7 +258,7 @@ def _cycles(target: Target, one: Retrieval) -> float | None:
 
 @dataclass(frozen=True)
 class RecomputedSearch:
-    """A published energy of a search in pJ beside that of all its cells.
+    """A published energy of a search in pJ beside the sum over its cells.
 
     `by_construction` and `unsaid` are as in a RecomputedFigure.
     """
@@ -279,11 +279,11 @@ class RecomputedSearch:
 
 
 class Searches(Recomputation, name="searches"):
-    """The energy of a search of a content-addressable memory, from that of a cell."""
+    """The search energy of a content-addressable memory, from the energy of one cell."""
 
     @classmethod
     def check(cls, target: Target | Cam, where: str) -> tuple[RecomputedSearch, ...]:
-        """The search of a CAM that has both; CimError starting with `where` if one is off by 2%."""
+        """The search of a CAM with both figures; CimError starting with `where` if over 2% off."""
         if not isinstance(target, Cam):
             return ()
         whole, cell = target.figure("search_energy"), target.figure("search_cell_energy")

@@ -1,9 +1,9 @@
 """Energy and latency of one product on a target's arrays, by its figures at an operating point.
 
 A figure is used only for the array and the bits that it was taken at. Figures of whole products
-(`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before those of parts
+(`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before figures of parts
 (`column_energy`, `adc_energy`, `shift_add_energy`, `read_latency`, `clock`), which they contain.
-A part without a figure has its reference price.
+A part without a figure gets its reference price.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARRAY_KEYS = (
     "rows", "columns", "cell_bits", "encoding", "pairs", "rows_active", "dac_bits", "adc_bits",
     "adc_on", "shift_add", "offset_sum",
 )  # fmt: skip
-"""Settings that make an array another one than the target's."""
+"""Settings that, if changed, make the array differ from the target's."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Rates:
 
     @cached_property
     def prices(self) -> Prices:
-        """The prices of what the target has no figure of."""
+        """The prices of parts for which the target has no figure."""
         return Prices(self.target, self.point)
 
     @cached_property
@@ -70,14 +70,14 @@ class Rates:
         }[scope]
 
     def changed(self, settings: Settings) -> tuple[str, ...]:
-        """The settings that make a layer's array another one than the target's."""
+        """The settings in which a layer's array differs from the target's."""
         return tuple(k for k in ARRAY_KEYS if getattr(settings, k) != getattr(self.own, k))
 
     def mismatch(self, layer: Placement, settings: Settings) -> str | None:
-        """The reason that no figure of whole products is of this layer's array and bits, if any.
+        """The reason that whole-product figures do not fit this layer's array and bits, if any.
 
-        A point of a cycle's and a cell's bits is taken as often as a layer has them; any other only
-        for layers of at most its bits.
+        Figures for the bits of one cycle and one cell are charged for each cycle and cell of the
+        layer. Other figures hold only for layers of at most their bits.
         """
         changed, point = self.changed(settings), self.point
         if changed:
@@ -93,7 +93,7 @@ class Rates:
         return None
 
     def _products(self, layer: Placement, settings: Settings) -> tuple[int, float] | None:
-        """(products one after another, cells by those of the point) as multiples of the point's."""
+        """Products in sequence, and cells of a weight, as multiples of the point's."""
         point = self.point
         if point is None or self.mismatch(layer, settings):
             return None
@@ -108,7 +108,7 @@ class Rates:
     def energies(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
         """Energy of one product of a layer by part, in proportion to the cells that it uses.
 
-        Parts are named as in PARTS. None is one that has neither a figure nor a reference price.
+        Parts are named as in PARTS. A part is None without a figure and a reference price.
         """
         one, products = self.mac_energy(), self._products(layer, settings)
         if one is not None and products is not None:
@@ -143,7 +143,7 @@ class Rates:
         return Quantity(ends[0], (), ends[1], ends[2], own=ends[0])
 
     def _array_price(self, layer: Placement, settings: Settings) -> Quantity | None:
-        """Reads of cells; of arrays that add digitally multiplications and additions."""
+        """Reads of cells, or multiplications and additions if the arrays add digitally."""
         if not settings.weight_code.analog:
             bits = layer.weight_bits, layer.input_bits
             adder = sum(bits) + (layer.rows - 1).bit_length()

@@ -1,4 +1,4 @@
-"""An estimate as it is shown: its tables, sentences and pictures, and its plain values."""
+"""The tables, sentences, pictures and plain values of an estimate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UNIT_NAMES = {
     "each": "one",
     "ladder": "one",
 }
-"""The units of prices by the law of their width."""
+"""The units of prices, by how the price grows with width."""
 
 
 def document(estimate: Estimate, name: str = "") -> Document:
@@ -267,7 +267,7 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
 
 
 def _place(estimate: Estimate) -> str:
-    """The place of the products of samples: that of the score's own."""
+    """The unit that computes the products of samples: the same as for the score."""
     if estimate.program.shortlist is not None:
         shortlist = estimate.shortlist or estimate.gallery
         return (
@@ -280,7 +280,7 @@ def _place(estimate: Estimate) -> str:
 
 
 def bound_table(estimate: Estimate) -> list[Table]:
-    """The time that each part of a query is busy by the size of the gallery; none without one."""
+    """Busy time of each part of a query, by gallery size; no table without a gallery."""
     points = [one for one in roofline(estimate) if one.shown]
     if not points:
         return []
@@ -326,7 +326,7 @@ def price_table(estimate: Estimate) -> Table:
 
 
 def bound_sentences(estimate: Estimate) -> list[str]:
-    """The part that bounds a query, from how many items on, and the query on other machines."""
+    """The part that bounds a query at each gallery size, and the query on other machines."""
     points = roofline(estimate)
     bounds = [f"a query is {bounds_text(points)}"] if points else []
     return bounds + [

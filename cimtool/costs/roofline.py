@@ -1,4 +1,4 @@
-"""A query by the size of its gallery: which part bounds it, and what other machines would take."""
+"""A query by gallery size: the part that bounds it, and the same query on other machines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES, scaled
 
 SIZES = tuple(round(10 ** (half / 2)) for half in range(15))
-"""Sizes of a gallery that are tried, from 1 to ten million, two a decade."""
+"""Gallery sizes to try, from 1 to ten million, two per decade."""
 
 WHOLE_DECADES = 2
-"""Every second of SIZES is shown in a table."""
+"""Tables show every second of SIZES."""
 
 HEIGHT = 320.0
-"""Units that a picture of the file is high."""
+"""Height of one picture of the file, in SVG units."""
 
 TIMED = ("arrays", "converters", "digital", "memory", "writing")
 """Parts that take time."""
@@ -29,8 +29,8 @@ TIMED = ("arrays", "converters", "digital", "memory", "writing")
 class RooflinePoint:
     """A query against `items`: the time in ns that each part is busy, and its energy in pJ.
 
-    `sampled_pj` is the energy of Monte Carlo with stored samples, `machines_pj` that of other
-    machines; `shown` points are in the table.
+    `sampled_pj` is the energy of Monte Carlo with stored samples, `machines_pj` the energy on
+    other machines; `shown` points are in the table.
     """
 
     items: int
@@ -69,7 +69,8 @@ class MachineCost:
 def other_machines(estimate: Estimate) -> tuple[MachineCost, ...]:
     """The query of an estimate on each machine of the reference; none without a gallery.
 
-    It takes the longer of streaming its bytes and of its arithmetic, at full power.
+    Its time is the longer of streaming its bytes and of its arithmetic; its energy is at full
+    power.
     """
     query, held = estimate.query, estimate.gallery_bytes
     if query is None or held is None:
@@ -91,7 +92,7 @@ def other_machines(estimate: Estimate) -> tuple[MachineCost, ...]:
 def roofline(estimate: Estimate) -> tuple[RooflinePoint, ...]:
     """A query at each of SIZES, or at the size of the gallery that the arrays hold.
 
-    The estimate keeps it: tables, pictures and sentences of a report read the same points.
+    The estimate keeps the points: tables, pictures and sentences of a report share them.
     """
     kept: dict[str, Any] = vars(estimate)
     if "roofline" not in kept:
@@ -126,7 +127,7 @@ def _point(estimate: Estimate, shown: bool) -> RooflinePoint:
 
 
 def bounds_of(points: Sequence[RooflinePoint]) -> list[tuple[int, str]]:
-    """The smallest gallery of the points from which on each part bounds, in their order."""
+    """(items, part) for each part that bounds a query, from this many items on."""
     found: list[tuple[int, str]] = []
     for one in points:
         if not found or found[-1][1] != one.bound:
@@ -135,7 +136,7 @@ def bounds_of(points: Sequence[RooflinePoint]) -> list[tuple[int, str]]:
 
 
 def bounds_text(points: Sequence[RooflinePoint]) -> str:
-    """The part that bounds a query, and from how many items on another one does."""
+    """The part that bounds a query, and the gallery sizes at which another part takes over."""
     first, *later = bounds_of(points)
     others = "".join(f", from {items:,} items on by {bound}" for items, bound in later)
     return f"bound by {first[1]}{others}"
@@ -169,7 +170,7 @@ def energy_picture(points: Sequence[RooflinePoint]) -> str:
 
 
 def roofline_svg(estimate: Estimate, name: str) -> str | None:
-    """Both pictures in one file, one above the other; None without a gallery that may vary."""
+    """Both pictures in one file, one above the other; None if the gallery size cannot vary."""
     points = roofline(estimate)
     if len(points) < 2:
         return None

@@ -1,10 +1,10 @@
 """Monte Carlo on the same hardware: the cost of one query whose score is sampled.
 
-Its samples of the gallery are drawn once and stored, or drawn again for each query. They take the
-place of the score: the same items are scored, behind the same shortlist; in the digital unit, or in
-arrays if these hold the gallery. If the gallery is loaded from DRAM, stored samples, and the
-means and deviations that others are drawn from, come from there too. Random numbers and sigmoids
-are priced as circuits of the digital unit, which no target here has.
+The gallery's samples are drawn once and stored, or redrawn for each query. Sampling replaces only
+the score: the same items are scored, behind the same shortlist. It runs in the arrays if these hold
+the gallery, else in the digital unit. If the gallery is loaded from DRAM, so are stored samples, or
+the means and deviations for redrawn ones. Random numbers and sigmoids are priced as circuits of
+the digital unit; no target here has such circuits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cimtool.hardware.settings import Settings
 from cimtool.ir.types import integer
 
 SCORE, SAMPLES = "score", "samples"
-"""The graph and the layer that the samples of the items are, if they are in arrays."""
+"""The graph and the layer of the items' samples, if they are in arrays."""
 
 MEAN_BITS = 16
 """Bits of a sigmoid while its mean over samples is taken."""
@@ -33,11 +33,10 @@ MEAN_BITS = 16
 class SamplingWay:
     """One query scored by samples: `stored` ones of the gallery, or `redrawn` ones.
 
-    `gallery_bytes` holds all items, `cells_written` are those that this query writes, loads and
-    those of a shortlist before included; of redrawn samples in the digital unit also those that
-    they would take in arrays.
-    `multiplications`, `latency_ns` and `energy_pj` are of a shortlist before, if there is one, and
-    of the products of samples, the random numbers, the sigmoids and their mean.
+    `gallery_bytes` holds all items. `cells_written` counts the cells that this query writes, with
+    its loads and shortlist. Redrawn samples in the digital unit add the cells that they would
+    write in arrays. `multiplications`, `latency_ns` and `energy_pj` cover the shortlist, if there
+    is one, the products of samples, the random numbers, the sigmoids and their mean.
     """
 
     random_normals: int
@@ -56,7 +55,7 @@ class SamplingWay:
 
 @dataclass(frozen=True)
 class SamplingCost:
-    """Monte Carlo with `samples` a side, in both ways, and the `arrays` for stored samples."""
+    """Monte Carlo with `samples` per side, in both ways, and the `arrays` for stored samples."""
 
     samples: int
     stored: SamplingWay
@@ -72,10 +71,10 @@ class SamplingCost:
 
 @dataclass(frozen=True)
 class SampledItems:
-    """The items of a gallery, `scored` of which are sampled: all, or those of a shortlist.
+    """The items of a gallery; `scored` of them are sampled: all, or the shortlist.
 
-    In arrays their samples lie beside the layers `beside`; None is the digital unit. `loaded` says
-    that the gallery, whose place they take, is loaded from DRAM for each query.
+    In arrays, their samples lie beside the layers `beside`; None: in the digital unit. `loaded` is
+    True if the gallery, which they replace, is loaded from DRAM for each query.
     """
 
     dimension: int
@@ -88,12 +87,12 @@ class SampledItems:
 def sampling_cost(
     samples: int, items: SampledItems, before: Cost, rates: Rates, settings: Settings
 ) -> SamplingCost:
-    """The cost of sampling K times a side, for one query against M items of width d.
+    """The cost of sampling K times per side, for one query against M items of width d.
 
-    Drawing up a shortlist is the cost `before`. A query takes K d normal numbers, each scaled by a
-    standard deviation; redrawn samples take as many for every scored item. Each pair takes K^2
-    distances of d multiplications and K^2 sigmoids. In arrays the items' samples are M K columns of
-    d weights, driven by the query's, one after the other.
+    `before` is the cost of the shortlist. A query takes K d normal numbers, each scaled by a
+    standard deviation; redrawn samples take K d more for every scored item. Each pair takes K^2
+    distances of d multiplications and K^2 sigmoids. In arrays, the items' samples are M K columns
+    of d weights; the query's samples drive them one after the other.
     """
     gallery, scored, dimension = items.gallery, items.scored, items.dimension
     beside = items.beside
@@ -108,7 +107,7 @@ def sampling_cost(
         if beside is None:
             work += _digital_products(pairs * dimension, bits)
             found = before
-            if not stored:  # what it would be in arrays
+            if not stored:  # the cells that arrays would take
                 drawn_cells = None if place is None else place.cells * scored // gallery
                 cells = None if drawn_cells is None else before.cells_written + drawn_cells
         else:
@@ -148,7 +147,7 @@ def _digital_products(products: int, bits: int) -> Operations:
 
 
 def _stored_samples(columns: int, dimension: int, settings: Settings) -> Placement | None:
-    """All samples of the items as columns of d weights; None if no array holds such."""
+    """All samples of the items as columns of d weights; None if no array can hold them."""
     bits = settings.feature_bits
     most = 2 ** (bits - 1) - 1
     own = settings.with_weights(bits)
@@ -167,7 +166,7 @@ def _in_arrays(
     samples: int,
     stored: bool,
 ) -> Cost:
-    """All products of samples, and the writing of these: redrawn ones, or loads of stored ones."""
+    """All products of samples, and the writing of redrawn samples or the loading of stored ones."""
     if place is None:
         unknown = PartShare(*[Quantity(None, ("products of samples",))] * 2)
         return Cost(latency_ns=unknown.time, parts={"arrays": unknown})

@@ -1,4 +1,4 @@
-"""Costs in the report of `verify`: whether the bundle fits, and what a query takes."""
+"""Costs in the report of `verify`: the fit of the bundle, and the cost of a query."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class CostSection(ReportSection, name="cost"):
 
     @classmethod
     def measure(cls, measured: SectionInputs) -> Estimate:
-        """Estimate a query, with the samples of the Monte Carlo score beside it."""
+        """Estimate a query, beside Monte Carlo with the references' number of samples."""
         samples, videos = measured.references.samples, len(measured.data.video)
         return estimate_bundle(measured.bundle, samples, videos)
 
     @classmethod
     def values(cls, found: Estimate) -> Mapping[str, Any]:
-        """Return what `cost.json` has."""
+        """Return the content of `cost.json`."""
         return render.estimate_json(found)
 
     @classmethod
@@ -81,7 +81,7 @@ class CostSection(ReportSection, name="cost"):
 
 
 def _query(found: Estimate) -> Iterator[Block]:
-    """The energy and the latency of a query, and what they rest on."""
+    """The energy and the latency of a query, and the basis of both."""
     query, point = found.query, found.rates.point
     if query is None:
         return

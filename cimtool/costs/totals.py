@@ -1,4 +1,4 @@
-"""Totals of a cost: sums with their intervals, of which some parts may be unknown.
+"""Totals of a cost: sums with their intervals; some parts may be unknown.
 
 A total without a part is a lower bound.
 """
@@ -15,15 +15,15 @@ from cimtool.report.formats import NOT_GIVEN, Units, coverage, scaled
 from cimtool.report.table import Cell
 
 WELL_COVERED = 0.95
-"""The coverage below which a headline says in the same line what it rests on."""
+"""Below this coverage, a headline states the coverage on the same line."""
 
 
 @dataclass(frozen=True)
 class Quantity:
     """A sum of known parts: `value` (None: nothing is known) and the names of those `missing`.
 
-    It lies from `low` to `high`, sums of the ends of all parts; left out, they are the value. `own`
-    of the value is by the target's own figures.
+    `low` and `high` sum the ends of all parts; their default is the value. `own` is the amount of
+    the value that the target's own figures give.
     """
 
     value: float | None
@@ -49,7 +49,7 @@ class Quantity:
         return f"{'> ' if self.lower_bound else ''}{scaled(self.value, units)}"
 
     def range_text(self, units: Units) -> str:
-        """Its ends, `1.2 nJ to 6.1 nJ`, or the lower of a lower bound; empty if they are alike."""
+        """The ends, `1.2 nJ to 6.1 nJ`; `> 1.2 nJ` for a lower bound; empty if they are equal."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
         if self.lower_bound:
@@ -62,7 +62,7 @@ class Quantity:
         return f"{self.text(units)} ({ends})" if ends else self.text(units)
 
     def cell(self, units: Units) -> Cell:
-        """The same in a table."""
+        """The sum as a table's cell."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Quantity:
         return {**vars(self), "lower_bound": self.lower_bound}
 
     def times(self, factor: float, low: float | None = None, high: float | None = None) -> Quantity:
-        """`factor` times as much; `low` and `high` times at the ends."""
+        """The sum times `factor`, and its ends times `low` and `high` (None: `factor`)."""
         if self.value is None or self.low is None or self.high is None:
             return self
         ends = (factor if low is None else low, factor if high is None else high)
@@ -92,12 +92,12 @@ NOTHING = Quantity(None)
 
 
 def given(value: float | None, missing: str) -> Quantity:
-    """A quantity by a figure of the target, or what is missing without one."""
+    """A quantity by a figure of the target; None: the part `missing` is unknown."""
     return Quantity(None, (missing,)) if value is None else Quantity(value, own=value)
 
 
 def longest(quantities: Iterable[Quantity]) -> Quantity:
-    """The time of what runs side by side: the longest, at both ends too."""
+    """The time of parts that run side by side: the longest, also at both ends."""
     found = list(quantities)
     known = [one for one in found if one.value is not None]
     missing = tuple(dict.fromkeys(name for one in found for name in one.missing))
@@ -128,8 +128,8 @@ PARTS = ("arrays", "converters", "shift-and-add", "digital", "memory", "wires", 
 class Cost:
     """The cost of one walk through a graph, or of several added up.
 
-    `parts` are by name, those of PARTS. `known` of its `operations` (MACs and conversions in
-    arrays, and all digital ones) have an energy. `cells_written` are of weights loaded on the way.
+    The keys of `parts` are PARTS. `known` is the number of `operations` that have an energy.
+    `cells_written` counts cells of weights that the walk loads.
     """
 
     macs: int = 0
@@ -153,7 +153,7 @@ class Cost:
 
     @property
     def operations(self) -> int:
-        """All: each MAC, conversion, shift-and-add, digital operation and cell written is one."""
+        """The number of MACs, conversions, shift-and-adds, digital operations and cell writes."""
         in_arrays = self.macs + self.conversions + self.shift_adds
         return in_arrays + self.digital.total + self.cells_written
 
@@ -164,13 +164,13 @@ class Cost:
 
     @property
     def own_share(self) -> float:
-        """The share of the known energy that is by the target's own figures."""
+        """The share of the known energy that comes from the target's figures."""
         energy = self.energy_pj
         return energy.own / energy.value if energy.value else 0.0
 
     @property
     def basis(self) -> str:
-        """The basis of the energy of arrays and converters; costs of another are not compared."""
+        """The origin of the energy of arrays and converters; only equal ones are compared."""
         names = [
             f"{name} {'own' if self.parts[name].energy.own else 'reference'}"
             for name in ("arrays", "converters")
@@ -179,7 +179,7 @@ class Cost:
         return ", ".join(names)
 
     def caveat(self) -> str:
-        """The clause of a headline that rests on less than WELL_COVERED; empty for others."""
+        """The headline's clause if the coverage is below WELL_COVERED; else empty."""
         share = self.coverage
         return "" if share >= WELL_COVERED else coverage_text(share)
 
@@ -224,5 +224,5 @@ class Cost:
 
 
 def coverage_text(share: float) -> str:
-    """The clause of a headline on too little: `known for 33% of its operations only`."""
+    """The headline's clause on low coverage: `known for 33% of its operations only`."""
     return f"known for {coverage(share)} of its operations only"

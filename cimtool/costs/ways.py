@@ -1,4 +1,4 @@
-"""Ways to score one query against a gallery: what `cimtool cost` shows beside the digital score."""
+"""Ways to score one query against a gallery, as `cimtool cost` shows them side by side."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cimtool.costs.totals import NOTHING, Quantity
 
 @dataclass(frozen=True)
 class GalleryWay:
-    """One way: of one encoded text against all items; None for what nothing says.
+    """One way to score an encoded text against all items; None: unknown.
 
-    `cells` are those of an item; `arrays` hold all items, on `chips`, beside those of the map to
-    fewer dimensions. `refused` says why a way cannot be taken.
+    `cells` counts the cells per item. `arrays` on `chips` hold all items; the arrays of a map to
+    fewer dimensions come on top. `refused` has the reason that the way is not possible.
     """
 
     way: str
@@ -36,14 +36,14 @@ class GalleryWay:
 
 
 class QueryWays(Named):
-    """Base of what knows ways to score a query."""
+    """Base of classes that list ways to score a query."""
 
     @classmethod
     @abstractmethod
     def of(cls, bundle: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
-        """The ways that a bundle has, of the cost `found` with its gallery."""
+        """The ways of a bundle; `found` is its cost with its gallery."""
 
 
 def query_ways(bundle: Bundle, found: Estimate) -> list[GalleryWay]:
-    """All known ways of a bundle, of the cost `found` with its gallery."""
+    """All known ways of a bundle; `found` is its cost with its gallery."""
     return [way for kind in QueryWays.every().values() for way in kind.of(bundle, found)]

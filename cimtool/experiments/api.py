@@ -24,13 +24,12 @@ def train_grid(options: TrainGridOptions, say: Say = silent) -> TrainingGrid:
     """Train a model for every point of a grid, and compare them on unseen pairs.
 
     `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
-    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`; all else is as in
-    `train`, the same for all points. An option that a point's model or loss does not have is left
-    out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
-    that choose the best epochs; of several seeds they are means. Results go to `output`, where
-    points that an earlier run has done are not trained again. Raises CimError, before anything
-    runs, for a key or a value that is wrong, PointsFailed (a CheckFailed) at the end where
-    points failed.
+    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`. Everything else is as
+    in `train`, the same for all points. An option that a point's model or loss does not have is
+    left out there. Figures are for the share `test`, which no training sees; without it, for the
+    pairs that choose the best epochs. With several seeds, they are means. Results go to `output`;
+    points that an earlier run finished are not trained again. Raises CimError for a wrong key or
+    value before anything runs, and PointsFailed (a CheckFailed) at the end if points failed.
     """
     with needing("training"):
         from cimtool.experiments.training_grid import train_points

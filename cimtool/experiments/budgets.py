@@ -18,7 +18,7 @@ COSTS = {ENERGY: "energy a query", "conversions": "conversions a query", "arrays
 
 WORK = "score_multiplications"
 SCORE_COSTS = COSTS | {WORK: "multiplications of a score"}
-"""The same of points whose scores differ; multiplications are comparable whatever computes them."""
+"""Costs of points whose scores differ; multiplications are comparable on all hardware."""
 
 SHORT_COSTS = {
     ENERGY: "energy",
@@ -26,20 +26,19 @@ SHORT_COSTS = {
     "arrays": "arrays",
     WORK: "multiplications",
 }
-"""The same in a cell of a table."""
+"""SCORE_COSTS in a cell of a table."""
 
 DRIFT = "centred_rmse"
-"""The drift that is held against costs: the error that can change a rank."""
+"""The drift that is compared with costs: the error that can change a rank."""
 
 
 def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
     """Indices of the points whose `cost` is known, in groups that may be compared.
 
-    Energies are lower bounds where a part has no price, and one without its converters is no
-    saving: only those are there that lack the same parts, the fewest that any point lacks. Energies
-    of arrays by a target's own figures and by reference prices are not held against each other: a
-    group is of one basis. An array or a conversion of other hardware is another thing: a group is
-    of one of the `units`.
+    If a part has no price, the energy is a lower bound, and a missing converter is not a saving. So
+    only points that lack the same parts are kept: the fewest that any point lacks. Energies from a
+    target's figures are not compared with energies from reference prices. Arrays and conversions
+    are compared only within the same `units`, because other hardware counts differently.
     """
     done = [index for index, one in enumerate(outcomes) if one.error is None]
     known = [index for index in done if outcomes[index].cost[cost] is not None]
@@ -56,17 +55,17 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
 
 
 def drifting(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
-    """The groups that may be compared by a cost, of the points that have a drift."""
+    """The `comparable` groups of the points that have a drift."""
     groups = comparable(outcomes, cost, units)
     kept = ([index for index in group if DRIFT in outcomes[index].metrics] for group in groups)
     return [group for group in kept if group]
 
 
 def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[int]:
-    """Indices of the points that no comparable other beats in both drift and `cost`.
+    """Indices of the points that no comparable point beats in both drift and `cost`.
 
-    Cheapest first within each group; points that are the same in both are all there. A score that
-    is no logit has no drift to be held against one.
+    Each group starts with the cheapest; points that are equal in both are all included. A score
+    that is not a logit has no drift, so its points are left out.
     """
     found: list[int] = []
     for group in drifting(outcomes, cost, units):
@@ -80,19 +79,19 @@ def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[
 
 
 def incomparable(outcomes: Sequence[Outcome], units: Sequence[str]) -> set[int]:
-    """Indices of the points whose energy is known, but lacks more than that of others does."""
+    """Indices of the points whose energy is known, but lacks more parts than other energies."""
     within = {index for group in comparable(outcomes, ENERGY, units) for index in group}
     known = (i for i, one in enumerate(outcomes) if one.error is None)
     return {i for i in known if outcomes[i].cost[ENERGY] is not None} - within
 
 
 def same_scores(outcomes: Sequence[Outcome]) -> list[list[int]]:
-    """Indices of the points, two or more each, that drift by the same, on dies too."""
+    """Groups of two or more points, as indices, that have the same metrics, also on dies."""
     return _equal(outcomes, lambda one: (one.metrics, one.dies))
 
 
 def twins(outcomes: Sequence[Outcome]) -> dict[int, int]:
-    """The first point of those that are the same in every figure, for each of the others."""
+    """For each point that repeats the figures of an earlier one, the first such point."""
     groups = _equal(outcomes, lambda one: (one.metrics, one.dies, one.cost))
     return {index: first for first, *others in groups for index in others}
 
@@ -109,14 +108,14 @@ def _equal(outcomes: Sequence[Outcome], figures: Callable[[Outcome], object]) ->
 class DriftBudget:
     """Limits of metrics by name, and the least share of dies that keeps them.
 
-    Without `min_yield` the median die must keep them, where dies were drawn.
+    Without `min_yield`, the median die must keep them, if dies were drawn.
     """
 
     limits: Mapping[str, float]
     min_yield: float | None = None
 
     def check(self, trials: int | None) -> None:
-        """Raise CimError for an unknown metric, and for a share of no dies."""
+        """Raise CimError for an unknown metric, and for a `min_yield` without dies."""
         check_metrics("budget", self.limits)
         if self.min_yield is None:
             return
@@ -133,9 +132,9 @@ class DriftBudget:
             )
 
     def kept_by(self, outcome: Outcome) -> bool:
-        """Hold a point to the budget, and its dies at each time: the median, or a least yield.
+        """True if a point keeps the budget, and its dies do each time: the median, or `min_yield`.
 
-        A metric that it does not have is no metric within its limit, and no dies are no yield.
+        A missing metric does not keep its limit. Without dies there is no yield.
         """
         if outcome.error is not None or not self.limits.keys() <= outcome.metrics.keys():
             return False
@@ -160,8 +159,8 @@ class DriftBudget:
 class Choice:
     """The cheapest of `within` points that keep a `budget`, and the command that builds it.
 
-    `index` is its number and `cost` the one of COSTS that it is by; both are None if no cost can
-    be compared over all of these points. `command` is empty without a point, and where the model
+    `index` is its number, and `cost` the name in COSTS that decided; both are None if no cost can
+    be compared over all of these points. `command` is empty without a point, and if the model
     came without files.
     """
 
@@ -189,16 +188,16 @@ def cheapest(
     units: Sequence[str],
     sampled: Collection[int] = (),
 ) -> Choice:
-    """The cheapest point within `budget`, those that are `sampled` and not compiled left out.
+    """The cheapest point within `budget`; `sampled` points are not compiled and are left out.
 
-    By energy where those of all such points are whole and comparable, else by conversions where all
-    convert, else by arrays. Of points that cost the same, the one whose score multiplies least, and
-    of these the one that drifts least.
+    Energy decides if all of these points have a complete and comparable one; else conversions, if
+    all points convert; else arrays. Among points of equal cost, the score with the fewest
+    multiplications wins, then the smallest drift.
     """
     kept = [index for index, one in enumerate(outcomes) if budget.kept_by(one)]
     built = [index for index in kept if index not in sampled]
     few, own = [outcomes[index] for index in built], [units[index] for index in built]
-    # A lower bound ranks nothing: what it lacks may be most of it.
+    # A lower bound cannot rank points: the missing parts may be most of the energy.
     partial_sums = any(one.cost["energy_missing"] for one in few)
 
     def price(index: int) -> tuple[float, ...]:
@@ -208,12 +207,12 @@ def cheapest(
     for cost in COSTS:
         if cost == ENERGY and partial_sums:
             continue
-        # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
+        # A cost of 0 is no reason to choose: arrays that add digitally convert nothing, at a price.
         if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
             return Choice(budget, min(built, key=price), cost, len(few))
     return Choice(budget, None, None, len(built))
 
 
 def held_text(limits: Mapping[str, float]) -> str:
-    """Limits as something is held to them: `r1_loss up to 0.01`."""
+    """Limits as a clause: `r1_loss up to 0.01`."""
     return " and ".join(f"{name} up to {most:g}" for name, most in limits.items())

@@ -1,7 +1,7 @@
-"""One point: a model compiled in memory, run on the evaluation rows, its cost counted.
+"""One point: a model compiled in memory, run on the evaluation rows, with its cost.
 
-The evaluator holds all that points share, the folded programs with it; a worker keeps its
-evaluator, so that points which calibrate alike calibrate once.
+The evaluator holds everything that points share, such as folded programs. A worker keeps its
+evaluator, so points with the same calibration calibrate once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.stages import encode, real_means
 
 DIES_AT_A_TIME = 16
-"""Dies whose queries are held until their intervals are known, on the same resamples."""
+"""Dies whose queries are kept until their intervals are computed on the same resamples."""
 
 
 def measured_rows(
@@ -65,8 +65,8 @@ def measured_rows(
 ) -> tuple[Embeddings, Embeddings]:
     """Read the rows that calibrate a model, and the `data` that measure it.
 
-    With a file `qrels` right is what it grades above 0. Rows that are in both are refused, allowed
-    or dropped, as `seen` says. Raises CimError for data that rank nothing, and for refused rows.
+    With a file `qrels`, items that it grades above 0 are right. `seen` refuses, allows or drops
+    rows that are in both. Raises CimError if the data rank nothing, and for refused rows.
     """
     calibrating = read_data(calibration, model)
     evaluated = read_data(judged_data(data, qrels, model.modalities), model)
@@ -83,12 +83,12 @@ def measured_rows(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The figures of a point, plain values by name, or the sentence that says why it has none.
+    """The figures of a point, plain values by name, or the `error` that it ended with.
 
-    `intervals` are those of the metrics over resamples of the queries, `against_raw` the loss from
-    raw embeddings where their widths agree; `dies` are, for each time, the values of all dies and
-    their spread. `warnings` are the `notes` that every reader should see:
-    few levels of cells, or no dies where they were asked for.
+    `intervals` of the metrics are over resamples of the queries. `against_raw` is the loss from raw
+    embeddings, if their widths agree. `dies` has, for each time, the values of all dies and their
+    spread. `warnings` are the `notes` that every reader should see: cells with few levels, or no
+    dies although dies were requested.
     """
 
     error: str | None = None
@@ -126,11 +126,11 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class PointEvaluator:
-    """All that the points of a sweep share; calibrated programs are added as they are needed.
+    """The data that all points of a sweep share; calibrated programs are added when needed.
 
     `towers` are the projectors, `models` their cards under each score. `text` and `video` are the
-    calibration rows, `fit` those that fit a gallery's converters, and `data` the evaluation rows,
-    with `items`, their means and variances, where they are sampled.
+    calibration rows, `fit` the rows that fit a gallery's converters, and `data` the evaluation
+    rows. `items` has their means and variances, if a score samples them.
     """
 
     towers: tuple[Graph, Graph]
@@ -168,7 +168,7 @@ class PointEvaluator:
         return self.evaluate(point.build, point.score)
 
     def evaluate(self, build: Configuration, score: ScoreChoice = COMPILED) -> Outcome:
-        """Compile and measure one build; an error becomes its outcome, so that others go on."""
+        """Compile and measure one build; an error becomes its outcome, so the others go on."""
         try:
             build = self.with_trained_bits(build)
             queries, found = (self._evaluated if score.samples is None else self._sampled)(
@@ -177,15 +177,15 @@ class PointEvaluator:
             known = self.references
             (intervals,) = known.intervals(queries)
             return replace(found, intervals=intervals, against_raw=known.against_raw(queries))
-        except Exception as error:  # the outermost frame of a point: others must not end with it
+        except Exception as error:  # the outermost frame of a point: the others must go on
             return _failed(error)
 
     def evaluate_on(
         self, build: Configuration, selections: Sequence[Selection | None]
     ) -> tuple[Outcome, ...]:
-        """Compile and score one point once: metrics of each selection of queries, None being all.
+        """Compile and score one point once: metrics of each selection of queries (None: all).
 
-        Without intervals.
+        The outcomes have no intervals.
         """
         try:
             queries, found = self._evaluated(self.with_trained_bits(build), COMPILED)
@@ -203,11 +203,11 @@ class PointEvaluator:
         return assemble(*self.towers, first.head)
 
     def with_trained_bits(self, build: Configuration) -> Configuration:
-        """A build with the bits that layers bring; CimError if it asks for fewer."""
+        """A build with the bits of trained integers in layers; CimError if it asks for fewer."""
         return replace(build, settings=with_trained_bits(build, self.trained))
 
     def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
-        """Measurements of all queries, and the outcome of all of them."""
+        """Measurements of all queries, and their outcome."""
         settings, said = build.settings, list[str]()
         model = self.models[score]
         layers = layer_names(assemble(*self.towers, model.head))
@@ -229,7 +229,7 @@ class PointEvaluator:
         )
 
     def _sampled(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
-        """The same of Monte Carlo in float, a query being encoded as the target's settings say."""
+        """Measurements and outcome of Monte Carlo in float; its cost has the compiled encoding."""
         model = self.models[score]
         assert self.items is not None
         assert score.samples is not None
@@ -261,8 +261,8 @@ class PointEvaluator:
         return run_passes(rest, calibrated, job, silent)[-1].program
 
     def _fold(self, score: ScoreChoice, settings: Settings) -> Program:
-        """The folded program of a score, in which no setting has a part; the last one is kept."""
-        # Threads of a Dask worker share this: nothing that another removes is read again.
+        """The folded program of a score, which depends on no setting; the last one is kept."""
+        # Threads of a Dask worker share this: never read an entry again, another may remove it.
         folded = self._folded.get(score)
         if folded is None:
             program = assemble(*self.towers, self.models[score].head)
@@ -274,9 +274,9 @@ class PointEvaluator:
         return folded
 
     def with_gallery(self, program: Program, settings: Settings) -> Program:
-        """The program with the evaluation videos in its arrays, as `cimtool program` puts them.
+        """The program with the evaluation videos in its arrays, as after `cimtool program`.
 
-        Raises CimError for a hybrid score, which leaves most pairs without one.
+        Raises CimError for a hybrid score, because most pairs get no score.
         """
         if settings.score_mapping == "hybrid":
             raise CimError(
@@ -307,7 +307,7 @@ class PointEvaluator:
     ) -> tuple[Mapping[str, Any], ...]:
         """Metrics of all dies and their spread, for each corner and time of reading.
 
-        A note and nothing for a target without noise, and for a time that its noise does not know.
+        Empty, with a note, if the target has no noise or its noise does not know a time.
         """
         noise, request = build.target.noise, self.dies
         if request is None:
@@ -337,7 +337,7 @@ class PointEvaluator:
 
 
 def _failed(error: Exception) -> Outcome:
-    """The outcome of a point that an error ended."""
+    """The outcome of a point that ended with an error."""
     error = as_plugin_fault(error)
     if isinstance(error, CimError):
         return Outcome(str(error))
@@ -348,7 +348,7 @@ def _failed(error: Exception) -> Outcome:
 
 @dataclass(frozen=True)
 class PointCost:
-    """The cost of a point, by the names in its file; None for what is not known or not there."""
+    """The cost of a point, by the names in its file; None if unknown or not applicable."""
 
     arrays: int | None
     chips: int | None
@@ -372,11 +372,11 @@ class PointCost:
 
 
 def cost_of(found: Estimate, sampled: bool = False) -> dict[str, Any]:
-    """The cost of a point on its target, a query against the evaluation gallery included.
+    """The cost of a point on its target, with a query against the evaluation gallery.
 
-    Energy in pJ, latency in ns and area in mm2 are None if the target gives no figures, and
-    lower bounds where parts are missing. Of Monte Carlo, `sampled` from stored samples, energy and
-    latency are of the query's encoding and of the products of samples; no array computes it.
+    Energy in pJ, latency in ns and area in mm2 are None if the target gives no figures, and lower
+    bounds if parts are missing. For Monte Carlo (`sampled`, with stored samples), energy and
+    latency cover the query's encoding and its sampled score; arrays and area are None.
     """
     cost: dict[str, Any] = dict.fromkeys(one.name for one in fields(PointCost))
     if sampled:

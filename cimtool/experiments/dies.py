@@ -1,8 +1,8 @@
 """Dies of a point: the spread of their metrics, and the yield, the share that keeps all limits.
 
-A die is held to a limit by its own figures on the evaluation pairs. Other pairs would give others:
-a die whose interval over queries holds a limit is in doubt. Die i of two points has the same
-devices where their arrays are the same, so yields are compared die by die.
+Each die is checked by its figures on the evaluation pairs. Other pairs would give other figures: if
+its interval over queries contains a limit, the die is in doubt. If two points have the same arrays,
+die i has the same devices in both, so yields are compared die by die.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from cimtool.reference.measures import WAYS
 from cimtool.report.formats import counted
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
-"""The percentile over dies of each metric that is the worst twentieth."""
+"""For each metric, the percentile over dies that marks the worst twentieth."""
 
 SPREAD = ("best", "median", "worst")
 """Percentiles over dies of each metric, by name: the best twentieth, the median, the worst."""
 
 DiesRead = Mapping[str, Any]
-"""Plain values of all dies of a point read at a `time` and a `corner`, by metric."""
+"""Plain values by metric of all dies of a point, read at a `time` and a `corner`."""
 
 Ends = Mapping[str, tuple[float, float]]
 """Intervals by metric."""
@@ -37,10 +37,10 @@ Ends = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class DieRequest:
-    """The number of dies a point draws, their seed, and the times and corners of reading each.
+    """The number of dies per point, their seed, and the times and corners at which each is read.
 
-    A time is such as `1h` after programming; None is the earliest that a noise knows. A corner is
-    one of the noise's by name, None the noise as it stands.
+    A time is, for example, `1h` after programming; None: the earliest that a noise knows. A corner
+    is a name in the noise; None: the noise without a corner.
     """
 
     trials: int
@@ -52,7 +52,7 @@ class DieRequest:
 def die_request(
     trials: int | None, times: Sequence[str], seed: int, corners: Sequence[str] = ()
 ) -> DieRequest | None:
-    """The dies asked for, none without `trials`; CimError for what cannot be asked."""
+    """The requested dies, None without `trials`; CimError for a request that makes no sense."""
     if trials is None:
         for name in ("times",) * bool(times) + ("corners",) * bool(corners):
             raise ArgumentError("{} is about dies; expected {trials} with it", Argument(name))
@@ -71,8 +71,8 @@ def spread_over_dies(
 ) -> dict[str, Any]:
     """Plain values of dies read at a time and corner, by metric: SPREAD, and `values` of all dies.
 
-    `low` and `high` are the ends of their intervals over queries. A metric that no die has is
-    missing.
+    `low` and `high` are the ends of the dies' intervals over queries. Metrics that no die has are
+    left out.
     """
     found: dict[str, Any] = {"time": time, "corner": corner}
     for name, worst in WORST_OF_DIES.items():
@@ -91,16 +91,16 @@ def when_read(dies: DiesRead) -> str:
 
 
 def all_within(dies: DiesRead, limits: Mapping[str, float], of: str) -> list[bool]:
-    """True for each die that keeps all limits, by its `values`, or an end of its intervals."""
+    """True for each die whose figures `of` ("values", "low" or "high") keep all limits."""
     held = [[within(one, most) for one in dies[name][of]] for name, most in limits.items()]
     return [all(of_die) for of_die in zip(*held, strict=True)]
 
 
 @dataclass(frozen=True)
 class Yield:
-    """The `kept` of this many `dies` read at a time and corner that keep all limits.
+    """The number of `dies`, read at a time and corner, that keep all limits: `kept`.
 
-    Those `in_doubt` have an interval over queries that holds a limit, and none beyond one.
+    A die is `in_doubt` if an interval over queries contains a limit and none lies beyond one.
     """
 
     time: str
@@ -126,7 +126,7 @@ class Yield:
 
     @property
     def text(self) -> str:
-        """The share with its interval, and what it was counted on."""
+        """The share with its interval, and the numbers of dies behind it."""
         one = self.share
         return (
             f"{one.value:.1%} ({100 * one.low:.1f} to {100 * one.high:.1f}), {self.kept} of "
@@ -135,7 +135,7 @@ class Yield:
 
 
 def yields_of(dies: Sequence[DiesRead], limits: Mapping[str, float]) -> tuple[Yield, ...]:
-    """The yield within `limits` at each time and corner where dies have all of these metrics."""
+    """The yield within `limits` at each time and corner at which dies have all of these metrics."""
     found = []
     for one in dies:
         if limits and limits.keys() <= one.keys():
@@ -149,10 +149,10 @@ def yields_of(dies: Sequence[DiesRead], limits: Mapping[str, float]) -> tuple[Yi
 
 @dataclass(frozen=True)
 class YieldDifference:
-    """The dies that one of two points keeps and the other does not, read at a time and corner.
+    """The dies that only one of two points keeps, read at a time and corner.
 
-    `best` has the highest yield there. `chance` is that of McNemar's exact test, times the number
-    of pairs of points, for `best` was picked on these dies (Bonferroni).
+    `best` has the highest yield there. `chance` is from McNemar's exact test, times the number of
+    pairs of points, because `best` was picked on the same dies (Bonferroni).
     """
 
     time: str
@@ -166,7 +166,7 @@ class YieldDifference:
 
     @property
     def told_apart(self) -> bool:
-        """True if other dies would rarely show as much if both kept the same share."""
+        """True if equal points would rarely differ as much on other dies."""
         return self.chance < 1 - LEVEL
 
     def to_json(self) -> dict[str, Any]:
@@ -177,9 +177,9 @@ class YieldDifference:
 def yield_differences(
     dies: Sequence[Sequence[DiesRead]], limits: Mapping[str, float], chosen: int | None = None
 ) -> tuple[YieldDifference, ...]:
-    """The best point beside each other one, at each time and corner of reading.
+    """The best point compared with each other point, at each time and corner of reading.
 
-    Of points with equal yields the best is the `chosen` one, or the first.
+    Among points with equal yields, the best is the `chosen` point, or the first.
     """
     kept: dict[tuple[str, str | None], dict[int, list[bool]]] = {}
     for index, of_point in enumerate(dies):
@@ -203,7 +203,7 @@ def yield_differences(
 
 
 def difference_sentences(found: Sequence[YieldDifference]) -> list[str]:
-    """A sentence for each time and corner: which points keep fewer dies by more than chance."""
+    """A sentence for each time and corner on the points that keep fewer dies, beyond chance."""
     sentences = []
     for reading in dict.fromkeys((one.time, one.corner) for one in found):
         those = [one for one in found if (one.time, one.corner) == reading]

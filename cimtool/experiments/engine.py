@@ -1,17 +1,17 @@
-"""The engine of experiments: points in a folder that goes on, workers, and results as files.
+"""The engine of experiments: points in a folder that a later run continues, workers, and results.
 
-A new kind of experiment is one module here, and its command in `commands/`. With a grid of points,
-as `sweep.py` and `training_grid.py` have one, the module says:
+A new kind of experiment is one module here, and its command in `commands/`. If it has a grid of
+points, like `sweep.py` and `training_grid.py`, the module defines:
 
 1. its keys: a `KeyReader` checks each key and value, and a function makes points of them;
-2. how a point is run: a runner with `outcome(point)`. An error that ends a point is an outcome with
-   an `error`, so that the others go on;
-3. its folder: an `ExperimentKind` has the words for it, and reads an outcome that was kept;
+2. how a point is run: a runner with `outcome(point)`. An error that ends a point becomes an outcome
+   with an `error`, so the others go on;
+3. its folder: an `ExperimentKind` has the words for it, and reads a stored outcome;
 4. its result: a `GridResult`, as plain values;
 5. its columns and remarks: the `document` of its result, in the module that the result names as
    `shown_by`, and the name of its `page`.
 
-Its function checks everything first, and then opens the folder:
+The module's function checks everything first, and then opens the folder:
 
     with workers(jobs, dask, place) as compute, KIND.opened(place, identity) as folder:
         done = {one: known for one in points if (known := folder.known(one)) is not None}
@@ -19,7 +19,7 @@ Its function checks everything first, and then opens the folder:
         done |= computed(compute, runner, left, folder, say)
         return write_results(Result(...), place)
 
-A search (`tune.py`) and a table of subjects (`evaluate.py`) have no folder. They take the parts
+A search (`tune.py`) and a table of subjects (`evaluate.py`) have no folder. They use only the parts
 that they need: compiled points from `compiled.py`, limits from `budgets.py`.
 """
 
@@ -62,7 +62,7 @@ MOST_JOBS = 1024
 """Processes on one machine; each holds a model."""
 
 AGAIN = "run the command again to go on"
-"""Advice where workers end: points that are done are kept."""
+"""Advice if a worker ends: finished points are kept."""
 
 JSON_FILE = "results.json"
 TABLES = ("results.csv", "results.parquet")
@@ -70,18 +70,18 @@ TableFormat = Literal["csv", "parquet"]
 
 
 class PlainPoint(Protocol):
-    """A point that says, in plain values, how it is made."""
+    """A point that can give the plain values that it is made of."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
 
 
 class PointOutcome(Protocol):
-    """The figures of a point as plain values, or the sentence that says why it has none."""
+    """The figures of a point as plain values, or the `error` that it ended with."""
 
     @property
     def error(self) -> str | None:
-        """The sentence; None for a point that is done."""
+        """The error's sentence; None if the point is done."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -93,7 +93,7 @@ OutcomeT = TypeVar("OutcomeT", bound=PointOutcome)
 
 @dataclass(frozen=True)
 class Failed:
-    """The outcome of a point that failed, of a kind whose figures have no such state."""
+    """The outcome of a failed point, for kinds whose figures have no `error`."""
 
     error: str
 
@@ -121,9 +121,9 @@ def values_name(*values: Any) -> str:
 class ExperimentKind(Generic[OutcomeT]):
     """A kind of experiment whose points are kept: its `noun`, and the `file` of its identity.
 
-    `names` are the parts of that identity in words, beside the `version` of the format. `read`
-    makes an outcome of its plain values: KeyError, TypeError, ValueError or AttributeError for
-    others.
+    `names` has words for the parts of the identity, beside the `version` of the format. `read`
+    makes an outcome from its plain values; for other values it raises KeyError, TypeError,
+    ValueError or AttributeError.
     """
 
     noun: str
@@ -139,10 +139,10 @@ class ExperimentKind(Generic[OutcomeT]):
 
     @contextmanager
     def opened(self, path: Path, whose: Mapping[str, str]) -> Iterator[PointFolder[OutcomeT]]:
-        """Open or make the folder, for this process alone until the end.
+        """Open or make the folder, locked for this process until the end.
 
-        Raises CimError if it holds another experiment or something else, and if another
-        process is at work in it.
+        Raises CimError if it holds another experiment or other files, or if another process is
+        working in it.
         """
         words = {"format_version": "format", "cimtool_version": "version of cimtool"}
         work = KindOfWork(self.noun, self.file, words | dict(self.names))
@@ -158,23 +158,23 @@ class PointFolder(Generic[OutcomeT]):
     read: Callable[[Mapping[str, Any]], OutcomeT]
 
     def known(self, digest: str) -> OutcomeT | None:
-        """The outcome that an earlier run kept; None for a point that did not finish, or failed."""
+        """The outcome that an earlier run kept; None if the point did not finish, or failed."""
         found = None
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             found = self.read(read_sealed(self.path / POINTS / f"{digest}.json"))
         return None if found is None or found.error is not None else found
 
     def keep(self, digest: str, made_of: Mapping[str, Any], outcome: PointOutcome) -> None:
-        """Write a point's file, all or nothing, with plain values that say how it is made."""
+        """Write a point's file, all or nothing, with the plain values that it is made of."""
         text = sealed_text({**made_of, **outcome.to_json()})
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 
 
 class PointRunner(Protocol):
-    """All that the points of an experiment share, which measures one of them."""
+    """The shared data of an experiment's points, with the method that measures one of them."""
 
     def outcome(self, point: Any) -> Any:
-        """The outcome of a point; an error that ends it is a part of that."""
+        """The outcome of a point; an error that ends the point is part of its outcome."""
 
 
 Work = Iterable[tuple[str, Any]]
@@ -193,7 +193,7 @@ def computed(
     folder: PointFolder[OutcomeT],
     say: Say,
 ) -> Outcomes:
-    """Compute the points that are left; each is in the folder as soon as it is done."""
+    """Compute the points that are left; each is stored in the folder as soon as it is done."""
     say(f"{len(left)} points")
     countdown = Countdown(say)
     for count, (digest, outcome) in enumerate(compute(runner, left.items()), 1):
@@ -205,9 +205,9 @@ def computed(
 
 @contextmanager
 def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
-    """Yield what computes points: on the Dask cluster at `address`, or in `jobs` processes here.
+    """Yield a function that computes points: on the Dask cluster at `address`, or in `jobs` here.
 
-    `place` is a folder for what processes share, there by the time that they compute.
+    `jobs` processes share files in the folder `place`, which must exist before they compute.
     """
     if address is not None:
         with connected(address) as client:
@@ -225,10 +225,9 @@ def here(runner: PointRunner, work: Work) -> Outcomes:
 
 
 def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Outcomes:
-    """Points side by side in `jobs` processes that share this one's cores.
+    """Points side by side in `jobs` processes that share this process's cores.
 
-    The runner goes through a file in `place` that all of them map. Raises CimError if a process
-    dies.
+    The runner is a file in `place` that all processes map. Raises CimError if a process dies.
     """
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -238,7 +237,7 @@ def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Out
         joblib.dump(runner, file)
         threads = max(1, thread_count() // jobs)
         with joblib.parallel_config("loky", inner_max_num_threads=threads):
-            # Batches of one, so that a point is known as soon as it is done.
+            # With batches of one, an outcome arrives as soon as its point is done.
             parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
             calls = (joblib.delayed(_measured)(file, *item) for item in work)
             try:
@@ -257,7 +256,7 @@ def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Out
 
 
 def _measured(file: Path, digest: str, point: Any) -> tuple[str, Any, list[str]]:
-    """The outcome of a point in a worker process, and cimtool's own warnings on the way."""
+    """The outcome of a point in a worker process, and cimtool's warnings during it."""
     said: list[str] = []
 
     def keep(told: str, category: type[Warning]) -> bool:
@@ -272,7 +271,7 @@ def _measured(file: Path, digest: str, point: Any) -> tuple[str, Any, list[str]]
 
 @lru_cache(maxsize=1)
 def _runner(file: Path) -> PointRunner:
-    """This worker's runner, opened once, its arrays mapped."""
+    """This worker's runner, opened once, with its arrays mapped."""
     import joblib
 
     runner: PointRunner = joblib.load(file, mmap_mode="r")
@@ -280,7 +279,7 @@ def _runner(file: Path) -> PointRunner:
 
 
 def by_cluster(runner: PointRunner, work: Work, client: Client, address: str) -> Outcomes:
-    """Points on the workers of a Dask cluster, which get the runner over the network once each.
+    """Points on the workers of a Dask cluster; each worker gets the runner over the network once.
 
     Raises CimError if the workers cannot run cimtool, or the cluster ends or falls silent.
     """
@@ -295,7 +294,7 @@ def _answer(runner: PointRunner, digest: str, point: Any) -> tuple[str, Any]:
 class GridResult(Result, Generic[PointT, OutcomeT]):
     """All points of a grid, in its order, with their outcomes.
 
-    `resumed` points were done by an earlier run. A class of them names the file of its `page`.
+    `resumed` counts points of an earlier run. A subclass names the file of its `page`.
     """
 
     page: ClassVar[str]
@@ -308,7 +307,7 @@ class GridResult(Result, Generic[PointT, OutcomeT]):
 
     @property
     def failed(self) -> int:
-        """The number of points that gave nothing."""
+        """The number of points that failed."""
         return sum(outcome.error is not None for outcome in self.outcomes)
 
     def numbered(self) -> Iterator[tuple[int, PointT, OutcomeT]]:
@@ -317,11 +316,11 @@ class GridResult(Result, Generic[PointT, OutcomeT]):
         return ((index, point, outcome) for index, (point, outcome) in enumerate(pairs))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name: the same whatever computed the points, and in how many runs."""
+        """Plain values by name; they do not depend on workers, or on the number of runs."""
         raise NotImplementedError
 
     def of_this_run(self) -> dict[str, Any]:
-        """The same with the counts of this run, and the files that it wrote."""
+        """`to_json` with the counts of this run, and the files that it wrote."""
         counts = {"resumed": self.resumed, "failed": self.failed}
         return {**self.to_json(), **counts, "written": list(self.written)}
 
@@ -355,7 +354,7 @@ def write_results(
     }
     found = replace(found, written=replace_files(place, every, "the results"))
     for left in set(earlier) - set(every):
-        (place / left).unlink(missing_ok=True)  # an earlier run's, of another grid or budget
+        (place / left).unlink(missing_ok=True)  # from an earlier run with another grid or budget
     if found.failed:
         raise PointsFailed(found, f"{place}: {found.failed} of {len(found.points)} points failed")
     return found
@@ -367,7 +366,7 @@ def values_text(values: Mapping[str, Value]) -> str:
 
 
 def key_column(key: GridKey) -> Column:
-    """The column of a key in the table of points: texts if any of its values is one."""
+    """The column of a key in the table of points: of texts if any of its values is a text."""
     words = any(isinstance(value, str | bool) for value in key.values)
     return Column(key.name, None if words else str)
 
@@ -386,7 +385,7 @@ def check_format(table: TableFormat) -> None:
 
 
 def table_file(rows: Sequence[Mapping[str, Any]], table: TableFormat) -> dict[str, bytes]:
-    """A CSV or Parquet file of rows with the same columns, by its name."""
+    """A CSV or Parquet file of rows that have the same columns, by file name."""
     names = list(rows[0])
     if table == "csv":
         stream = io.StringIO()
@@ -405,7 +404,7 @@ def table_file(rows: Sequence[Mapping[str, Any]], table: TableFormat) -> dict[st
 
 
 def _of_one_kind(values: list[Any]) -> list[Any]:
-    """A column as it is, or as texts where it holds both numbers and texts (`lossless`)."""
+    """A column as it is, or as texts if it has both numbers and texts (such as `lossless`)."""
     texts = [isinstance(value, str) for value in values if value is not None]
     if any(texts) and not all(texts):
         return [None if value is None else str(value) for value in values]

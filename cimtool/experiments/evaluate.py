@@ -1,11 +1,11 @@
-"""Evaluate: how well embeddings, trained models and bundles retrieve, with intervals.
+"""Evaluate retrieval of embeddings, trained models and bundles, with intervals.
 
-Rankings go into TREC files: runs `query Q0 item rank score tag`, and qrels `query 0 item grade`,
-both ways, and by classes as well as by pairs where both say what is right: names of the former end
-in `classes`, and leave out videos without a text. trec_eval compares scores as float32 and breaks
-ties by name. So scores are rounded to float32, and of those that are equal each gets the next
-smaller number than the one before: the order is that of the metrics, where ties count against the
-query.
+Rankings go into TREC files for both ways: runs `query Q0 item rank score tag`, and qrels
+`query 0 item grade`. If both pairs and classes define right items, files by classes are added;
+their names have `classes`, and they leave out videos without a text. trec_eval compares scores as
+float32 and breaks ties by name. So scores are rounded to float32, and each of several equal scores
+gets the next smaller number. The order is then the order of the metrics, in which ties count
+against the query.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ MOST_PAIRS = 1 << 22
 
 @dataclass(frozen=True)
 class Score:
-    """The metrics of one subject by name, their intervals, its warnings.
+    """The metrics of one subject by name, with their intervals, and its warnings.
 
-    `modalities` are the names of the arrays that were its text and video. `differences` are its
-    metrics less those of the first subject of the same two, on the same resamples; empty for that
-    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS_BY_KEY`, and
-    `centred_rmse` and `logit_rmse` against the exact score of the trained model, where it has one.
-    `queries` counts items of these two with a right item, by way.
+    `modalities` are the names of its text and video arrays. `differences` are its metrics minus
+    the metrics of the first subject with these modalities, on the same resamples; empty for the
+    first subject. Shares are fractions. The names are the keys of
+    `reference.queries.RANKINGS_BY_KEY`, and `centred_rmse` and `logit_rmse` against the exact score
+    of the trained model, if it has one. `queries` counts queries with a right item, by way.
     """
 
     name: str
@@ -98,10 +98,10 @@ class Score:
 class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
     """Scores of one or several subjects on the same data, in the order given.
 
-    `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of
-    modalities; each score has its own. With `leave_one_out` all other items of the
-    same label are right; otherwise those of `text_to_video`, and with `by_class` for metrics of
-    classes those of the same label. Where pairs are `judged` right are those alone.
+    `texts`, `videos` and `queries` (with a right item, by way) are of the first pair of modalities;
+    each score has its own counts. With `leave_one_out`, all other items with the same label are
+    right. Otherwise `text_to_video` defines right items; with `by_class`, labels do for metrics of
+    classes. If pairs are `judged`, only the judgements count.
     """
 
     data: str
@@ -127,15 +127,15 @@ class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
 def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
-    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
-    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
-    embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
-    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
-    folder `trec`. Differences are to the first of several.
+    A bundle is the path of its folder. `poly` and the options of `model` (`a`, `b`, `layer_map`,
+    `head`) apply to projectors, except a ModelSource, which has its own options. `head` also
+    applies to the embeddings (cosine or euclidean). With `leave_one_out`, or if `data` are items of
+    one modality (`rows`), the other items with the same label are right. With a file `qrels`, items
+    that it grades above 0 are right. Each of `samples` adds Monte Carlo with this many per side for
+    projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
+    Without `what`, each pair of the arrays `modalities` is compared; projectors and bundles know
+    their own. Runs and qrels are written into the folder `trec`. Differences are to the first
+    subject.
     """
     check_sampling(options.resamples, options.seed, options.samples)
     sources = sources_of(options.what, {"poly": options.poly, **options.part(ModelOptions)})
@@ -154,11 +154,11 @@ def evaluate_pairs(
 ) -> Evaluation:
     """Evaluate subjects of one pair of modalities, or of several in one table.
 
-    Each is ranked and resampled with those of its own pair. Runs and qrels go into the folder
-    `trec`, if there is one; those of several pairs into a folder each.
+    Subjects of the same pair are ranked and resampled together. Runs and qrels go into the folder
+    `trec`, if there is one; several pairs have a folder each.
     """
     pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
-    # Data name those arrays as unread that no subject reads.
+    # Data report an array as unread only if no subject reads it.
     unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
     parts = []
     for pair in pairs:
@@ -184,8 +184,8 @@ def evaluate_subjects(
 ) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
-    Items of one modality leave themselves out in any case. Raises CimError if the data do not
-    say what is right, or a score is not finite.
+    With items of one modality, a query never finds itself. Raises CimError if the data do not
+    define right items, or if a score is not finite.
     """
     data = subjects[0].data
     alone = options.leave_one_out or data.alone
@@ -209,7 +209,7 @@ def evaluate_subjects(
     for name, subject, one in zip(names, subjects, samples, strict=True):
         values = rounded(one.metrics)
         losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
-        less = {  # losses count what is worse, of ranks the higher
+        less = {  # a loss is positive if the metric is worse; a rank is worse if it is higher
             key: loss
             if RANKINGS_BY_KEY[key].lower_is_better
             else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
@@ -236,9 +236,9 @@ def evaluate_subjects(
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
-    """Raise CimError unless `data` says what is right for each query."""
+    """Raise CimError unless `data` defines the right items of each query."""
     if not leave_one_out:
-        _ = data.truth  # raises where pairs are not known
+        _ = data.truth  # raises if pairs are not known
         return
     if len(data.text) != len(data.video):
         raise ArgumentError(
@@ -268,11 +268,11 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
 
 
 MOST_RESAMPLES = 1_000_000
-"""Resamples for an interval, each of all queries."""
+"""Most resamples for an interval; each draws all queries."""
 
 
 def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> None:
-    """Raise CimError for fewer than two resamples or samples a side, or a seed out of range."""
+    """Raise CimError if resamples, samples per side or the seed are out of range."""
     if not 2 <= resamples <= MOST_RESAMPLES:
         raise ArgumentError(
             "{resamples} is {}; expected at least 2, and at most {:,}", resamples, MOST_RESAMPLES
@@ -285,10 +285,10 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
 
 @dataclass(eq=False)
 class Ranker:
-    """The rankings of subjects, one after the other; those that share a trained program share more.
+    """The rankings of subjects, one after the other; subjects of one trained program share work.
 
-    Features and Gaussians are kept of the last program, exact logits [n, m] of all, by the
-    program's identity and its sigmoid's a and b. Runs go into a `folder`, if there is one.
+    Features and Gaussians of the last program are kept. Exact logits [n, m] of all programs are
+    kept, by the program's identity and its sigmoid's a and b. Runs go into `folder`, if given.
     """
 
     truth: Truth
@@ -300,7 +300,7 @@ class Ranker:
     _gaussians: tuple[Gaussians, Gaussians] | None = None
 
     def ranked(self, name: str, subject: Subject) -> tuple[Queries, list[str]]:
-        """Rank the queries of a subject, also into the folder; and give warnings on its scores."""
+        """Rank the queries of a subject, also into the folder; also return warnings on scores."""
         data, say = subject.data, self.say
         say(f"{name}: encoding {data.counted}")
         simulator = Simulator(subject.program)
@@ -310,7 +310,7 @@ class Ranker:
         trained = self._features
         features = trained if subject.program is subject.trained else encode(simulator, data)
         text, video = real_means(subject.program, features)
-        # Compiled means lack what they share; they are moved back to where training left it.
+        # Compiled means lack their common mean; move them back to the trained common mean.
         offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
         say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
         with within_float64(data):
@@ -330,7 +330,7 @@ class Ranker:
         ranked = rank_queries(scores, text + offset, video + offset, self.truth)
         said = all_equal(scores, data.called, "scores")
         of_logits = subject.samples is not None or subject.head.predicts_logit
-        if subject.sigmoid is None or not of_logits:  # a polynomial may give probabilities
+        if subject.sigmoid is None or not of_logits:  # a polynomial may predict probabilities
             return ranked, said
         say(f"{name}: exact scores")
         if scores.size > MOST_PAIRS:
@@ -360,7 +360,7 @@ SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}
 
 
 def _relations(truth: Truth) -> tuple[tuple[str, bool], ...]:
-    """The rules by which items are right: endings of names, and if they go by class."""
+    """The rules that make items right, as (ending of file names, True if by class)."""
     if truth.labels is None or truth.leave_one_out:
         return (("", False),)
     return (("", False), (".classes", True))
@@ -371,7 +371,7 @@ QRELS = tuple(f"{way}{ending}.qrels" for way in SIDES for ending in ("", ".class
 
 
 def write_qrels(folder: Path, data: Embeddings, truth: Truth) -> None:
-    """Write WAY.qrels, and WAY.classes.qrels where classes say as well what is right."""
+    """Write WAY.qrels, and WAY.classes.qrels if classes define right items too."""
     for ending, by_class in _relations(truth):
         for way, (one, other) in SIDES.items():
             queries, items = data.ids(one), data.ids(other)
@@ -384,7 +384,7 @@ def write_qrels(folder: Path, data: Embeddings, truth: Truth) -> None:
 
 
 def write_run(folder: Path, tag: str, data: Embeddings, truth: Truth, scores: FloatArray) -> None:
-    """Write TAG.WAY.run of scores [n, m], and TAG.WAY.classes.run as with the qrels."""
+    """Write TAG.WAY.run of scores [n, m], and TAG.WAY.classes.run if there are such qrels."""
     tag = re.sub(r"[^A-Za-z0-9_@.+-]+", "-", tag).strip("-.")
     for ending, by_class in _relations(truth):
         for way, (one, other) in SIDES.items():
@@ -402,9 +402,9 @@ def write_run(folder: Path, tag: str, data: Embeddings, truth: Truth, scores: Fl
 
 
 def falling(scores: Array) -> Array:
-    """Round scores [n] that do not rise to float32, each below the one before it."""
+    """Round scores [n], which never rise, to float32 so that each is below the one before it."""
     bits = scores.astype(np.float32).view(np.int32).astype(np.int64)
-    # Integers in the order of the numbers, which are of sign and magnitude.
+    # float32 has sign and magnitude; these integers have the same order as the numbers.
     keys = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
     steps = np.arange(len(keys))
     keys = np.minimum.accumulate(keys + steps) - steps

@@ -33,7 +33,7 @@ from cimtool.loading.source import ModelArguments, ModelOptions, ModelSource, Pr
 from cimtool.training.arguments import TrainingOptions
 
 VARIED = ("adc_bits", "references", "rows_active")
-"""Settings of all layers that may be varied: converter bits, range settings, active rows."""
+"""Settings of all layers that `tune` may vary: converter bits, references, active rows."""
 
 DASK_RISK = (
     "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."

@@ -1,9 +1,9 @@
 """Points of a sweep: keys with their values, checked before anything runs, and commands.
 
 A key is a setting (`weight_bits`, `layers."text.*".adc_bits`), `target`, a key of the target's file
-(`target.array.rows_active`; the last name is enough where only one key ends so), or one of the
+(`target.array.rows_active`; the last name is enough if only one key ends with it), or a key of the
 score: `head`, `degree` of the polynomial, or `samples` of Monte Carlo beside the compiled points.
-A command line builds a point for good.
+A command line compiles a point into a bundle.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ TARGET = "target"
 LAYERS = "layers"
 HEAD, DEGREE, SAMPLES = "head", "degree", "samples"
 SCORE_KEYS = (HEAD, DEGREE, SAMPLES)
-"""Keys of the score, which no setting and no target has."""
+"""Keys of the score; they are neither settings nor keys of a target."""
 
 IDENTITY = (("name",), ("title",), ("base",))
-"""Keys of a target that say which it is, not how it is."""
+"""Keys that identify a target; they are not properties of the hardware."""
 
 READINGS = {"corner": "corners", "time": "times"}
-"""Names of conditions of reading, with the arguments that list them."""
+"""Conditions under which dies are read, with the arguments that list them."""
 
 EXAMPLE = "such as weight_bits=4,6,8"
 
 
 @dataclass(frozen=True)
 class ScoreChoice:
-    """The score of a point: a head and the form of its polynomial, None as the files say.
+    """The score of a point: a head and the form of its polynomial; None: as in the files.
 
-    With `samples` it is Monte Carlo of this many a side, in float, and nothing is compiled.
+    With `samples`, it is Monte Carlo with this many per side, in float; nothing is compiled.
     """
 
     head: str | None = None
@@ -74,7 +74,7 @@ TARGET_FILE = "chosen-target.toml"
 SETTINGS_FILE = "chosen-settings.toml"
 
 COMPILED = ScoreChoice()
-"""The score as the files say it."""
+"""The score as in the model's files."""
 
 
 PointValues = tuple[tuple[KeyPath, Value], ...]
@@ -84,7 +84,7 @@ PointValues = tuple[tuple[KeyPath, Value], ...]
 class Point:
     """One combination: its values in the grid's order, and the target and settings they make.
 
-    `refusal` is the sentence for values that contradict each other: then there is no `build`.
+    If the values contradict each other, `refusal` has the sentence and `build` is None.
     """
 
     values: PointValues
@@ -95,12 +95,12 @@ class Point:
 
     @property
     def named(self) -> dict[str, Value]:
-        """The values by the names that results give their keys."""
+        """The values by the names of their keys, as in results."""
         return {dotted(key): value for key, value in self.values}
 
     @property
     def unit(self) -> str:
-        """The kind of its arrays: counts of arrays are comparable where this is the same."""
+        """The kind of its arrays; only counts of the same kind are comparable."""
         if self.build is None:
             return ""
         settings = self.build.settings
@@ -114,12 +114,12 @@ class Point:
 
 
 def read_grid(grid: Grid) -> tuple[GridKey, ...]:
-    """Check every key and value of a grid by itself; CimError for the first that is wrong."""
+    """Check every key and value of a grid by itself; CimError for the first wrong one."""
     return KeyReader(_path, _check_value, EXAMPLE).read(grid)
 
 
 def _path(name: str) -> KeyPath:
-    """The place of a key among settings, or in the target's file after `target`."""
+    """The path of a key among the settings, or `target` and its path in the target's file."""
     parts = _parts(name)
     if parts[0] == TARGET and len(parts) > 1:
         return (TARGET, *_target_key(name, parts[1:]))
@@ -145,7 +145,7 @@ def _path(name: str) -> KeyPath:
 
 
 def _parts(name: str) -> KeyPath:
-    """A dotted key as TOML reads it."""
+    """The parts of a dotted key, as TOML reads it."""
     try:
         inner: Any = parse_line(f"{name} = 0")
     except ValueError:
@@ -160,7 +160,7 @@ def _parts(name: str) -> KeyPath:
 
 
 def _target_key(name: str, parts: KeyPath) -> KeyPath:
-    """The one key of a target's file that ends in `parts`; CimError for none or several."""
+    """The only key of a target's file that ends in `parts`; CimError for none or several."""
     if not (found := _ending(parts)):
         load_plugins()
         found = _ending(parts)
@@ -179,7 +179,7 @@ def _target_key(name: str, parts: KeyPath) -> KeyPath:
 
 
 def _ending(parts: KeyPath) -> list[KeyPath]:
-    """The keys of a target's file that end in `parts`, the last of which may be any of a table."""
+    """The keys of a target's file that end in `parts`; the last part may be free in a table."""
     found = [key for key in leaves(Target) if key not in IDENTITY]
     if len(parts) > 1:
         found = [(*key[:-1], parts[-1]) if key[-1] == FREE else key for key in found]
@@ -215,12 +215,12 @@ def points(
     file: Path | None,
     noise: Noise | None = None,
 ) -> list[Point]:
-    """All combinations of a grid, the last key's values changing fastest.
+    """All combinations of a grid; the last key's values change fastest.
 
-    `target` is the one that all have where `target` is no key; `noise` takes the place of theirs.
-    A head that takes no polynomial has no degree. `samples` are no part of the combinations: each
-    is one more point for each target, with the settings of that and of the `file`. Raises CimError
-    where both or neither target is given, and for a mistake in the settings `file`.
+    `target` is used for all points if the grid has no key `target`; `noise` replaces the targets'
+    noise. A head without a polynomial has no degree. `samples` are not combined: each adds a point
+    per target, with the settings of the target and the `file`. Raises CimError if both or neither
+    target is given, and for a mistake in the settings `file`.
     """
     swept = [value for key in keys if key.path == (TARGET,) for value in key.values]
     if bool(swept) == (target is not None):
@@ -241,7 +241,7 @@ def points(
     for values in itertools.product(*(key.values for key in combined)):
         named = {key.path: value for key, value in zip(combined, values, strict=True)}
         if (HEAD,) in named and not Head.named(str(named[HEAD,]), HEAD).takes_polynomial:
-            named.pop((DEGREE,), None)  # those that differ in a degree alone are one point
+            named.pop((DEGREE,), None)  # points that differ only in degree become one
         every[tuple(named.items())] = None
     for key in keys:
         if key.path == (SAMPLES,):
@@ -251,7 +251,7 @@ def points(
 
 
 def _point(pairs: PointValues, known: Mapping[str, Target], file: Path | None) -> Point:
-    """The point of some values; a changed target is another design, so not its base's name."""
+    """The point of some values; a changed target is another design, so it gets another name."""
     base = str(dict(pairs).get((TARGET,), next(iter(known))))
     chosen: dict[str, Any] = {key[0]: value for key, value in pairs if key[0] in SCORE_KEYS}
     score = ScoreChoice(chosen.get(HEAD), FORMS.get(str(chosen.get(DEGREE))), chosen.get(SAMPLES))
@@ -268,12 +268,12 @@ def _point(pairs: PointValues, known: Mapping[str, Target], file: Path | None) -
 
 
 def target_changes(values: Sequence[tuple[KeyPath, Value]]) -> dict[KeyPath, Value]:
-    """A point's values of keys of its target's file."""
+    """A point's values for keys of its target's file."""
     return {key[1:]: value for key, value in values if key[0] == TARGET and key[1:]}
 
 
 def setting_flags(values: Sequence[tuple[KeyPath, Value]]) -> dict[str, Any]:
-    """A point's settings by their names; `layers` are nested tables."""
+    """A point's settings by name; `layers` are nested tables."""
     return nested({key: value for key, value in values if key[0] not in (TARGET, *SCORE_KEYS)})
 
 
@@ -290,9 +290,9 @@ def nested(values: Mapping[KeyPath, Value]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that a sweep was made from, all of which a command line can name.
+    """The files that a sweep was made from; a command line can name all of them.
 
-    Its dies are of the `noise` model, if any, in place of those of the targets.
+    A `noise` model, if given, replaces the noise of the targets.
     """
 
     model: ModelSource
@@ -304,18 +304,18 @@ class Sources:
 def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, dict[str, str]]:
     """The command line that compiles a point, and the texts of files in `folder` that it reads.
 
-    Settings are options; a changed target, and settings of layers, go into files.
+    Settings become options; a changed target and settings of layers become files.
     """
     texts = {}
     target, settings = point.base, sources.settings
     flags = setting_flags(point.values)
     layers = flags.pop(LAYERS, {})
     if (changes := target_changes(point.values)) and point.build is not None:
-        # Another file names its base by a path from anywhere, or by a name as it is.
+        # The new file names its base by an absolute path, or by the target's name.
         base = str(without_links(Path(point.base))) if is_path(point.base) else point.base
         own = {"base": base, "name": point.build.target.name, "title": f"{point.base}, changed"}
         changed: dict[str, Any] = own | nested(changes)
-        if sources.noise is not None:  # its keys may be among the changes, and the base lacks them
+        if sources.noise is not None:  # changes may have keys of this noise that the base lacks
             changed["noise"] = point.build.target.to_json()["noise"]
         texts[TARGET_FILE] = toml_text(changed)
         target = str(folder / TARGET_FILE)
@@ -352,7 +352,7 @@ def compile_words(
 
 
 def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:
-    """A settings file with bits of layers added after its own, where the last match wins."""
+    """A settings file with bits of layers added after its own; the last match wins."""
     merged = dict(given.get("layers", {}))
     for pattern, bits in layers.items():
         merged[pattern] = merged.pop(pattern, {}) | bits

@@ -1,4 +1,4 @@
-"""Reference scores, against which compiled points are measured, and the remarks on them."""
+"""Reference scores that compiled points are measured against, and the remarks on them."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
 KEPT = ("scores", "sampled", "mean")
 DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
-"""Metrics of differences that a point has beside those of limits."""
+"""Metrics of differences that a point has beside the metrics of limits."""
 
 OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
-"""Differences from the exact score that a score which is no logit has none of."""
+"""Differences from the exact score that only a logit has."""
 
 
 OF_MEANS = tuple(one.of for one in RANKINGS if one.of_means is not None)
@@ -71,13 +71,13 @@ OF_MEANS = tuple(one.of for one in RANKINGS if one.of_means is not None)
 
 @dataclass(frozen=True, eq=False)
 class SweepReferences:
-    """Scores [n, m] of the evaluation pairs that no hardware has touched.
+    """Scores [n, m] of the evaluation pairs, computed without hardware.
 
-    `scores` are the reference's, `name` says which it is; `floats` the float scores by the digest
-    of their heads, and `faults` the sentences on each, as `verify` has them; `sampled` those of
-    Monte Carlo where the teacher is known. `of_means` are measurements of the trained means, and
-    `mean` [d] is what these means share. `raw` is the retrieval of the
-    embeddings as they are, None if widths differ or nothing is ranked.
+    `scores` are from the reference called `name`. `floats` has the float scores by the digest of
+    their heads, `faults` the sentences on each, as in `verify`. `sampled` are Monte Carlo's scores,
+    if the teacher is known. `of_means` are measurements of the trained means; `mean` [d] is their
+    common mean. `raw` is the retrieval of raw embeddings, None if widths differ or nothing is
+    ranked.
     """
 
     name: str
@@ -92,25 +92,25 @@ class SweepReferences:
 
     @cached_property
     def against(self) -> ReferenceScores:
-        """The reference made ready for comparisons."""
+        """The reference prepared for comparisons."""
         return ReferenceScores(self.scores, self.truth.leave_one_out)
 
     @cached_property
     def own(self) -> Queries:
-        """The reference's own retrieval, query by query."""
+        """Retrieval by the reference itself, query by query."""
         return retrieved(self.scores, self.truth).merged(self.of_means)
 
     def measured(self, scores: Array, text_mu: Array, video_mu: Array, head: Head) -> Queries:
         """Retrieval of scores [n, m] by a head and means, and the differences from the reference.
 
-        A score that is no logit has none from the exact one, but for the order of items.
+        If the score is not a logit, only the order of items is compared with the exact score.
         """
         offset = self.mean - common_mean(text_mu, video_mu)
         told = of_means(self.truth, text_mu + offset, video_mu + offset)
         return self._measured(on_grid(scores), told, head)
 
     def sampled_queries(self, scores: FloatArray) -> Queries:
-        """The same of scores that samples of the trained means and variances give."""
+        """`measured` for scores from samples of the trained means and variances."""
         return self._measured(on_grid(scores), self.of_means, None)
 
     def _measured(self, scores: Array, told: Queries, head: Head | None) -> Queries:
@@ -126,11 +126,10 @@ class SweepReferences:
         return found.merged(told)
 
     def metrics(self, queries: Queries, chosen: Selection | None = None) -> dict[str, float]:
-        """Drift of measured queries, or of the chosen ones, from the reference, by name.
+        """Drift of measured queries, or of the `chosen` queries, from the reference, by name.
 
-        The metrics of LIMITS, `float_rmse` (the distance from the float score) and others of
-        DRIFTS, and the metrics of RANKINGS themselves; those of rankings are missing where nothing
-        is ranked.
+        These are the metrics of LIMITS, of DRIFTS such as `float_rmse` (the distance from the float
+        score), and of RANKINGS. Metrics of rankings are missing if nothing is ranked.
         """
         both = (queries, self.own)
         own, reference = (once(one if chosen is None else one.of(chosen)) for one in both)
@@ -145,7 +144,7 @@ class SweepReferences:
         return [_ends(one) for one in found]
 
     def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
-        """The same of the float scores of named heads, of Monte Carlo, and of raw embeddings."""
+        """Measured queries by score: float under named heads, Monte Carlo, and raw embeddings."""
         found = {
             name: self._measured(self.floats[head_digest(head)], self.of_means, head)
             for name, head in heads.items()
@@ -157,13 +156,13 @@ class SweepReferences:
     def baseline_metrics(
         self, heads: Mapping[str, Head]
     ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, tuple[float, float]]]]:
-        """The metrics of the same, and the intervals of these, by the names of the scores."""
+        """The metrics of `baselines` and their intervals, by the names of the scores."""
         beside = self.baselines(heads)
         intervals = dict(zip(beside, self.intervals(*beside.values()), strict=True))
         return {name: self.metrics(one) for name, one in beside.items()}, intervals
 
     def against_raw(self, queries: Queries) -> BaselineLoss | None:
-        """The loss of a compiled model's queries against raw embeddings, where these are known."""
+        """The loss of a compiled model's queries from raw embeddings, if these can be ranked."""
         if self.raw is None:
             return None
         row, other = partial(metrics, queries), partial(metrics, self.raw)
@@ -173,11 +172,11 @@ class SweepReferences:
         return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
 
     def knows(self, heads: Iterable[Head]) -> bool:
-        """True if the float scores of all these heads are there."""
+        """True if it has the float scores of all these heads."""
         return all(head_digest(head) in self.floats for head in heads)
 
     def to_bytes(self) -> bytes:
-        """The content of the file that keeps them, the name left out."""
+        """The content of the file that keeps the references, without their name."""
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
         arrays |= {f"means_{name}": one for name, one in self.of_means.text.items()}
         arrays["floats"] = np.stack(list(self.floats.values()))
@@ -192,7 +191,7 @@ class SweepReferences:
 
     @classmethod
     def of_file(cls, name: str, truth: Truth, file: Path) -> SweepReferences | None:
-        """Read what `to_bytes` returned; None if it is something else, or was changed."""
+        """Read a file of `to_bytes`; None if it has other content, or was changed."""
         try:
             arrays = read_arrays(file)
             if not np.array_equal(arrays.pop(SEAL), _seal(arrays)):
@@ -219,7 +218,7 @@ class SweepReferences:
 
 
 SEAL = "sha256"
-"""The array, uint8 [32], of the SHA-256 of the others."""
+"""The array, uint8 [32], with the SHA-256 of the others."""
 
 
 def _seal(arrays: Mapping[str, Array]) -> Array:
@@ -235,15 +234,15 @@ def _ends(found: Uncertainty) -> dict[str, tuple[float, float]]:
 
 
 def head_digest(head: Head) -> str:
-    """The name of a head with its constants, of letters and digits."""
+    """The name of a head and its constants, in letters and digits."""
     return hashlib.sha256(json.dumps(head.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def reference_name(model: Model, scores: int = 1) -> str:
-    """The name of what a model's drift is from, or that of several scores of its projectors.
+    """The name of the reference for a model's drift, or for several scores of its projectors.
 
-    The exact score, where it is known, of several scores and of one that approximates it; else the
-    float score.
+    It is the exact score if this is known, and the score approximates it or there are several
+    scores. Otherwise it is the float score.
     """
     known = model.head.is_sampled and model.a is not None and model.b is not None
     return EXACT if known and (scores > 1 or model.head.is_surrogate) else model.head.surrogate
@@ -254,7 +253,7 @@ def references(
 ) -> SweepReferences:
     """Score all pairs of the evaluation rows by a trained model under each head, and exactly.
 
-    The first of `models` has the exact score of all of them; `reference` is `reference_name`'s.
+    The exact score of the first of `models` holds for all; `reference` is from `reference_name`.
     """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
     shared = References(samples=SAMPLES)
@@ -290,10 +289,10 @@ def trained_gaussians(model: Model, data: Embeddings) -> tuple[Gaussians, Gaussi
 
 @dataclass(frozen=True)
 class Remarks:
-    """Sentences beside figures: `faults` of float scores and `warnings` before them.
+    """Sentences beside figures: `faults` of float scores and `warnings` come before them.
 
-    `notes` on the data stand after them. A float score that is not `checked` is the reference
-    itself, for want of a and b.
+    `notes` on the data come after them. If a float score is not `checked`, it is the reference
+    itself, because a and b are unknown.
     """
 
     faults: tuple[str, ...] = ()
@@ -311,8 +310,8 @@ class Remarks:
     ) -> Self:
         """The remarks on models that share their projectors, under the name of each score.
 
-        Warnings are of rows that are not such as the model knows, of training on these rows, of
-        scores that are not checked, and the models' own.
+        Warnings are about rows unlike the rows that the model knows, training on these rows,
+        unchecked scores, and the models themselves.
         """
         faults, warnings = list[str](), list[str]()
         checked = all(known.name == EXACT or not one.head.is_surrogate for one in models.values())
@@ -325,7 +324,7 @@ class Remarks:
         first, *_ = models.values()
         norms = median_norm(calibration.text), median_norm(calibration.video)
         card = replace(first.card, row_norms=norms)
-        for one in (calibration, data):  # sides or signs that are mixed up
+        for one in (calibration, data):  # in case sides or signs are mixed up
             warnings += matched_warnings(first.program, one)
         for side, given in (("text", data.text), ("video", data.video)):
             warnings += other_scale(given, side, card, data.file, name_of(side, data.called))
@@ -336,19 +335,19 @@ class Remarks:
 
     @property
     def broken_reference(self) -> str:
-        """The faults of a float score that is the reference itself; empty without any."""
+        """The faults of a float score that is the reference itself; empty if there are none."""
         return "" if self.checked else " ".join(self.faults)
 
     def first(self, raw: Sequence[str]) -> list[str]:
-        """All sentences before the figures, those on `raw` embeddings among them."""
+        """All sentences before the figures, including the ones on `raw` embeddings."""
         return [*self.faults, *raw, *self.warnings]
 
 
 def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:
     """A sentence if raw embeddings retrieve as well as the chosen point, or better.
 
-    `losses` are those of all points against them. Where none is chosen, the point counts that does
-    best.
+    `losses` has the loss of each point from raw embeddings. If no point is chosen, the best point
+    counts.
     """
     known = {index: loss for index, loss in enumerate(losses) if loss is not None}
     if chosen is None and known:

@@ -16,17 +16,17 @@ from cimtool.report.svg import percent_tick
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 ERRORS = {"centred_rmse": "centred logit RMSE", "logit_rmse": "logit RMSE"}
-"""The metrics of a score's distance from the exact one, of subjects that have such a one."""
+"""Metrics of a score's error, for subjects with an exact score."""
 
 SIDE_BY_SIDE = 3
-"""Subjects that have columns of their own; more are rows, with the metric that leads."""
+"""Up to this many subjects are columns; more are rows, with the leading metrics only."""
 
 
 def evaluation_table(found: Evaluation) -> Table:
-    """Metrics and intervals of each subject, and of those after the first the difference to it.
+    """Metrics and intervals of each subject, and the difference of the later ones to the first.
 
     Up to three subjects are columns of all metrics; more are rows, with R@1 and R@10 (mAP and
-    nDCG@10 where classes are known).
+    nDCG@10 if classes are known).
     """
     return (_columns if len(found.scores) <= SIDE_BY_SIDE else _rows)(found)
 
@@ -78,7 +78,7 @@ def _pairs(found: Evaluation) -> list[tuple[str, str]]:
 
 
 def _heading(found: Evaluation, one: Score) -> str:
-    """The name of a subject, and its two modalities where others have other ones."""
+    """The name of a subject, and its two modalities if subjects differ in them."""
     of = f", {' and '.join(one.modalities)}" * (len(_pairs(found)) > 1)
     return f"{one.name} ({one.kind}, {one.head}{of})"
 
@@ -108,7 +108,7 @@ def _measured(one: Score, name: str) -> Cell | None:
 
 
 def _cell(value: Change, name: str, sign: str) -> Cell:
-    """A metric or, with a `sign`, a difference; `*` marks one whose interval leaves out 0."""
+    """A metric or, with a `sign`, a difference; `*` if the difference's interval excludes 0."""
     text, low, high = (_number(x, name, sign) for x in (value.value, value.low, value.high))
     star = " *" if sign and value.is_real else ""
     return Cell(text, value.value, f"[{low}, {high}]{star}")
@@ -119,11 +119,11 @@ def _number(value: float, name: str, sign: str) -> str:
         return number(value)
     metric = RANKINGS_BY_KEY[name]
     digits, scale = 4 if metric.of_means is not None else 1, 100 if metric.share else 1
-    return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
+    return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: never print -0.0
 
 
 def _truth_name(found: Evaluation) -> str:
-    """The name of the array that says what is right, of each pair with its own names."""
+    """The name of the array of right items, for each pair of modalities."""
     return ", ".join(f"{first}_to_{second}" for first, second in _pairs(found))
 
 
@@ -179,7 +179,7 @@ def document(found: Evaluation) -> Document:
 
 
 def retrieval_picture(found: Evaluation) -> str:
-    """The metric that leads, of each subject both ways with its interval."""
+    """The leading metric of each subject, both ways, with its interval."""
     name = "map" if found.by_class else "r1"
     rows = [
         Whisker(

@@ -1,4 +1,4 @@
-"""A sweep for a reader: its points as a table, on a terminal, and on a page with pictures."""
+"""A sweep for a reader: a table of its points for a terminal, and a page with pictures."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ WIDE = 20.0
 """A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
 
 MOST = 12
-"""Most pictures of yields; the table has all points."""
+"""Most pictures of yields; the table still has all points."""
 
 
 def sweep_text(found: Sweep) -> str:
-    """All points in a table, the counts, what is cheapest within the budget, what was written."""
+    """All points in a table, the counts, the cheapest point in the budget, the written files."""
     points = points_table(found)
     return render_text(
         PACKAGE,
@@ -79,7 +79,7 @@ def sweep_text(found: Sweep) -> str:
 
 
 def document(sweep: Sweep) -> Document:
-    """The choice of a sweep, its yields and fronts, all of its points, and what was swept."""
+    """The choice of a sweep, its yields and fronts, all points, and the grid and the data."""
     budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
     failed, yields = failures(sweep), yield_pictures(sweep)
     drawn = [
@@ -147,7 +147,7 @@ def _shared_settings(sweep: Sweep) -> list[str]:
 
 
 def sizes_of(found: Sweep) -> str:
-    """The items of both sides that the points are measured on."""
+    """The numbers of items of both sides that the points are measured on."""
     data = found.data
     return sizes_text((data["texts"], data["videos"]), data["modalities"], "x")
 
@@ -159,7 +159,7 @@ def failures(found: Sweep) -> list[str]:
 
 
 def notes_of_points(found: Sweep) -> list[str]:
-    """Notes below the table: equal points, energies apart, yields, corners, warnings of points."""
+    """Notes below the table: equal points, incomparable energies, yields, corners, warnings."""
     notes = [
         f"points {', '.join(map(str, group))} give the same scores"
         for group in same_scores(found.outcomes)
@@ -215,7 +215,7 @@ def notes_of_points(found: Sweep) -> list[str]:
 
 
 def budget_lines(found: Sweep, choice: Choice) -> list[str]:
-    """The cheapest point within the budget, the cost that it is cheapest by, and its command."""
+    """The cheapest point within the budget, the cost that decided, and the point's command."""
     limits = choice.budget.text
     if found.remarks.broken_reference:
         return [f"no point is within {limits}: the float score is BROKEN itself"]
@@ -257,7 +257,7 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
 
 @dataclass(frozen=True)
 class PointLine:
-    """A row of the table: a point, or a score that no hardware has touched, which has no cost."""
+    """A row of the table: a point, or a score computed without hardware, which has no cost."""
 
     label: Content
     outcome: Outcome
@@ -270,11 +270,11 @@ class PointLine:
 
 PointContent = Callable[[PointLine], Content]
 PointColumn = tuple[Column, PointContent]
-"""A column, and what it holds of a row."""
+"""A column, and its content for a row."""
 
 
 def points_table(found: Sweep) -> Table:
-    """All points, those on a front in bold, and scores that no hardware touched; failed say so."""
+    """All points, also failed ones, and scores without hardware; points on a front are bold."""
     same, fronts = twins(found.outcomes), found.fronts
     apart = incomparable(found.outcomes, found.units)
     lines = []
@@ -360,7 +360,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
 
     help_ = "the number of the point in results.json, or a score that no hardware touched"
     yield Column("point", whole, help_), lambda line: line.label
-    # In sight where the table is wider than the screen.
+    # Early, so that it stays visible in a table wider than the screen.
     help_ = "the costs for which no other point beats it, or the first of points that are the same"
     yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
@@ -420,7 +420,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
 
 
 AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
-"""Costs that may be unknown, or lower bounds: their units, and the name of what they lack."""
+"""Costs that may be unknown or lower bounds: their units, and the name of their missing parts."""
 
 
 def _quantity(cost: Mapping[str, Any], name: str) -> Quantity:
@@ -467,8 +467,8 @@ def _is_wide(values: list[float]) -> bool:
 def yield_pictures(sweep: Sweep) -> list[Picture]:
     """Pictures of the yield of all points with their intervals, each with its caption.
 
-    The key with the most values is along the axis, the next one of several values is the lines
-    (SERIES in a picture), and each combination of the others has a picture.
+    The key with the most values is on the axis. The next key with several values gives the lines
+    (SERIES per picture). Each combination of the other keys has a picture.
     """
     along, *rest = [key.name for key in sorted(sweep.grid, key=lambda key: -len(key.values))]
     several = [key.name for key in sweep.grid if len(key.values) > 1 and key.name != along]
@@ -512,7 +512,7 @@ def yield_pictures(sweep: Sweep) -> list[Picture]:
 
 
 def _in_order(values: Mapping[Value | None, None]) -> list[Value | None]:
-    """Numbers from the least on; with words among them as the grid has them."""
+    """Numbers in ascending order; in the grid's order if there are words among them."""
     numbers = [one for one in values if isinstance(one, int | float)]
     return list(values) if len(numbers) < len(values) else [*sorted(numbers)]
 

@@ -1,4 +1,4 @@
-"""A grid of trainings for a reader: the verdict, all rows as a table, a page with pictures."""
+"""A grid of trainings for a reader: the verdict, a table of all rows, a page with pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGE = "cimtool.experiments"
 
 
 def grid_summary(found: TrainingGrid) -> str:
-    """The verdict first, then all rows in a table, what failed, and what was written."""
+    """The verdict, then all rows in a table, the failures, and the written files."""
     best = () if found.best is None else found.rows[found.best].points
     folders = (found.folders[index] for index in best)
     return render_text(
@@ -45,7 +45,7 @@ def grid_summary(found: TrainingGrid) -> str:
 
 
 def document(found: TrainingGrid) -> Document:
-    """The best row, every row, and what was trained."""
+    """The best row, every row, and the grid and the data."""
     failed, sizes = failures(found), _sizes(found)
     caption = f"{found.lead} of each way with its interval; the best row is bold."
     drawn = [Picture("rows", _picture(found), caption)] if found.rows else []
@@ -82,14 +82,14 @@ def failures(found: TrainingGrid) -> list[str]:
 
 
 def row_name(found: TrainingGrid, row: TrainingRow) -> str:
-    """The number and the values of a row, or that it is the raw embeddings."""
+    """The number and the values of a row, or the name of the raw embeddings."""
     if row is found.raw:
         return RAW
     return f"row {found.rows.index(row)}{f' ({values_text(row.values)})' * bool(row.values)}"
 
 
 def verdict(found: TrainingGrid) -> list[str]:
-    """The best row in sentences, after those that are as good for less."""
+    """Sentences on the best row, after the rows that are as good at a lower price."""
     if found.best is None:
         return []
     best, lines = found.rows[found.best], []
@@ -122,7 +122,7 @@ def verdict(found: TrainingGrid) -> list[str]:
 
 
 def _next(found: TrainingGrid) -> str:
-    """The row that comes next to the best, and whether that is known to be better."""
+    """The second-best row, and whether the best is known to be better."""
     others = [one for one in found.rows if one.behind is not None]
     if not others:
         return ""
@@ -160,7 +160,7 @@ def _price(found: TrainingGrid, row: TrainingRow, best: TrainingRow) -> str:
 
 
 def notes(found: TrainingGrid) -> list[str]:
-    """Sentences on the intervals, and on the pairs that the figures are of."""
+    """Sentences on the intervals, and on the pairs behind the figures."""
     of = sizes_text((found.queries["texts"], found.queries["videos"]), found.modalities)
     if found.set_aside:
         said = [f"Figures are of {of} that were set aside: no training saw them."]
@@ -196,11 +196,11 @@ def notes(found: TrainingGrid) -> list[str]:
 
 
 RowColumn = tuple[Column, Callable[[TrainingRow], Content]]
-"""A column, and what it holds of a row."""
+"""A column, and its content for a row."""
 
 
 def rows_table(found: TrainingGrid, times: bool = False) -> Table:
-    """All rows, the best in bold and those as good marked; with `times` the time of training."""
+    """All rows; the best is bold, equally good ones are marked. `times` adds training times."""
     rows = [*found.rows, *([] if found.raw is None else [found.raw])]
     columns, contents = zip(*_columns(found, times), strict=True)
     return make_table(
@@ -213,7 +213,7 @@ def rows_table(found: TrainingGrid, times: bool = False) -> Table:
 
 
 def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
-    """The columns; raw embeddings were not trained, and have metrics alone."""
+    """The columns; raw embeddings were not trained, so they have only metrics."""
     yield (
         Column("row", help="its number in results.json"),
         lambda row: RAW if row is found.raw else str(found.rows.index(row)),
@@ -287,7 +287,7 @@ def _metric(name: str, form: NumberFormat, row: TrainingRow) -> Content:
 
 
 def _cell(change: Change | None, form: NumberFormat, star: str = "") -> Content:
-    """A metric with its interval; behind one that leaves 0 out stands a `star`."""
+    """A metric with its interval, and a `star` if the interval excludes 0."""
     if change is None:
         return None
     known = math.isfinite(change.low)
@@ -296,7 +296,7 @@ def _cell(change: Change | None, form: NumberFormat, star: str = "") -> Content:
 
 
 def _asked(found: TrainingGrid, name: str, row: TrainingRow) -> Content:
-    """The mean over the seeds of a part of the question."""
+    """The mean over the seeds of one number of the question that training asks."""
     asked = [one.question for one in found.trained(row) if one.question is not None]
     known = [value for one in asked if (value := getattr(one, name)) is not None]
     return math.fsum(known) / len(known) if known else None
@@ -313,7 +313,7 @@ def _picture(found: TrainingGrid) -> str:
     rows = [*found.rows, *([found.raw] if found.raw is not None else [])]
     drawn = [
         Whisker(
-            # Without the keys, which have no room.
+            # There is no room for the keys.
             RAW
             if row is found.raw
             else f"{found.rows.index(row)}: {', '.join(map(value_text, row.values.values()))}",
@@ -327,7 +327,7 @@ def _picture(found: TrainingGrid) -> str:
 
 
 def _sizes(found: TrainingGrid) -> str | None:
-    """Missed queries against weights, where these tell rows apart."""
+    """Missed queries against weights, if rows differ in weights."""
     points = [(found.price(row)[0], 1 - row.metrics[LEAD].value) for row in found.rows]
     if len({weights for weights, _ in points}) < 2:
         return None

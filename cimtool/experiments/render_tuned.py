@@ -17,7 +17,7 @@ from cimtool.report.table import Column, Table, make_table
 from cimtool.report.terminal import table_text
 
 MOST_MOVES = 2
-"""Moves of a step that its line names."""
+"""The most moves of a step that its line names."""
 
 
 def document(found: Tuned) -> Document:
@@ -55,7 +55,7 @@ def tuned_text(found: Tuned) -> str:
 
 
 def start_table(found: Tuned) -> Table:
-    """Every combination of a grid: the cost from it, and the metrics of its highest bits."""
+    """Every combination of a grid: the cost after tuning, and the metrics of its highest bits."""
     columns = (
         *(Column(key, str) for key in found.starts[0].values),
         Column(""),
@@ -77,7 +77,7 @@ def start_table(found: Tuned) -> Table:
 def step_table(found: Tuned) -> Table:
     """Every step: its moves, their cost, the error of the compiled model, and its retrieval.
 
-    Below them, on all queries, scores that no hardware has touched.
+    Below them are scores without hardware, on all queries.
     """
     metrics = list(
         dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
@@ -121,7 +121,7 @@ def step_table(found: Tuned) -> Table:
 
 
 def _step(step: Attempt) -> tuple[str, str]:
-    """The moves of a step, and what came of it."""
+    """The moves of a step, and its verdict."""
     named = [f"{move.width} {move.was}->{move.now}" for move in step.moves[:MOST_MOVES]]
     rest = len(step.moves) - len(named)
     verdict = "kept" if step.kept else "over" if step.outcome.error is None else "refused"
@@ -129,7 +129,7 @@ def _step(step: Attempt) -> tuple[str, str]:
 
 
 def bit_table(found: Tuned) -> Table:
-    """The bits of each layer; of a product that is left out no query has any."""
+    """The bits of each layer; a product that is left out has no activation bits."""
     columns = (Column("layer"), Column("weight bits", str), Column("activation bits", str))
     rows = [
         (layer, bits["weight_bits"] or "left out", bits.get("activation_bits"))

@@ -1,4 +1,4 @@
-"""Scores that a sweep puts side by side: one trained model under each head and polynomial."""
+"""Scores that a sweep compares: one trained model under each head and polynomial."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FITTED = "degree-{}.json"
 
 @dataclass(frozen=True)
 class ScoredModels:
-    """A trained model under each score of a sweep, by its choice, and where each is from.
+    """A trained model under each score of a sweep, by its choice, with the sources.
 
-    All share the weights of one. `first` has the exact score that all are measured against, and
-    `projectors` is it under head csd, whatever the scores: what samples are of. Both are the only
-    model where it has no exact score. `sources` are of scores that are compiled, `polynomials` the
-    texts of those that were fitted; `files` the paths read with the SHA-256 of each.
+    All share the same weights. `first` has the exact score that all are measured against.
+    `projectors` is `first` under head csd, independent of the grid; samples use it. If there is no
+    exact score, both are the only model. `sources` are for scores that are compiled, `polynomials`
+    are the texts of fitted ones, `files` are the paths read, with their SHA-256.
     """
 
     models: Mapping[ScoreChoice, Model]
@@ -49,27 +49,27 @@ class ScoredModels:
 
     @property
     def heads(self) -> dict[str, Head]:
-        """The head of each score that is compiled, by its name in tables."""
+        """The head of each compiled score, by the score's name in tables."""
         return {name: model.head for name, model in self.compiled.items()}
 
     @property
     def compiled(self) -> dict[str, Model]:
-        """The model of each score that is compiled, by the name of that in tables."""
+        """The model of each compiled score, by the score's name in tables."""
         return {score_name(one, self.models[one]): self.models[one] for one in self.sources}
 
     @property
     def reference(self) -> str:
-        """The name of the reference, and whether it is of logits."""
+        """The name of the reference, and its measure (logits or probabilities)."""
         return f"{reference_name(self.first, len(self.models))}, {self.first.head.measure}"
 
     def identity(self, choice: ScoreChoice) -> dict[str, Any]:
-        """Plain values that say which score a choice is."""
+        """Plain values that identify the score of a choice."""
         if choice.samples is not None:
             return {SAMPLES: choice.samples}
         return self.models[choice].head.to_json()
 
     def source(self, choice: ScoreChoice, folder: Path) -> ModelSource:
-        """The source of a score once the fitted polynomials are in a folder."""
+        """The source of a score, with a fitted polynomial read from `folder`."""
         own = self.sources[choice]
         if choice.form is None:
             return own
@@ -89,7 +89,7 @@ def fitted_in(folder: Path) -> list[Path]:
 
 
 def score_name(choice: ScoreChoice, model: Model) -> str:
-    """The float score of a model in tables: `csd`, or `polynomial, degree 2` of a fitted one."""
+    """The name of a float score in tables: `csd`, or `polynomial, degree 2` if fitted."""
     fitted = "" if choice.form is None else f", {choice.form.name}"
     return f"{model.head.surrogate}{fitted}"
 
@@ -122,10 +122,10 @@ def check_scores(
 def scored_models(
     source: ModelSource, made: Sequence[Point], teacher: File | None, say: Say
 ) -> ScoredModels:
-    """Read the model under each score of the points `made`, polynomials fitted to the `teacher`.
+    """Read the model under each score of the points `made`; fit polynomials to the `teacher`.
 
-    Raises CimError if several scores, or samples, have no exact score to be measured against,
-    and as reading and fitting do.
+    Raises CimError if several scores, or samples, have no exact score to be measured against, and
+    if reading or fitting fails.
     """
     choices = dict.fromkeys(point.score for point in made)
     labels = None if teacher is None else read_teacher(Path(teacher))
@@ -177,7 +177,7 @@ def _first(models: Mapping[ScoreChoice, Model], scores: int) -> Model:
 
 
 def _of_head(source: ModelSource, head: str | None, labels: Teacher | None) -> ModelSource:
-    """The source of a head of the grid, with those options alone that this head takes."""
+    """The source of a head of the grid, with only the options that this head takes."""
     if head is None:
         return source
     kind, own = Head.named(head, HEAD), replace(source, head=head)

@@ -34,20 +34,19 @@ if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
 
 ALLOW = ArgumentError("or {calibration_rows} allow")
-"""The argument that evaluates on calibration rows, as a clause."""
+"""The argument that allows evaluation on calibration rows, as a clause."""
 
 RAW = "embeddings"
-"""The name of embeddings that nothing projects."""
+"""The name of embeddings without projectors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A program to be scored on rows as it takes them; `trained` is the same before any pass.
+    """A program and its input rows; `trained` is the program before any pass.
 
-    `kind` says what it is: embeddings, float, Monte Carlo, compiled. `warnings` are what a reader
-    of its metrics should know. With `samples` its means and variances are scored by this many a
-    side. `sigmoid` has the a and b that its logits are of, where they are known: then its trained
-    model has an exact score.
+    `kind` is embeddings, float, Monte Carlo or compiled. `warnings` are for readers of its metrics.
+    `samples` is the number per side that scores its means and variances, if any. `sigmoid` has the
+    a and b of its logits, if they are known; then its trained model has an exact score.
     """
 
     name: str
@@ -66,8 +65,8 @@ def sources_of(
 ) -> tuple[ModelSource | Path, ...]:
     """The sources of trained projectors, with the `options` of a ModelSource, and bundles' folders.
 
-    What is a source already has options of its own.
-    Raises CimError for an option that none of them has a use for; without any the head has one.
+    A ModelSource in `what` keeps its own options. Raises CimError for an option that no subject
+    uses; raw embeddings (an empty `what`) use the head.
     """
     sources = tuple(_source(one, options) for one in what)
     if not any(isinstance(source, ModelSource) for source in sources):
@@ -93,11 +92,11 @@ def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> Model
 def subjects_of(
     asked: EvaluateOptions, sources: Sequence[ModelSource | Path], say: Say
 ) -> tuple[Subject, ...]:
-    """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
+    """Open all subjects, each on its rows of the data, with raw embeddings last.
 
-    Those are of the subjects' pairs of modalities, compared by the first head that can; where
-    widths differ or a row has no cosine they are left out with a warning. Raises CimError, one
-    sentence, for whatever is missing or does not fit.
+    Raw embeddings are added for each pair of modalities of the subjects, under the first raw head.
+    If widths differ or a row has no cosine, they are left out with a warning. Raises CimError, one
+    sentence, if anything is missing or does not fit.
     """
     modalities, samples = asked.modalities, asked.samples
 
@@ -135,7 +134,7 @@ def subjects_of(
         if not said:
             try:
                 found.append(raw_subject(rows(one), raw_heads()[0]))
-            except CimError as error:  # a row that has no cosine
+            except CimError as error:  # a row without a cosine
                 said = f"raw embeddings are no subject: {error}"
         if said:
             found[0] = replace(found[0], warnings=(*found[0].warnings, said))
@@ -143,7 +142,7 @@ def subjects_of(
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:
-    """Embeddings as they are, by a head that needs no projectors."""
+    """Raw embeddings under a head that needs no projectors."""
     kind = Head.named(head, Argument("head"))
     if not kind.scores_raw:
         raise ArgumentError(
@@ -180,7 +179,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
 def trained_subjects(
     source: ModelSource, read: Reader, samples: Sequence[int], say: Say
 ) -> tuple[Subject, ...]:
-    """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
+    """Trained projectors in float, and by Monte Carlo if a and b of their score are known."""
     model = source.for_read(read).load(say)
     rows = read_data(read(model.modalities), model)
     require_rivals(rows)
@@ -201,7 +200,7 @@ def trained_subjects(
 
 
 def _sigmoid(head: Head, a: float | None, b: float | None) -> tuple[float, float] | None:
-    """The a and b of a score that samples estimate, where both are known."""
+    """The a and b of a score that samples estimate, if both are known."""
     return None if not head.is_sampled or a is None or b is None else (a, b)
 
 

@@ -92,9 +92,9 @@ REFERENCES = "references.safetensors"
 class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_sweep"):
     """All points of a sweep, in the order of the grid.
 
-    `baselines` are the metrics of scores that no hardware has touched, with their intervals;
-    `remarks` are told beside all figures. `files` are those that the model was read from, with the
-    SHA-256 of each; `resumed` points were done by an earlier run.
+    `baselines` are the metrics of scores without hardware, with their intervals. `remarks` are
+    shown beside all figures. `files` of the model come with their SHA-256. `resumed` counts points
+    of an earlier run.
     """
 
     page = "pareto.html"
@@ -111,12 +111,12 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
 
     @property
     def sampled(self) -> set[int]:
-        """The points that are Monte Carlo, which nothing compiles."""
+        """The indices of Monte Carlo points, which are not compiled."""
         return {index for index, one in enumerate(self.points) if one.score.samples is not None}
 
     @property
     def by_class(self) -> bool:
-        """True if classes or judgements say what is right, so that their metrics lead."""
+        """True if classes or judgements define right items, so that their metrics lead."""
         return bool(self.data.get("by_class"))
 
     @property
@@ -128,17 +128,17 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
 
     @property
     def costs(self) -> Mapping[str, str]:
-        """The costs that tell points apart, by name: multiplications too where scores differ."""
+        """The costs that distinguish points, by name; with multiplications if scores differ."""
         return SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
 
     @property
     def fronts(self) -> dict[str, list[int]]:
-        """The points on each Pareto front, by the cost that drift is held against."""
+        """The points on each Pareto front of drift and a cost, by the cost's name."""
         return {cost: front(self.outcomes, cost, self.units) for cost in self.costs}
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The budget that dies are held to; none against a float score that is broken itself."""
+        """The limits that dies must keep; empty if the reference is a broken float score."""
         founded = self.chosen is not None and not self.remarks.broken_reference
         return self.chosen.budget.limits if self.chosen is not None and founded else {}
 
@@ -149,7 +149,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
 
     @cached_property
     def yield_differences(self) -> tuple[YieldDifference, ...]:
-        """The point of the highest yield beside each other one, on the same dies."""
+        """The point of the highest yield compared with each other point, on the same dies."""
         chosen = None if self.chosen is None else self.chosen.index
         return yield_differences([one.dies for one in self.outcomes], self.limits, chosen)
 
@@ -164,7 +164,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
         return [point.unit for point in self.points]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name: the same whatever computed the points, and in how many runs."""
+        """Plain values by name; they do not depend on workers, or on the number of runs."""
         yields = self.yields
         return {
             **SWEEP.versions,
@@ -184,7 +184,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
                 {
                     "point": index,
                     "values": point.named,
-                    # Warnings stand among the notes.
+                    # The notes include the warnings.
                     **{k: v for k, v in outcome.to_json().items() if k != "warnings"},
                     "yields": [one.to_json() for one in yields[index]],
                 }
@@ -197,7 +197,7 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat row a point, all with the same columns; None if there is no value."""
+        """One flat row per point, all with the same columns; None if there is no value."""
         yields = self.yields
         rows = [
             {"point": index, **point.named, **_flat(outcome, yields[index])}
@@ -244,18 +244,18 @@ def _column(when: str) -> str:
 def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
-    `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
+    `grid` has values of settings (`weight_bits`), of `target`, of keys of the target's file
     (`target.rows_active`), and of the score: `head`, `degree` of a polynomial that is fitted to the
-    `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, of the
-    `noise_model` or the target's own noise, and read at each of its `corners` and `times`. `jobs`
+    `teacher`, and `samples` of Monte Carlo beside the points. `trials` draws dies with the noise of
+    `noise_model` or of the target, and reads them at each of `corners` and `times`. `jobs`
     processes or the Dask cluster at `dask` compute the points. Results go to `output` (default
-    `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
-    is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
-    dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
+    `exports/<model>.sweep`). Each point is kept as soon as it is done, and later runs do not
+    compute it again. A `budget` with `trials` gives each point a yield: the share of dies within
+    the budget. The chosen point needs a yield of `min_yield` or more (None: its median die is
+    within). With a file `qrels`, items that it grades above 0 are right. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
-    worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
-    the `budget`.
+    worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is within the
+    `budget`.
     """
     dies = die_request(options.trials, options.times, options.seed, options.corners)
     file = None if options.settings is None else Path(options.settings)
@@ -361,9 +361,9 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
 def sweep_identity(
     known: ScoredModels, calibration: Embeddings, data: Embeddings
 ) -> dict[str, str]:
-    """All that the points of one folder have in common, by name: digests of contents.
+    """Digests, by name, of the contents that all points of one folder share.
 
-    The model is under a head that does not depend on the grid, where its points may have several.
+    The digest of the model uses a head that does not depend on the grid's heads.
     """
     model, constants = known.projectors, ConstantTable()
     program = program_text(model.program, constants)
@@ -397,7 +397,7 @@ def _check_corners(dies: DieRequest | None, made: Sequence[Point]) -> None:
 
 
 def _check_layers(scored: ScoredModels, grid: Sequence[GridKey]) -> None:
-    """Raise CimError for a pattern of the grid that matches no layer, whatever the mapping."""
+    """Raise CimError for a pattern of the grid that matches no layer under any score mapping."""
     names: list[str] = []
     for model in scored.models.values():
         names += layer_names(model.program)

@@ -1,4 +1,4 @@
-"""A point of a grid of trainings: its training, and its best epoch measured on unseen pairs."""
+"""A point of a grid of trainings: train it, and measure its best epoch on unseen pairs."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ KEPT = (
     *(led(by_class)[0].of for by_class in (False, True)),
     *(one.of for one in RANKINGS if one.of_means is not None),
 )
-"""The measurements of each query that are kept."""
+"""The measurements that are kept for each query."""
 
 SECONDS = "seconds.json"
-"""The seconds that a point's training took: the one file that differs between equal runs."""
+"""The seconds that a point's training took: the only file that differs between equal runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedPoint:
-    """The result of a point's training: the best of its `epochs`, and every query it was asked.
+    """The result of a point's training: the best of its `epochs`, and all measured queries.
 
-    `pairs` trained it; `weights` are those of both projectors.
+    `pairs` is the number that it trained on, `weights` the number in both projectors.
     """
 
     best_epoch: int
@@ -57,7 +57,7 @@ class TrainedPoint:
 
     @property
     def price(self) -> tuple[int, int]:
-        """The weights that are deployed, and the pairs that training went through."""
+        """The number of deployed weights, and of pairs seen in all epochs of training."""
         return self.weights, self.epochs * self.pairs
 
     @property
@@ -75,7 +75,7 @@ class TrainedPoint:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainedPoint:
-        """The same of plain values; KeyError, TypeError or ValueError if they are none."""
+        """Read the values of `to_json`; KeyError, TypeError or ValueError for other values."""
         sides = [_side(values["queries"][way]) for way in ("text", "video")]
         question = values["question"]
         parts = {name: values[name] for name in COUNTS}
@@ -90,11 +90,11 @@ class TrainedPoint:
 COUNTS = ("best_epoch", "epochs", "pairs", "weights")
 
 MOST_VALUE = 1e30
-"""A measurement of a query is less, in size: sums of them stay in float64's range."""
+"""The largest size of a query's measurement, so that sums stay in float64's range."""
 
 
 def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """Measurements [n] by name, NaN if there is none; TypeError or ValueError for others."""
+    """Measurements [n] by name, NaN if missing; TypeError or ValueError for other values."""
     if not isinstance(values, dict):
         raise TypeError("the measurements are no table")
     found = {}
@@ -109,9 +109,9 @@ def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class Unseen:
-    """The pairs of a seed that its points are measured on, and the `raw` rows' queries of them.
+    """The pairs that measure the points of a seed, and the queries of the `raw` rows on them.
 
-    `raw` is None if rows differ in width.
+    `raw` is None if the rows of both sides differ in width.
     """
 
     truth: Truth
@@ -129,14 +129,14 @@ class Unseen:
 
     @cached_property
     def _expected(self) -> Queries:
-        """The measurements that a point has, of whatever values."""
+        """Measurements with the names and counts that a point must have; values do not matter."""
         if self.raw is not None:
             return self.raw
         texts, videos = (np.ones((count, 1)) for count in (self.texts, self.truth.videos))
         return _queries(texts @ videos.T, texts, videos, self.truth)
 
     def measured_in(self, queries: Queries) -> bool:
-        """True if these are the measurements of its texts and videos, by names and counts."""
+        """True if `queries` have the names and counts of these texts and videos."""
         own, other = (
             [{name: len(values) for name, values in side.items()} for side in (one.text, one.video)]
             for one in (self._expected, queries)
@@ -145,16 +145,16 @@ class Unseen:
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:
-    """The measurements of all queries that are kept, by scores [n, m] and means."""
+    """The kept measurements of all queries, from scores [n, m] and means."""
     scores = scores.copy()
     settle(scores)
     return rank_queries(scores, text, video, truth).only(KEPT)
 
 
 def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:
-    """Train a point into its folder, or go on there, and measure it; CimError as a training has.
+    """Train a point into its folder, or resume it there, and measure it; CimError as in training.
 
-    The seconds that it took are kept beside it, unless a part was done before.
+    The seconds of training are stored there too, unless the training was resumed.
     """
     began = time.perf_counter()
     with alone_to_train(folder), seeded(job.seed, job.device):
@@ -184,6 +184,6 @@ def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:
 
 
 def seconds_in(folder: Path) -> float | None:
-    """Seconds that the training of a point took; None if that is not known."""
+    """Seconds that the training of a point took; None if unknown."""
     found = (read_object(folder / SECONDS) or {}).get("seconds")
     return found if isinstance(found, float) else None

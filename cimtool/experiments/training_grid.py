@@ -1,4 +1,4 @@
-"""A grid of trainings: a model for each point, compared on pairs that none was trained on.
+"""A grid of trainings: a model for each point, compared on pairs that no point trains on.
 
 A key is an argument of a training (`loss`, `model`, `batch`, `seed`, ...) or an option of the model
 or the loss (`model.width`, `loss.tau`).
@@ -75,7 +75,7 @@ Kinds = tuple[type[ProjectorModel], type[Loss]]
 class TrainingPoint:
     """One combination: its values in the grid's order, and the arguments of its training.
 
-    A value that means nothing to its model or loss is left out of both.
+    Both leave out options that its model or loss does not have.
     """
 
     values: tuple[tuple[str, Value], ...]
@@ -93,12 +93,12 @@ class TrainingPoint:
 
     @property
     def variant(self) -> tuple[tuple[str, Value], ...]:
-        """All values but the seed: what several seeds are the mean of."""
+        """All values except the seed; a row is the mean over the seeds of a variant."""
         return tuple(pair for pair in self.values if pair[0] != SEED)
 
 
 def read_training_grid(grid: Grid) -> tuple[GridKey, ...]:
-    """Check every key and value of a grid by itself; CimError for the first that is wrong."""
+    """Check every key and value of a grid by itself; CimError for the first wrong one."""
     return KeyReader(_path, _check_value, EXAMPLE).read(grid)
 
 
@@ -115,7 +115,7 @@ def _path(name: str) -> KeyPath:
 def _check_value(path: KeyPath, value: Value, name: str) -> None:
     key = path[0]
     if len(path) > 1:
-        return  # with the models and losses of the points, whose option it is
+        return  # checked later, with the models and losses of the points
     if key in FAMILIES:
         FAMILIES[key].named(str(value), f"grid {key}")
         return
@@ -138,12 +138,12 @@ def _check_value(path: KeyPath, value: Value, name: str) -> None:
 def training_points(
     keys: Sequence[GridKey], common: TrainingOptions, start: Start | None
 ) -> list[TrainingPoint]:
-    """All combinations of a grid, the last key's values changing fastest.
+    """All combinations of a grid; the last key's values change fastest.
 
-    `common` are the arguments of all, `start` the checkpoint that they name. An option that a
-    point's model or loss does not have, where that of another point has it, is left out of the
-    point, and so is a polynomial; those that are the same then are one. Raises CimError if a key
-    is given twice, an option is of no point, or no point can have its value.
+    `common` has the arguments of all points, `start` the checkpoint that they name. If only some
+    models or losses have an option, or take a polynomial, the other points leave it out; points
+    that become equal are merged. Raises CimError if a key is given twice, if no point has an
+    option, or if no point can have its value.
     """
     options = dict(common.options or {})
     for key in keys:
@@ -219,19 +219,19 @@ def _point(
 
 
 LEAD = "lead"
-"""The mean of both ways of the metric that leads."""
+"""The leading metric, averaged over both ways."""
 
 Drawn = Mapping[str, FloatArray]
-"""Metrics by name of a point: the value, then that of each resample, [1 + B]."""
+"""Metrics of a point by name: [1 + B], the value and then the value of each resample."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRow:
-    """A row of the table: the points that differ in their seed alone, or the raw embeddings.
+    """A row of the table: points that differ only in their seed, or the raw embeddings.
 
-    `metrics` are means over the seeds with Student's interval or, of one seed, with that of its
-    resampled queries. `behind` is what the best row has more of the metric that leads, paired by
-    seed or by query; None for the best.
+    `metrics` are means over the seeds with Student's interval. With one seed, the interval is over
+    resampled queries. `behind` is the best row's lead in the leading metric, paired by seed or by
+    query; None for the best row.
     """
 
     values: Mapping[str, Value]
@@ -265,10 +265,10 @@ class TrainingGrid(
 ):
     """A model trained for every point of a grid, in the order of the grid.
 
-    `rows` are those of points that did not all fail, `best` the number of one of them, `raw` the
-    row of the embeddings as they are. `by_class` says that mAP leads, and not R@1. The figures are
-    of pairs that were `set_aside`, or else of those that chose the best epochs. `modalities`
-    are the names of both sides, `folders` those of the points' runs.
+    `rows` leave out variants that failed with every seed; `best` is the number of the best row, and
+    `raw` the row of raw embeddings. If `by_class`, mAP leads, else R@1. Figures are for pairs that
+    were `set_aside`, or else for the pairs that chose the best epochs. `modalities` are the names
+    of both sides, `folders` the folders of the points' runs.
     """
 
     page = "grid.html"
@@ -291,7 +291,7 @@ class TrainingGrid(
 
     @property
     def lead(self) -> str:
-        """The title of the metric that leads."""
+        """The title of the leading metric."""
         return MEASURES["map" if self.by_class else "r1"]
 
     def trained(self, row: TrainingRow) -> list[TrainedPoint]:
@@ -304,7 +304,7 @@ class TrainingGrid(
         return self.trained(row)[0].price
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name: the same in however many runs."""
+        """Plain values by name; they do not depend on the number of runs."""
         points: list[dict[str, Any]] = []
         for index, point, outcome in self.numbered():
             values = {"point": index, "values": point.named}
@@ -336,10 +336,10 @@ def compared_rows(
     unseen: Mapping[int, Unseen],
     by_class: bool,
 ) -> tuple[list[TrainingRow], int | None, TrainingRow | None]:
-    """Return the rows of points that are done, the number of the best, and that of raw rows.
+    """Return the rows of finished points, the number of the best row, and the raw row.
 
-    Points of one seed are measured on the same resamples of the same pairs, so that differences are
-    paired. Of rows that lead equally the one that is cheaper is the best.
+    Points of one seed are measured on the same resamples of the same pairs, so differences are
+    paired. If several rows lead equally, the cheapest is the best.
     """
     trained = {i: one for i, one in enumerate(outcomes) if isinstance(one, TrainedPoint)}
     drawn: dict[int, dict[int | None, Drawn]] = {}  # by seed, then by point; None is raw
@@ -369,7 +369,7 @@ def compared_rows(
     best = min(range(len(rows)), key=lambda i: (-rows[i].metrics[LEAD].value, prices[i], i))
 
     def beside(row: TrainingRow, found: Mapping[int, Drawn]) -> TrainingRow:
-        """A row with the lead of the best one over it, in the seeds that both have."""
+        """The row with the best row's lead over it, in the seeds that both have."""
         own = by_seed[best]
         both = [own[seed][LEAD] - found[seed][LEAD] for seed in own if seed in found]
         return replace(row, behind=_change(both, several) if both else None)
@@ -386,7 +386,7 @@ def compared_rows(
 def _drawn(
     asked: Mapping[int | None, Queries], pairs: Unseen, by_class: bool
 ) -> dict[int | None, Drawn]:
-    """The metrics of each of some rows, in the data as they are and in all resamples."""
+    """The metrics of each point, on the data as they are and on all resamples."""
     right, videos = pairs.truth.text_to_video, pairs.truth.videos
     blocks: dict[int | None, list[dict[str, FloatArray]]] = {name: [] for name in asked}
     name = "map" if by_class else "r1"
@@ -407,7 +407,7 @@ def _metrics(found: Mapping[int, Drawn], several: bool) -> dict[str, Change]:
     names = next(iter(found.values()))
     changes = {n: _change([one[n] for one in found.values()], several) for n in names}
     for name in (LEAD, *(key for key, metric in RANKINGS_BY_KEY.items() if metric.share)):
-        if name in changes:  # Student's interval knows no bounds of a share
+        if name in changes:  # Student's interval can leave the range of a share
             one = changes[name]
             ends = (float(np.clip(end, 0, 1)) for end in (one.low, one.high))
             changes[name] = Change(one.value, *ends)
@@ -415,7 +415,7 @@ def _metrics(found: Mapping[int, Drawn], several: bool) -> dict[str, Change]:
 
 
 def _change(values: Sequence[FloatArray], several: bool) -> Change:
-    """A figure of each seed, as it is and in resamples, as one with its interval."""
+    """The figure over seeds with its interval; `values` have, per seed, value and resamples."""
     if several:
         return students([float(one[0]) for one in values])
     (one,) = values
@@ -426,8 +426,8 @@ def _change(values: Sequence[FloatArray], several: bool) -> Change:
 def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     """Train a model for every point of a grid into a folder, and compare them.
 
-    Raises CimError if a key or a value is wrong, or no point can be trained, and PointsFailed
-    at the end where some could not.
+    Raises CimError if a key or a value is wrong, or if no point can be trained, and PointsFailed
+    at the end if some points failed.
     """
     data, folder, validation = common.data, Path(common.output), common.validation
     keys = read_training_grid(common.grid)
@@ -440,7 +440,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     whose = {"data": data_digest(rows), "validation": "none" if held is None else data_digest(held)}
 
     def made() -> Iterator[TrainingJob | CimError]:
-        """The job of each point when its turn comes, or the error for one that has none."""
+        """The job of each point, made when its turn comes, or the error that prevents it."""
         for point in points:
             try:
                 yield make_job(rows, held, point.wanted)
@@ -449,7 +449,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
 
     jobs, failed = made(), list[CimError]()
     first = next(jobs)
-    while isinstance(first, CimError):  # before anything is written
+    while isinstance(first, CimError):  # find a job before anything is written
         failed.append(first)
         if len(failed) == len(points):
             raise failed[0]
@@ -458,7 +458,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     outcomes, folders, resumed = list[TrainedPoint | Failed](), list[Path | None](), 0
     with TRAININGS.opened(folder, whose) as kept:
         every = itertools.chain(failed, [first], jobs)
-        del first  # its rows go once it is trained, as those of the others do
+        del first  # so that its rows are freed after training, like those of other jobs
         for number, (point, job) in enumerate(zip(points, every, strict=True), 1):
             if isinstance(job, CimError):
                 outcomes.append(Failed(str(job)))
@@ -474,7 +474,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
             else:
                 own = prefixed(say, f"point {number} of {len(points)}")
                 outcome = _trained(job, kept, digest, own)
-            if isinstance(outcome, TrainedPoint):  # what an unfinished run goes on from
+            if isinstance(outcome, TrainedPoint):  # only an unfinished run needs this file
                 (folder / POINTS / digest / LAST).unlink(missing_ok=True)
             outcomes.append(outcome)
             folders.append(folder / POINTS / digest)
@@ -510,7 +510,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
 def _trained(
     job: TrainingJob, kept: PointFolder[TrainedPoint], digest: str, say: Say
 ) -> TrainedPoint | Failed:
-    """Train and measure a point, and keep it; its sentence where it fails."""
+    """Train, measure and keep a point; if it fails, return the error's sentence."""
     try:
         found = train_point(job, kept.path / POINTS / digest, say)
     except CimError as error:

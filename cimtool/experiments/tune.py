@@ -1,11 +1,11 @@
 """Tune: bits of each layer at the lowest cost within a budget that holds on both halves of data.
 
-All pairs are scored once a choice, and each half of the queries is ranked in the whole gallery, as
-`verify` ranks them. The mean of a measurement over all queries is then the average of its means
-over the halves, weighted by their queries, and so no larger than the larger of the two: a mean
-square error, the root of one, the loss of a recall in each way, and the worse of both ways, keep a
-budget over all queries where they keep it on both halves. Medians, and intervals, have no such law:
-the chosen bits are held to the budget on all queries too.
+All pairs are scored once per choice. Each half of the queries is ranked in the whole gallery, as
+`verify` ranks them. The mean of a measurement over all queries is the weighted average of its means
+over the halves, so it is never larger than the larger mean. This holds for a mean square error, its
+root, the loss of a recall in each way, and the worse of both ways: if they keep the budget on both
+halves, they keep it on all queries. Medians and intervals have no such law, so the chosen bits must
+keep the budget on all queries too.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from cimtool.verification.notes import baseline_sentences
 
 @dataclass(frozen=True)
 class TunedStart:
-    """Values of a grid, from which bits were taken off, and what came of it.
+    """Values of a grid from which tuning started, and its result.
 
-    `cost` is that of the bits chosen from here, and empty if the highest bits miss the budget.
+    `cost` is the cost of the bits chosen from here; empty if the highest bits miss the budget.
     """
 
     values: Mapping[str, Value]
@@ -74,14 +74,14 @@ class TunedStart:
 class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
-    `starts` are all combinations of a grid of settings, each tuned; what follows is of the one that
-    was chosen.
-    `start` and `chosen` are metrics of the queries that the bits were chosen on, `held_out` those
-    of the chosen bits on the other half, and `on_all` on all queries, as `verify` measures them,
-    with `intervals`, and `against_raw` their loss from raw embeddings where widths agree. The last
-    `taken_back` kept steps were undone for these two. `baselines` are metrics, on all queries with
-    intervals, of scores that no hardware has touched. With `by_class` metrics of classes lead.
-    `command` compiles it, None if it was not made from files.
+    `starts` are all combinations of a grid of settings; the other fields are for the chosen one.
+    `start` and `chosen` are metrics on the queries that the bits were chosen on. For the chosen
+    bits, `held_out` are metrics on the other half, and `on_all` on all queries, as `verify`
+    measures them, with `intervals`. `against_raw` is their loss from raw embeddings, if widths
+    agree. The last `taken_back` kept steps were undone because they missed the budget on the other
+    half or on all. `baselines` are metrics of scores without hardware, on all queries, with
+    intervals. If `by_class`, metrics of classes lead. `command` compiles the result; None if the
+    inputs were not files.
     """
 
     model: str
@@ -117,7 +117,7 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
 
     @property
     def risky(self) -> dict[str, float]:
-        """The limits that other queries may exceed, by the intervals over these."""
+        """The limits that other queries may exceed, because the intervals reach beyond them."""
         return {
             name: most
             for name, most in self.budget.items()
@@ -137,14 +137,15 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
 def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits come off those that target, `settings` and settings by name say, as in `compile`. A
-    `grid` of the settings VARIED is gone through: bits come off each combination whose highest bits
-    keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
-    `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
-    or on all, are taken back. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
-    Raises CimError if the highest bits miss the budget, if the budget is of a broken float
-    score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
+    Tuning starts from the bits of target, `settings` and settings by name, as in `compile`. With a
+    `grid` of the settings VARIED, it starts from each combination whose highest bits keep the
+    budget, and chooses the cheapest result. Bits are chosen on every second video of `data` and its
+    texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
+    all are taken back. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
+    right. Raises CimError if the highest bits miss the budget, if the reference is a broken float
+    score because a and b are unknown, or if rows of `data` calibrated (unless they are allowed or
+    dropped).
     """
     target, budget, cost = options.target, options.budget, options.cost
     if options.output is not None:
@@ -255,7 +256,7 @@ def _builds(
 
 
 class HalvesMeasured(NamedTuple):
-    """The outcomes of one choice of bits: on the half it is chosen on, the other, and on all."""
+    """The outcomes of one choice of bits: on the half that chooses, on the other, and on all."""
 
     chosen_on: Outcome
     held_out: Outcome
@@ -264,10 +265,9 @@ class HalvesMeasured(NamedTuple):
 
 @dataclass(eq=False)
 class TuningStart:
-    """Values of a grid, from whose highest bits some are taken off; each choice is compiled once.
+    """Values of a grid, and the tuning that starts from them; each choice is compiled once.
 
-    `steps` were tried, and the last `taken_back` of those that were kept are undone: `bits` are
-    left.
+    `steps` were tried. The last `taken_back` of the kept steps were undone, which leaves `bits`.
     """
 
     values: Mapping[str, Value]
@@ -299,7 +299,7 @@ class TuningStart:
 
     @property
     def cost(self) -> dict[CostName, float]:
-        """The cost of the bits that are left."""
+        """The cost of the remaining bits."""
         return self.costs.cost(self.bits)
 
     def measured(self, bits: BitAssignment) -> HalvesMeasured:
@@ -312,7 +312,7 @@ class TuningStart:
         return self._measured[key]
 
     def refusal(self, budget: Mapping[str, float], file: str) -> CimError | None:
-        """The error if the highest bits miss the budget on a half of a file's rows, or on all."""
+        """The error if the highest bits miss the budget on a half of a file's rows or on all."""
         places = ("a half of", "a half of", "all of")
         for name, most in budget.items():
             for found, place in zip(self.measured(self.costs.bits), places, strict=True):
@@ -327,7 +327,7 @@ class TuningStart:
         return None
 
     def tune(self, budget: DriftBudget, cost: CostName, say: Say) -> None:
-        """Take bits off, as long as the budget holds."""
+        """Lower bits as long as the budget holds."""
         costs, start = self.costs, self.costs.bits
 
         def chosen_on(bits: BitAssignment) -> Outcome:
@@ -343,7 +343,7 @@ class TuningStart:
 
 
 def halves(data: Embeddings) -> tuple[Selection, Selection]:
-    """Every second video with its texts as queries, and the others; CimError for hardly any."""
+    """Every second video with its texts, and the others, as queries; CimError for fewer than 2."""
     parts = []
     for first in (0, 1):
         videos = np.arange(first, len(data.video), 2)

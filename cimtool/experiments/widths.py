@@ -1,9 +1,9 @@
 """Bit widths of layers, the cost of any choice of them on the target, and the search for fewer.
 
-Bits come off where the error grows least for the cost that is saved. The squared error of the logit
-that one bit fewer adds is measured once a width, at PROBE_BITS fewer, and taken to grow fourfold a
-bit, as rounding errors do. The order of all moves follows from that; whether the budget holds is
-measured on the compiled model.
+The search lowers the width that adds the least error per saved cost. The squared error of the logit
+is measured once per width, with PROBE_BITS fewer bits. We assume that it grows fourfold with each
+bit, as rounding errors do; this gives the order of all moves. The budget is checked on the compiled
+model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ORDER: dict[CostName, tuple[CostName, CostName]] = {
     "conversions": ("conversions", "arrays"),
     "energy": ("energy", "arrays"),
 }
-"""The cost that is lowered first, and the one that follows where no width lowers it further."""
+"""The cost to lower first, and the cost to lower if no width lowers the first any further."""
 
 LOWEST_BITS = 2
 SCORE = "score"
@@ -45,7 +45,7 @@ SCORE = "score"
 class Width:
     """One bit width of one layer: `weight_bits`, or `activation_bits` of its input.
 
-    Of a product of a score in the memory they are those of an item, and of a query.
+    For a product of a score in the memory, they are the bits of an item and of a query.
     """
 
     layer: str
@@ -59,7 +59,7 @@ BitAssignment = Mapping[Width, int]
 
 
 def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
-    """Bits by layer and key, as the table `layers` of a settings file has them."""
+    """Bits by layer and key, as in the table `layers` of a settings file."""
     left_out = {
         width.layer
         for width, value in bits.items()
@@ -79,12 +79,12 @@ WidthChoice = tuple[str, int, int]
 
 
 def chosen(layer: str, bits: BitAssignment) -> WidthChoice:
-    """A layer with the bits that an assignment gives it."""
+    """A layer with its bits in an assignment."""
     return layer, bits[Width(layer, "weight_bits")], bits[Width(layer, "activation_bits")]
 
 
 class LayerCost(NamedTuple):
-    """The products of a layer that an item takes; energy in pJ, NaN if a part has no price."""
+    """The cost of a layer's products for one item; energy in pJ, NaN if a part has no price."""
 
     conversions: int
     energy: float
@@ -93,12 +93,12 @@ class LayerCost(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """The layers of a program compiled for `start`, from which any bits are priced.
+    """The layers of a program compiled for `start`; they give the cost of any bits.
 
-    `layers` are each layer's graph, its product and the type of its input; `bits` are those of all
-    widths as compiled, of which `kept` are of trained integers. `matrices` name for each product of
-    a score in the memory the first one that stores the same of an item: with the same bits they
-    share cells.
+    `layers` has each layer's graph, its product and the type of its input. `bits` are the compiled
+    bits of all widths; `kept` widths belong to trained integers. For each product of a score in the
+    memory, `matrices` names the first product that stores the same values of an item: with the same
+    bits, they share cells.
     """
 
     start: Configuration
@@ -134,24 +134,24 @@ class LayerCosts:
         return cls(start, layers, bits, stored_cells(score), kept)
 
     def below(self, width: Width, bits: int) -> tuple[int, ...]:
-        """The bits that a width can be lowered to, the most first; a product can be left out."""
+        """The bits that a width can be lowered to, most first; a product can also be left out."""
         if width in self.kept:
             return ()
         may_go = width.key == "weight_bits" and width.layer in self.matrices and bits != LEFT_OUT
         return *range(bits - 1, LOWEST_BITS - 1, -1), *((LEFT_OUT,) if may_go else ())
 
     def configured(self, bits: BitAssignment) -> Configuration:
-        """The configuration with these bits, which override its own settings of layers."""
+        """The configuration with these bits, which override its settings of layers."""
         settings = self.start.settings
         added = (LayerSettings(pattern=layer, **own) for layer, own in by_layer(bits).items())
         layers = (*settings.layers, *added)
         return replace(self.start, settings=settings.model_copy(update={"layers": layers}))
 
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
-        """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
+        """Arrays of both projectors; conversions and energy in pJ to encode a text and a video.
 
-        A gallery in the arrays adds its own, and one query against it. Energy is NaN if a part
-        has no price, or where layers are priced on different bases.
+        A gallery in the arrays adds its arrays, and one query against it. Energy is NaN if a part
+        has no price, or if layers are priced on different bases.
         """
         places, costs = self._costs(bits)
         whole = len({one.basis for one in costs}) <= 1
@@ -163,7 +163,7 @@ class LayerCosts:
 
     @property
     def energy_basis(self) -> str:
-        """The basis of the energies; those of another are not compared."""
+        """The basis of the energies; only energies of the same basis are compared."""
         return "; ".join(dict.fromkeys(one.basis for one in self._costs(self.bits)[1]))
 
     @cached_property
@@ -184,12 +184,12 @@ class LayerCosts:
         return places, [self._price(one, bits, plan) for one in places]
 
     def _price(self, place: Placement, bits: BitAssignment, plan: Floorplan) -> LayerCost:
-        """The cost of a layer, which its own bits, shared cells and passes decide: each once."""
+        """The cost of a layer; it depends on its bits, shared cells and passes, and is cached."""
         key = chosen(place.layer, bits), place.shares, plan.passes(place)
         if key not in self._priced:
             settings = self.configured(bits).settings
             _, _, x = self.layers[place.layer]
-            products = rows_of_item(x.shape[0])[0]  # of an item, one for each of its rows
+            products = rows_of_item(x.shape[0])[0]  # one for each row of an item
             cost = layer_cost(place, self._rates, settings, plan).times(products)
             energy = cost.energy_pj.value
             if energy is None or cost.energy_pj.lower_bound:
@@ -198,7 +198,7 @@ class LayerCosts:
         return self._priced[key]
 
     def _place(self, layer: str, bits: BitAssignment) -> Placement:
-        """The placement of a layer, which its own bits decide: each choice is placed once."""
+        """The placement of a layer; it depends only on its bits, and each choice is placed once."""
         key = chosen(layer, bits)
         if key not in self._placed:
             graph, op, x = self.layers[layer]
@@ -210,7 +210,7 @@ class LayerCosts:
 
 
 def check_cost(costs: LayerCosts, name: CostName) -> None:
-    """Raise CimError if the target does not tell this cost, or no bits change it."""
+    """Raise CimError if the target does not give this cost, or no bits can be changed."""
     if not costs.layers:
         raise CimError("the projectors have no layer, so there are no bits to tune")
     if costs.bits.keys() <= set(costs.kept):
@@ -229,10 +229,10 @@ def check_cost(costs: LayerCosts, name: CostName) -> None:
 
 
 PROBE_BITS = 4
-"""Bits that are taken off one width at a time to measure the error that this adds."""
+"""Bits by which one width at a time is lowered to measure the added error."""
 
 STRIDE = 8
-"""Moves that are made at once, at first, before the budget is checked."""
+"""The most moves between two checks of the budget; the search starts with as many."""
 
 Evaluate = Callable[[BitAssignment], Outcome]
 
@@ -251,7 +251,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Moves made at once: the bits after them, the compiled model's error, and whether to keep."""
+    """Moves made at once: the bits after them, the compiled model's outcome, and `kept`."""
 
     moves: tuple[Move, ...]
     bits: BitAssignment = field(repr=False)
@@ -272,7 +272,7 @@ class Attempt:
 
 @dataclass
 class Search:
-    """A search under way: its present bits, and the most bits of a width that broke the budget.
+    """A search in progress: its present bits, and the widths that broke the budget, with the bits.
 
     `weights` are the squared errors of `probe`.
     """
@@ -288,8 +288,8 @@ class Search:
     ) -> Sequence[Attempt]:
         """Lower widths as long as the compiled model is `within` the budget.
 
-        Several moves at once to begin with; half of them are tried where they break the budget,
-        twice as many where they keep it, and a single one that breaks it is not tried again.
+        The search starts with several moves at once. If they break the budget, it tries half as
+        many; if they keep it, twice as many. A single move that breaks it is not tried again.
         """
         attempts, stride = list[Attempt](), STRIDE
         while True:
@@ -320,7 +320,7 @@ class Search:
         return tuple(moves), bits
 
     def _best(self, bits: BitAssignment) -> Move | None:
-        """The move of the least added error a cost saved; of the first cost, if any saves it."""
+        """The move with the least added error per saved cost; the second cost is the fallback."""
         before = self.costs.cost(bits)
         for cost in self.order:
             found = [one for width in bits for one in self._cheaper(width, cost, bits, before)]
@@ -331,7 +331,7 @@ class Search:
     def _cheaper(
         self, width: Width, cost: CostName, bits: BitAssignment, before: Mapping[CostName, float]
     ) -> Iterator[tuple[float, Move]]:
-        """The move to the most bits that cost less than now, with its error added by cost saved."""
+        """The move to the most bits that cost less than now, with its error per saved cost."""
         refused = self.refused.get(width, -1)
         for now in self.costs.below(width, bits[width]):
             if now <= refused:
@@ -346,9 +346,8 @@ class Search:
 def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, float]:
     """The mean squared error of the logit that each width adds, times 4 to its bits.
 
-    Without the mean difference of each query, which changes no rank.
-
-    Never below a share of the largest, so that a width that seems free is not lowered without end.
+    The mean difference of each query is left out, because it changes no rank. Values have a floor,
+    a share of the largest, so that a width that seems free is not lowered without end.
     """
     least = evaluate(start).metrics["centred_rmse"] ** 2
     added, countdown = {}, Countdown(say)

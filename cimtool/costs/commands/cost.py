@@ -22,7 +22,7 @@ from cimtool.report.table import Column, Content, Table, item_table
 
 
 class CostPlace(Record):
-    """The place of what the command writes."""
+    """The folder of the command's files."""
 
     output: Path | None = optional("Folder of the files [default: the bundle].", DIR, short="o")
 
@@ -53,7 +53,7 @@ def command(out: Output, options: CostOptions, place: CostPlace) -> None:
 
 
 def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:
-    """One encoded text against all items, by the way of the score; refused ways are left out."""
+    """One encoded text against all items, one row per way to score; without refused ways."""
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column(f"one text against {items:,} items"), lambda w: w.way),
         (Column("cells\nan item", whole), lambda w: w.cells),

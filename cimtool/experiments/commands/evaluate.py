@@ -34,7 +34,7 @@ def command(out: Output, options: EvaluateOptions) -> None:
 
 
 def _paired(what: list[Path]) -> list[Path | tuple[Path, Path]]:
-    """The paths to evaluate; two ONNX files that follow one another are a pair."""
+    """The paths to evaluate; two consecutive ONNX files are a pair."""
     found: list[Path | tuple[Path, Path]] = []
     rest = list(what)
     while rest:

@@ -1,4 +1,4 @@
-"""Compile for every point of a grid, and say what each drifts and costs."""
+"""Compile for every point of a grid, and show the drift and the cost of each."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ GROUPS = {
     ),
     "Settings of that build (with --hardware)": tuple(setting_keys()),
 }
-"""The options of the help by what they are for."""
+"""The options of the help by purpose."""
 
 COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
-"""Options of a training and of fine-tuning."""
+"""Options of both training and fine-tuning."""
 
 
 class PointOptions(Record):
@@ -86,9 +86,9 @@ TRAINING = {*options_of(TrainOptions), "grid"} - {*COMMON, "data", "output"}
 
 
 def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a training and those of the hardware, of all that the command was given.
+    """The command's given options, split into training and hardware.
 
-    Raises a usage error for one that is given where it means nothing.
+    Raises a usage error for an option that has no meaning here.
     """
     plain = {name: x for name, x in given.items() if name in TRAINING or name in COMMON}
     hardware = {name: x for name, x in given.items() if name not in plain}
@@ -182,7 +182,7 @@ def _train_grid(
 
 
 def _as_argument(text: str) -> str:
-    """A key as the library has it: `learning_rate` for that of --learning-rate."""
+    """A key as in the library: `learning_rate` for `learning-rate`."""
     key, equals, values = text.partition("=")
     return f"{key.replace('-', '_')}{equals}{values}"
 
