@@ -127,7 +127,7 @@ class ShortlistOption:
         return (*both.get(minimise, (energy, self.cells)), self.length)
 
     def no_worse(self, other: ShortlistOption) -> bool:
-        """True if it takes no more cells and conversions than `other`, and no longer list."""
+        """True if it has at most the cells, conversions and length of `other`."""
         mine, others = ((one.cells, one.conversions, one.length) for one in (self, other))
         return all(a <= b for a, b in zip(mine, others, strict=True))
 
