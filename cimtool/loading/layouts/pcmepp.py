@@ -38,7 +38,7 @@ TEMPERATURE = 0.1
 """The divisor of the pooling's scores before the softmax."""
 
 WAVELENGTH = 10_000.0
-"""The base of the positions' wavelengths: 2 pi times it is the longest."""
+"""The base of the positions' rates: their longest period is below 2 pi times it."""
 
 
 class Pcmepp(Layout, name="pcmepp"):

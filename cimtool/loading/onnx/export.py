@@ -146,8 +146,8 @@ def floats(module: nn.Module) -> list[torch.Tensor]:
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
     """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module is exported in evaluation mode; if it is not in float32 on the CPU, a copy that is.
-    A module that takes rows in float32 and converts them to its float64 itself is read unchanged.
+    The module is exported in evaluation mode; if it is not in float32 on the CPU, a copy that is in
+    float32 is exported. A module that converts float32 rows to its float64 itself is not copied.
     `width` is `in`; None means that no data give it, and it is searched for. The graph of torch's
     older exporter is read; if it is refused, the newer exporter's. Raises CimError, which starts
     with `where`, for a module that takes no such rows, returns something else, or has operators
