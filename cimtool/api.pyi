@@ -381,14 +381,15 @@ def program(
     """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
-    `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. With `shortlist_bits` an item stores this many bits of each value of `mu`, and a query
-    is driven with `query_bits`; with `shortlist_dimensions` the values are this many components of
-    `mu`. With `recall` bits and dimensions that are not given, and a length of at most `shortlist`,
-    are the cheapest by `minimise`, else by cells, that hold this share of best items on both halves
-    of the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
-    programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
-    gallery that does not fit the chips, an accumulator or ONNX.
+    `<bundle>+<gallery's name>`. `shortlist` is the length of a hybrid score's list; the gallery
+    must fit on `chips`. With `shortlist_bits`, an item stores this many bits of each value of `mu`,
+    and a query is driven with `query_bits`; with `shortlist_dimensions`, the values are this many
+    components of `mu`. With `recall`, bits and dimensions that you leave out, and a length of at
+    most `shortlist`, are chosen: the cheapest, by `minimise` or else by cells, that hold this share
+    of best items on both halves of the kept calibration queries. Raises CimError for a bundle
+    compiled with a digital score or programmed already, a shortlist longer than the gallery, a
+    recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
+    ONNX.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
@@ -413,12 +414,12 @@ def program_cam(
     shortlist_bits: int | None = None,
     say: Say = ...,
 ) -> ProgrammedCam:
-    """Program a gallery's videos into a CAM and write the bundle that it proposes items for.
+    """Program a gallery's videos into a CAM and write the bundle that takes shortlists from it.
 
-    `cam` is the name of one or the path of its file; its cells hold `shortlist_bits` of a value, by
-    default all that they can. The other arguments, and where the bundle goes, are as for `program`.
-    Raises CimError for a bundle that has no hybrid score or is programmed already, a CAM that is
-    not known, more bits than its cells have, and a gallery that does not fit ONNX.
+    `cam` is a CAM's name or file; its cells hold `shortlist_bits` of a value, by default as many
+    as they can. The other arguments, and the bundle's folder, are as for `program`. Raises CimError
+    for a bundle that has no hybrid score or is programmed already, an unknown CAM, more bits than
+    its cells have, and a gallery that does not fit ONNX.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
@@ -441,12 +442,12 @@ def change_gallery(
 ) -> ProgrammedBundle | ProgrammedCam:
     """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
 
-    The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
-    by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
-    `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
-    Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
-    twice, for a change that leaves no item, if a cell would be written more often than it endures,
-    if another process is changing the bundle, and as `program` does.
+    Items with the ids `remove` are taken out. `replace` has ids and videos: row by row, a video
+    replaces the item with that id. The videos of `add` are added. The bundle is replaced, or the
+    new bundle goes to `output`. A hybrid score keeps the length of its shortlist unless `shortlist`
+    gives another. Raises CimError for a bundle without a gallery, for an id that it does not hold
+    or that is given twice, for a change that leaves no item, if a cell would be written more often
+    than it endures, if another process is changing the bundle, and as `program` does.
 
     * `bundle`: The bundle's folder.
     * `output`: Folder of the new bundle.
@@ -467,10 +468,10 @@ def encode(
 ) -> GalleryShards:
     """Encode the video rows of a file into the shards of a gallery that `search` reads.
 
-    A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
-    rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
-    gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
-    that do not fit, and if `output` holds something else.
+    A `.npy` is encoded while it is read, so memory does not grow with its length. The same rows
+    give the same bytes. A call continues after the last whole shard of a call that was stopped. If
+    the gallery is whole, shards that differ from its index are encoded again. Raises CimError for
+    rows that do not fit, and if `output` holds something else.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
@@ -488,13 +489,13 @@ def search(
     dask: str | None = None,
     say: Say = ...,
 ) -> Mapping[str, Array]:
-    """The best items of a gallery for each text, best first, of all items' exact scores.
+    """The best items of a gallery for each text, best first, by the exact scores of all items.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
-    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. With the
-    address of a scheduler in `dask` its workers, who see the gallery under the same path, take a
-    shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
-    fit, a changed shard, and a `top` that is not 1 to the number of items.
+    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. `dask` is
+    the address of a Dask scheduler: its workers take one shard at a time and must see the gallery
+    under the same path; the answers are the same. Raises CimError for queries or a gallery that do
+    not fit, a changed shard, and a `top` that is not 1 to the number of items.
 
     * `bundle`: The bundle's folder.
     * `gallery`: Shards that `cimtool encode` wrote.

@@ -10,7 +10,7 @@ from cimtool.loading.source import ModelArguments
 
 
 class BuildOptions(ModelArguments):
-    """A model, and the build that is made of it."""
+    """A model, and how to build it."""
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
     target: str | Target = option("The hardware.", Word("NAME|FILE"), default="ideal")
@@ -25,7 +25,7 @@ class BundleData(Record):
 
 
 class JudgedData(Record):
-    """Right answers of data that do not say them."""
+    """Right answers for data without them."""
 
     qrels: File | None = optional(
         "Judgements of what is right: lines of text, 0, video, grade (TREC qrels).", FILE

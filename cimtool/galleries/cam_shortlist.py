@@ -1,12 +1,12 @@
-"""Shortlists of a content-addressable memory: what it stores of `mu`, and what its distance says.
+"""Shortlists from a content-addressable memory: coding of `mu`, and an estimate of `ed`.
 
-Both sides are rounded to the same levels, whose step is the one that loses least on calibration
-rows. The distance that a CAM senses is not the score's `ed`; the digital unit estimates
+Both sides are rounded to the same levels, with the step that loses least on calibration rows. The
+distance that a CAM senses is not the score's `ed`; the digital unit estimates
 
     ed_v - 2 t.v  ~  factor_v distance(t, v) + offset_v
 
-with two constants an item, the line of least error through the distances of calibration queries.
-Its slope is that of deviations from a query's mean, as only the order within a query counts.
+with two constants per item: a least-squares line through the distances of calibration queries. Its
+slope is fitted to deviations from a query's mean, as only the order within a query counts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from cimtool.passes.gallery import SHORTLIST
 from cimtool.simulation.kernels.operations import fast_kernel
 
 DONT_CARE_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Shares of values, the nearest to the threshold, that are tried as X; none of them is too."""
+"""Shares of values, nearest to the threshold, that are tried as X; no X at all is tried too."""
 
 PRIOR_ROWS = 16
-"""Queries that the common slope of all items counts for in the slope of one."""
+"""Weight of the common slope in an item's slope, as a number of queries."""
 
 SEARCH = "search"
-"""The node of the graph that is the CAM's."""
+"""The graph's node for the search in the CAM."""
 
 ITEM_BLOCK = 4096
 """Items whose lines are fitted at a time."""
@@ -45,9 +45,9 @@ ITEM_BLOCK = 4096
 
 @dataclass(frozen=True)
 class CellCodes:
-    """Levels of a value about its centre: `2^bits` of them, `step` apart in units of a query.
+    """Levels around a value's centre: `2^bits` levels, `step` apart in units of a query.
 
-    An item's values that are less than `unsure` away from the centre are stored as DONT_CARE.
+    Values of an item that are less than `unsure` from the centre are stored as DONT_CARE.
     """
 
     bits: int
@@ -55,7 +55,7 @@ class CellCodes:
     unsure: float = 0.0
 
     def of(self, x: Array) -> IntArray:
-        """The levels of values less their centre, in units of a query's."""
+        """The levels of values minus their centre, in units of a query."""
         levels = 1 << self.bits
         codes = np.floor(x / self.step + levels / 2)
         return np.clip(codes, 0, levels - 1).astype(np.int64)
@@ -66,7 +66,7 @@ class CellCodes:
 
 
 class ItemLines(NamedTuple):
-    """The line of each item, `factor distance + offset`, and its mean squared error."""
+    """Each item's line, `factor distance + offset`, and its mean squared error."""
 
     factor: FloatArray
     offset: FloatArray
@@ -74,9 +74,9 @@ class ItemLines(NamedTuple):
 
 
 class LineFit:
-    """Fits lines to distances [n, E] of n queries to example items, with exact ones [n, E].
+    """Fits lines from sensed to exact distances, both [n, E] from n queries to example items.
 
-    The examples give what all items of a query share, and the slope that few queries start from.
+    The examples give each query's mean, and the common slope that matters if queries are few.
     """
 
     def __init__(self, distances: Array, exact: Array, slope: float):
@@ -86,13 +86,13 @@ class LineFit:
         self.spread, self.common = float((x * x).mean()), float((x * y).mean())
 
     def _deviations(self, distances: Array, exact: Array) -> tuple[FloatArray, FloatArray]:
-        """Deviations from the means of queries and of items."""
+        """Deviations from the queries' means, then from the items' means."""
         both = zip((distances, exact), self.centres, strict=True)
         x, y = (value - centre[:, None] for value, centre in both)
         return x - x.mean(axis=0), y - y.mean(axis=0)
 
     def lines(self, distances: Array, exact: Array) -> ItemLines:
-        """The lines of other items, of their distances [n, M] to the same queries."""
+        """The lines of other items, from their distances [n, M] to the same queries."""
         x, y = self._deviations(distances, exact)
         share = PRIOR_ROWS / len(x)
         spread = (x * x).mean(axis=0) + share * self.spread
@@ -105,9 +105,9 @@ class LineFit:
 
 
 class CamShortlist(CentredRows):
-    """Builds the graph from a query's `mu` to what a CAM says of the distances of its items.
+    """Builds the graph from a query's `mu` to the distances that a CAM estimates for its items.
 
-    `score` is a compiled one that uses `ed`; the cells hold `bits` bits of a value.
+    `score` is a compiled score that uses `ed`; the cells hold `bits` bits of a value.
     """
 
     def __init__(self, score: Graph, examples: Examples, cam: Cam, bits: int):
@@ -120,7 +120,7 @@ class CamShortlist(CentredRows):
         self.codes = self._best_codes()
 
     def _centred(self, mu: IntArray) -> FloatArray:
-        """Items' values less their centre, in units of a query."""
+        """Items' values minus their centre, in units of a query."""
         return (mu - self.of_item).astype(np.float64) * self.of_units
 
     def _tried(self, items: FloatArray) -> list[CellCodes]:
@@ -133,7 +133,7 @@ class CamShortlist(CentredRows):
         return [CellCodes(self.bits, int(step)) for step in np.unique(np.maximum(np.rint(ends), 1))]
 
     def _best_codes(self) -> CellCodes:
-        """The codes whose estimates err least on the calibration rows."""
+        """The codes whose estimates have the smallest error on the calibration rows."""
         items = self._centred(self.examples)
         exact = -2.0 * (self.text[:MOST_ROWS] @ self.examples.T)
 
@@ -145,14 +145,14 @@ class CamShortlist(CentredRows):
         return min(self._tried(items), key=error)
 
     def _search(self, codes: CellCodes, items: FloatArray) -> CellDistance:
-        """The search of the CAM for items, by their values less the centre."""
+        """The CAM's search over items, given as values minus the centre."""
         array, sense = self.cam.array, self.cam.sense
         stored, scale = codes.stored(items), np.asarray(1.0)
         top = None if sense.levels is None else sense.levels - 1
         return CellDistance(stored, self.bits, array.distance, array.cells, sense.step, top, scale)
 
     def _distances(self, codes: CellCodes, x: IntArray, items: FloatArray) -> IntArray:
-        """Distances that the CAM senses of queries to items, both less their centres."""
+        """Distances that the CAM senses from queries to items, both minus their centres."""
         kind = integer(("n", x.shape[1]), 0, (1 << self.bits) - 1, 1.0)
         found: IntArray = fast_kernel(self._search(codes, items), (kind,))(codes.of(x))
         return found
@@ -167,9 +167,9 @@ class CamShortlist(CentredRows):
         return self.distances(builder, found, lines.factor, lines.offset)
 
     def _driven(self, builder: Builder) -> str:
-        """The levels of a query, by `floor(x / step + levels / 2)` within limits.
+        """The levels of a query, `floor(x / step + levels / 2)`, clipped.
 
-        It is computed of 2 x + 1: an odd number lies between two levels, never on the edge.
+        It is computed from 2 x + 1: an odd number is never on the edge between two levels.
         """
         levels, step, known = 1 << self.bits, self.codes.step, self.query
         twice = Add((np.asarray(2),), (levels - 1) * step + 1 - 2 * self.of_query, known.unit / 2)
@@ -179,7 +179,7 @@ class CamShortlist(CentredRows):
         return builder.add("query", Requant(*by, 0, levels - 1, known.unit * step), centred)
 
     def _lines(self, video: Mapping[str, Array], items: FloatArray) -> ItemLines:
-        """The lines of items, a block of them after another."""
+        """The lines of items, fitted block by block."""
         examples = self._distances(self.codes, self.x, self._centred(self.examples))
         fit = LineFit(examples, self._exact(self.examples), self.codes.step**2)
         own, found = self.of_items(video), []
@@ -189,6 +189,6 @@ class CamShortlist(CentredRows):
         return ItemLines(*map(np.concatenate, zip(*found, strict=True)))
 
     def _exact(self, mu: IntArray) -> FloatArray:
-        """Exact distances [n, M] of the kept queries, without what each query or item adds."""
+        """Exact distances [n, M] of the kept queries, without the terms of query or item alone."""
         exact: FloatArray = -2.0 * (self.text.astype(float) @ mu.T.astype(float))
         return exact

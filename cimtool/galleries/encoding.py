@@ -1,6 +1,6 @@
-"""A gallery on disk: encoded items in checksummed shards, which a search maps part by part.
+"""A gallery on disk: encoded items in checksummed shards, which a search maps one by one.
 
-A call continues the work of one that was stopped.
+A call continues the work of a call that was stopped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from cimtool.report.table import Column, make_table
 from cimtool.simulation.simulator import Simulator
 
 INDEX = "gallery.json"
-"""The file that makes a folder of shards a gallery, written when all of them are there."""
+"""The file that makes a folder of shards a gallery; it is written after the last shard."""
 
 GALLERY_VERSION = 2
 AGAIN = "run `cimtool encode`"
@@ -62,7 +62,7 @@ BLOCK = 1 << 15
 class GalleryIndex(TomlTable):
     """`gallery.json`: the SHA-256 of each shard, in order, and of the bundle that encoded them.
 
-    The file has a SHA-256 of its own values beside them.
+    The file also has the SHA-256 of these values.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -81,7 +81,7 @@ class GalleryIndex(TomlTable):
 
 
 def empty_features(program: Program, items: int) -> dict[str, Array]:
-    """The features of this many videos, not filled in, in the narrowest types for their ranges."""
+    """Empty arrays for the features of `items` videos, in the narrowest types for their ranges."""
     found = {}
     for name, known in features_of(program.video, program.score.inputs).items():
         ends = np.array([int(known.lo.min()), int(known.hi.max())])
@@ -97,7 +97,7 @@ def shard_name(index: int) -> str:
 
 @dataclass(frozen=True)
 class Shard:
-    """Some items of a gallery, from `first` on, in a file of its own."""
+    """Some items of a gallery, from row `first` on, in one file."""
 
     file: Path
     digest: str
@@ -106,11 +106,11 @@ class Shard:
 
     @property
     def blocks(self) -> list[slice]:
-        """The items of the shard, a block each."""
+        """The items of the shard, in blocks."""
         return list(blocks(self.items, BLOCK))
 
     def verify(self) -> None:
-        """Raise CimError if the file is not the one that was written."""
+        """Raise CimError if the file changed since it was written."""
         with reading(self.file):
             changed = sha256(self.file) != self.digest
         if changed:
@@ -121,9 +121,9 @@ class Shard:
 
     @contextmanager
     def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
-        """Verify and map the file; yields what gives the features of some of its items.
+        """Verify and map the file; yields a function from a slice of items to their features.
 
-        Raises CimError if the file is not the one that was written.
+        Raises CimError if the file changed since it was written.
         """
         self.verify()
         form = {
@@ -208,7 +208,7 @@ def read_gallery(folder: Path) -> GalleryShards:
 
 
 def bundle_digest(bundle: Bundle) -> str:
-    """The SHA-256 of a bundle's manifest, which has those of all its files."""
+    """The SHA-256 of a bundle's manifest, which lists the SHA-256 of all its files."""
     return sha256(bundle.folder / MANIFEST)
 
 
@@ -219,9 +219,9 @@ class Shards(Described, name="gallery"):
 
     @classmethod
     def facts(cls, folder: Path) -> Facts:
-        """Its items, its features and its shards.
+        """Its items, its shards and their bytes, and the bundle that encoded them.
 
-        Raises CimError for the first shard that is missing or not the one that was written.
+        Raises CimError for the first shard that is missing or changed since it was written.
         """
         found = read_gallery(folder)
         for shard in found.shards:
@@ -250,10 +250,10 @@ GALLERY = KindOfWork(
 def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
     """Encode the video rows of a file into the shards of a gallery that `search` reads.
 
-    A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
-    rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
-    gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
-    that do not fit, and if `output` holds something else.
+    A `.npy` is encoded while it is read, so memory does not grow with its length. The same rows
+    give the same bytes. A call continues after the last whole shard of a call that was stopped. If
+    the gallery is whole, shards that differ from its index are encoded again. Raises CimError for
+    rows that do not fit, and if `output` holds something else.
     """
     opened, items_per_shard = open_bundle(options.bundle), options.items_per_shard
     if items_per_shard < 1:
@@ -300,9 +300,9 @@ def encode(options: EncodeOptions, say: Say = silent) -> GalleryShards:
 
 
 def _written(folder: Path, count: int) -> list[str] | None:
-    """The SHA-256 of each shard by the index; None if a stopped call left none.
+    """The SHA-256 of each shard from the index; None if there is no index, after a stopped call.
 
-    A broken index has none that any shard fits.
+    For a broken index the texts are empty, so that no shard matches.
     """
     if not (folder / INDEX).is_file():
         return None
@@ -314,7 +314,7 @@ def _written(folder: Path, count: int) -> list[str] | None:
 
 
 def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]]:
-    """All rows, mapped if they can be, and a function that checks some of them."""
+    """All rows, mapped if possible, and a function that returns a slice of them, checked."""
     if file.suffix != ".npy":
         whole = read_rows(file, "video", model)
         return whole, lambda part: whole[part]

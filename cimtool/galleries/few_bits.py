@@ -1,18 +1,18 @@
-"""Shortlists of few bits: the bits that an item stores of `mu`, and the estimate of its distance.
+"""Shortlists of few bits: the code that an item stores of `mu`, and the estimate of its distance.
 
-With x = v - m, an item less the centre m of all, in codes whose values are r (odd numbers of half
-steps; even ones in pairs of cells, where a digit may be 0), and t a query:
+Let t be a query and x = v - m an item minus the centre m of all items. The code of x has values r:
+odd numbers of half steps, or even numbers in pairs of cells, which can store 0. Then
 
-    ed = ed_v - 2 t.v  ~  ed_v - 2 m.v - 2 (|x|^2 / x.r) (t - m).r  + what all items share
+    ed = ed_v - 2 t.v  ~  ed_v - 2 m.v - 2 (|x|^2 / x.r) (t - m).r  + terms equal for all items
 
-The quotient makes the estimate right for the item itself, however coarse its codes: the estimator
-of RaBitQ (Gao and Long 2024, arXiv 2405.12497), without its rotation. It is a factor of
-FACTOR_BITS bits an item, by which the digital unit multiplies each product.
+The quotient makes the estimate exact for t = v, even if the code is coarse. This is the estimator
+of RaBitQ (Gao and Long 2024, arXiv 2405.12497), without its rotation. The quotient is stored as one
+factor of FACTOR_BITS bits per item; the digital unit multiplies each product by it.
 
-With fewer dimensions the codes are of principal components of the calibration rows. These hold most
-of what rows differ in, but their variances fall off, and codes of few bits in one common step waste
-bits on the small ones. RaBitQ's rotation within the components, drawn once, spreads the variance
-evenly and keeps every product.
+With fewer dimensions, principal components of the calibration rows are coded. They hold most of the
+variance, but unevenly: codes of few bits with one common step would waste bits on the small
+components. RaBitQ's rotation within the components, drawn once, spreads the variance evenly and
+keeps every product.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from cimtool.passes.gallery import (
 )
 
 FACTOR_BITS = 12
-"""Bits of the largest factor: one of an item 32 times as short is right to a part in 200."""
+"""Bits of the largest factor; a factor 32 times smaller is still right to 1 part in 200."""
 
 SHARES = np.linspace(0.5, 1, 21)
-"""Shares of values within a range, of which the one that loses least is taken."""
+"""Candidates for a range, as the share of values inside it; the least loss decides."""
 
 MOST_ROWS = 256
-"""Rows of either side on which ranges are chosen; more of them would not move them."""
+"""Rows of each side on which ranges are chosen; more rows would not change the choice."""
 
 
 NEGLIGIBLE = 1e-9
-"""Share of the largest variance below which a component is rounding alone."""
+"""Share of the largest variance below which a component is only rounding error."""
 
 ROTATION_SEED = 16
 """Any seed would do."""
@@ -63,17 +63,17 @@ ROTATION_SEED = 16
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Calibration rows `text` and `video` of integer `mu` [rows, d], by which ranges are chosen."""
+    """Calibration rows `text` and `video`, integer `mu` [rows, d], on which ranges are chosen."""
 
     text: IntArray
     video: IntArray
 
 
 class CentredRows:
-    """The centre of a score's calibration rows: the point from which items and queries are coded.
+    """The centre of a score's calibration rows; items and queries are coded relative to it.
 
     `query` and `item` are the types of their `mu`; `of_query` and `of_item` [d] are the centre in
-    the units of either, and `unit` is that of a product of both.
+    the units of each, and `unit` is the unit of their product.
     """
 
     def __init__(self, score: Graph, examples: Examples):
@@ -85,7 +85,7 @@ class CentredRows:
         self.self_terms = score.inputs.get("video.ed_self")
 
     def of_items(self, video: Mapping[str, Array]) -> FloatArray:
-        """The terms `ed_v` [M] of items alone, in units of a product; 0 if the score has none."""
+        """The terms `ed_v` [M] that depend only on items, in units of a product; 0 without any."""
         if self.self_terms is None:
             return np.zeros(len(video["mu"]))
         return video["ed_self"] * (float(self.self_terms.unit) / self.unit)
@@ -101,7 +101,7 @@ class CentredRows:
     ) -> Graph:
         """The graph whose distances are `sign factor (value - centre) + own`.
 
-        Only the order of a query's distances counts: they lack what all items share.
+        Only the order within a query counts, so terms equal for all items are left out.
         """
         places = FACTOR_BITS - int(np.frexp(factor.max())[1])
         factors = sign * round_half_up(np.ldexp(factor, places))
@@ -113,18 +113,18 @@ class CentredRows:
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """An integer map `weight` [d, D], in steps, from rows less their centre to components."""
+    """An integer map `weight` [d, D], in steps, from rows minus their centre to components."""
 
     weight: IntArray
     step: float
 
     def of(self, rows: IntArray) -> IntArray:
-        """The components [n, D] of integer rows [n, d], whose sums float64 holds exactly."""
+        """The components [n, D] of integer rows [n, d]; float64 holds the sums exactly."""
         return (rows.astype(np.float64) @ self.weight.astype(np.float64)).astype(np.int64)
 
 
 class PrincipalComponents:
-    """The principal components of centred rows [n, d], those of the largest variance first."""
+    """The principal components of centred rows [n, d], by decreasing variance."""
 
     def __init__(self, rows: FloatArray):
         with one_blas_thread:
@@ -132,12 +132,12 @@ class PrincipalComponents:
         self.directions = directions[:, ::-1]
         differing = int((variances > NEGLIGIBLE * variances.max()).sum())
         self.most = min(differing, rows.shape[1] - 1)
-        """The most dimensions that a map may have: those in which rows differ, fewer than d."""
+        """The most dimensions of a map: as many as rows differ in, and fewer than d."""
 
     def of(self, dimensions: int, weight_bits: int) -> Components:
         """The map to `dimensions` dimensions, in weights of `weight_bits` bits.
 
-        Raises ArgumentError if the rows do not differ in this many dimensions, or have no more.
+        Raises ArgumentError unless `dimensions` is 1 to `most`.
         """
         if not 1 <= dimensions <= self.most:
             raise ArgumentError(
@@ -158,7 +158,7 @@ class PrincipalComponents:
 
 @dataclass(frozen=True)
 class ItemCodes:
-    """Codes of this many bits, in steps; digits of pairs of cells are signed and may be 0."""
+    """Codes of `bits` bits, in steps; in pairs of cells digits are signed and may be 0."""
 
     bits: int
     step: float
@@ -166,11 +166,11 @@ class ItemCodes:
 
     @property
     def weight_bits(self) -> int:
-        """Bits of a weight that holds a code, its sign included."""
+        """Bits of a weight that holds a code, including its sign."""
         return max(self.bits, 2) if self.paired else self.bits
 
     def codes(self, x: Array) -> IntArray:
-        """The codes of rows [M, d] less their centre."""
+        """The codes of rows [M, d] minus their centre."""
         if self.bits == 1:
             return np.where(x < 0, -1, int(self.paired))
         half = 0.5 if self.paired else 0.0
@@ -184,10 +184,10 @@ class ItemCodes:
 
 
 class CodedSpace:
-    """The space that a shortlist compares in: calibration rows less their centre, and their codes.
+    """The space in which a shortlist compares: calibration rows minus their centre, and codes.
 
-    `text` and `video` [rows, D] are integers, of whole `mu` or of its components; items are stored
-    in pairs of cells if `paired`. Queries of `whole_bits` are driven as they are.
+    `text` and `video` [rows, D] are integers, whole `mu` or its components. If `paired`, items are
+    stored in pairs of cells. Queries of `whole_bits` bits or more are driven unrounded.
     """
 
     def __init__(self, text: Array, video: Array, paired: bool, whole_bits: int | None):
@@ -198,7 +198,7 @@ class CodedSpace:
         self._codes: dict[int, ItemCodes] = {}
 
     def gain(self, bits: int) -> float:
-        """The step of a query in units of these rows; 1 if it is driven as it is."""
+        """The step of a query in units of these rows; 1 if it is driven unrounded."""
         if self.whole_bits is not None and bits >= self.whole_bits:
             return 1.0
         top = integer_limits(bits, signed=True)[1]
@@ -212,7 +212,7 @@ class CodedSpace:
         return self._gains[bits]
 
     def codes(self, bits: int) -> ItemCodes:
-        """The codes of items, in the step that loses least on the examples."""
+        """The codes of items, with the step that loses least on the examples."""
         top = (1 << bits - 1) - (0.5 if self.paired else 0.0)
 
         def error(step: float) -> float:
@@ -229,7 +229,7 @@ class CodedSpace:
 class FewBitShortlist(CentredRows):
     """Builds the graph from a query's `mu` to the distances of items that are stored in few bits.
 
-    `score` is a compiled one that uses `ed`; `settings` are those that its layers are looked up in.
+    `score` is a compiled score that uses `ed`; its layers take their settings from `settings`.
     """
 
     def __init__(self, score: Graph, examples: Examples, settings: Settings):
@@ -247,9 +247,9 @@ class FewBitShortlist(CentredRows):
         return PrincipalComponents(np.concatenate(rows))
 
     def reduced(self, dimensions: int) -> tuple[Components, CodedSpace]:
-        """The map to this many components, and the space that it leads to.
+        """The map to `dimensions` components, and the space of its results.
 
-        Raises ArgumentError if the calibration rows do not differ in this many.
+        Raises ArgumentError as `PrincipalComponents.of` does.
         """
         if dimensions not in self._reduced:
             bits = self.settings.of_layer(COMPONENTS_LAYER).weight_bits
@@ -294,7 +294,7 @@ class FewBitShortlist(CentredRows):
         return self.distances(builder, similar, factor, own, values @ centre, -1)
 
     def _whole_query(self, builder: Builder, bits: int) -> tuple[str, IntArray]:
-        """The value of whole `mu` that drives the arrays, and what of it [d] is the centre."""
+        """The value of whole `mu` that drives the arrays, and the centre [d] still in it."""
         known = self.query
         if bits >= known.bits:
             return "text.mu", self.of_query
@@ -321,9 +321,9 @@ class FewBitShortlist(CentredRows):
         unit: float,
         weight_bits: int | None,
     ) -> str:
-        """Add a product of what drives it with `weight`, in units of it times `unit`.
+        """Add the product of `driven` and `weight`, in units of `driven` times `unit`.
 
-        Raises CimError if no array can hold weights of `weight_bits`, or of those in settings.
+        Raises CimError if no array can hold weights of `weight_bits` (None: the settings' bits).
         """
         layer = f"{SHORTLIST}.{name}"
         own = self.settings.of_layer(layer)
@@ -340,19 +340,19 @@ class FewBitShortlist(CentredRows):
 
 
 def quotients(x: Array, values: IntArray) -> FloatArray:
-    """|x|^2 / x.r of each row; 0 if its codes say nothing of it."""
+    """|x|^2 / x.r of each row; 0 if x.r is not above 0."""
     size, held = (x * x).sum(axis=1, dtype=np.float64), (x * values).sum(axis=1, dtype=np.float64)
     found: FloatArray = np.divide(size, held, out=np.zeros_like(size), where=held > 0)
     return found
 
 
 def _loss(found: FloatArray, exact: FloatArray, other: FloatArray) -> float:
-    """The mean squared error of products with the other side's rows."""
+    """The mean squared error of the products with the other side's rows."""
     return float(np.square((found - exact) @ other.T).mean())
 
 
 def _least(x: FloatArray, top: float, error: Callable[[float], float]) -> float:
-    """The step of least error among those whose range, `top` steps, holds a share of values."""
+    """The step with the least error; a candidate's range of `top` steps holds a share of values."""
     ends = np.unique(np.quantile(np.abs(x), SHARES))
     steps = [float(end) / top for end in ends if end > 0]
     return min(steps, key=error, default=1.0)

@@ -1,9 +1,9 @@
 """Changes of a gallery in the arrays: items are removed, replaced and added.
 
-The bundle after a change is the one that programming the items anew gives, in the order of their
-columns; the ledger says which cells that writes. An item that is added takes the lowest column that
-a removed one leaves; columns that stay free then are filled by the last items, so that the columns
-of a gallery never have a gap.
+The bundle after a change equals the bundle from programming the items anew in the order of their
+columns; the ledger says which cells are written. An added item takes the lowest column that a
+removed item leaves. If columns stay free, the last items move there, so that the columns of a
+gallery never have a gap.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from cimtool.simulation.simulator import Features, Simulator
 class HeldItems:
     """The items of a gallery by column: ids [M] and features [M, ..].
 
-    `following` is the id of the item that is added next: ids count up, and none is given twice.
+    `following` is the id of the next added item: ids count up, and no id is given twice.
     """
 
     ids: IntArray
@@ -63,7 +63,7 @@ class HeldItems:
     following: int
 
     def columns(self, ids: IntArray) -> IntArray:
-        """The columns of items of these ids, which are all held."""
+        """The columns of the items with these ids; all ids must be held."""
         order = np.argsort(self.ids)
         columns: IntArray = order[np.searchsorted(self.ids, ids, sorter=order)]
         return columns
@@ -71,10 +71,10 @@ class HeldItems:
     def changed(
         self, removed: IntArray, replaced: IntArray, replacing: Features, added: Features
     ) -> HeldItems:
-        """The items after a change: of other ids `removed` and `replaced`, which keep theirs.
+        """The items after a change; `removed` and `replaced` are ids, without a common id.
 
-        `replacing` are the features of the replaced ones, in the order of their ids; items that are
-        `added` get the next ids in the order of their rows.
+        Replaced items keep their ids; `replacing` has their new features, in the order of
+        `replaced`. Items that are `added` get the next ids in the order of their rows.
         """
         count, new, more = len(self.ids), len(replaced), _rows(added)
         sources = np.arange(count)
@@ -95,7 +95,7 @@ class HeldItems:
         return HeldItems(ids[sources], features, self.following + more)
 
     def none(self) -> dict[str, Array]:
-        """Features of no item."""
+        """Features of zero items."""
         return {name: value[:0] for name, value in self.features.items()}
 
 
@@ -108,12 +108,12 @@ def _rows(features: Features) -> int:
 def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundle | ProgrammedCam:
     """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
 
-    The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
-    by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
-    `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
-    Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
-    twice, for a change that leaves no item, if a cell would be written more often than it endures,
-    if another process is changing the bundle, and as `program` does.
+    Items with the ids `remove` are taken out. `replace` has ids and videos: row by row, a video
+    replaces the item with that id. The videos of `add` are added. The bundle is replaced, or the
+    new bundle goes to `output`. A hybrid score keeps the length of its shortlist unless `shortlist`
+    gives another. Raises CimError for a bundle without a gallery, for an id that it does not hold
+    or that is given twice, for a change that leaves no item, if a cell would be written more often
+    than it endures, if another process is changing the bundle, and as `program` does.
     """
     place = bundle_folder(options.bundle)
     folder = Path(options.output) if options.output else place
@@ -157,7 +157,7 @@ def change_gallery(options: ChangeOptions, say: Say = silent) -> ProgrammedBundl
 def _changed_items(
     bundle: Bundle, digital: Simulator, options: ChangeOptions, say: Say
 ) -> tuple[HeldItems, list[tuple[str, str]]]:
-    """The items after a change, and the files that it read with their checksums."""
+    """The items after a change, and the files that were read for it, with their checksums."""
     items = HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
     others, data = options.replace or ((), None)
     removed, replaced = _checked_ids(bundle, items.ids, options.remove, others)
@@ -189,7 +189,7 @@ def _changed_items(
 
 
 def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
-    """The length of the shortlist: what is asked, else as it was; CimError if it cannot be."""
+    """The length of the shortlist: `asked`, else as before; CimError if it is not possible."""
     if asked is None and held.shortlist is not None and held.shortlist > items:
         raise ArgumentError(
             "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
@@ -203,7 +203,7 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:
-    """The gallery of a bundle that can be changed; CimError if it holds none, or too little."""
+    """The gallery of a bundle; CimError if there is none, or if it cannot be changed."""
     if bundle.gallery is None:
         raise ArgumentError(
             "{}: holds no gallery that could be changed; program one first ({gallery})",
@@ -226,7 +226,7 @@ def _check_changeable(bundle: Bundle) -> Gallery:
 def _checked_ids(
     bundle: Bundle, held: IntArray, remove: Iterable[int], replace: Iterable[int]
 ) -> tuple[IntArray, IntArray]:
-    """The ids of both, as arrays; ArgumentError for one that is not held, or stands twice."""
+    """Both lists of ids as arrays; ArgumentError for an id that is not held or is given twice."""
     known, seen = set(held.tolist()), set[int]()
     asked = {"remove": list(remove), "replace": list(replace)}
     for argument, ids in asked.items():

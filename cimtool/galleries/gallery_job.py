@@ -1,6 +1,6 @@
-"""The making of a gallery: how items are stored, converters fitted, and shortlists tried.
+"""Construction of a gallery: items are stored, converters fitted, and shortlists tried.
 
-What is fitted on one half of the kept queries is tried on the other.
+A fit on one half of the kept queries is tried on the other half.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from cimtool.reference.bootstrap import counted_share
 from cimtool.simulation.simulator import Features, Simulator
 
 Maker = Callable[[Mapping[str, Array]], Graph]
-"""Makes the graph that holds items, of their features."""
+"""Makes the graph that holds items, from their features."""
 
 
 class GalleryJob:
-    """A gallery to put into a bundle: `video` are its features, `queries` those that it kept.
+    """A gallery to put into a bundle: `video` are its features, `queries` the bundle's kept ones.
 
-    `digital` runs the compiled program, whose score is digital. Fits use the kept `rows`.
+    `digital` runs the compiled program with its digital score. Fits use `rows` of the kept queries.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GalleryJob:
         self.right = features_of(program.video, kept)
 
     def maker(self, bits: ShortlistBits | None) -> Maker:
-        """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
+        """The maker for the whole score, for `mu` of a shortlist, or for few `bits` of `mu`."""
         settings = self.compiled.settings
         if bits is not None:
             return partial(self.few_bits.graph, bits)
@@ -62,18 +62,18 @@ class GalleryJob:
         return self.whole
 
     def whole(self, items: Mapping[str, Array]) -> Graph:
-        """The whole score of items, products in the bits that settings give them."""
+        """The whole score of items; products have the bits that settings give."""
         score, settings = self.digital.program.score, self.compiled.settings
         examples = ProductExamples(self.queries, self.right or self.video)
         return program_gallery(score, items, settings, examples)
 
     @cached_property
     def few_bits(self) -> FewBitShortlist:
-        """Items in few bits, whose ranges are chosen on the kept queries."""
+        """The maker for items in few bits; its ranges are chosen on the kept queries."""
         return FewBitShortlist(*self._distances, self.compiled.settings)
 
     def in_cam(self, cam: Cam, bits: int) -> Maker:
-        """The way to store items in a CAM, fitted on the kept queries."""
+        """The maker for items in a CAM, fitted on the kept queries."""
         return CamShortlist(*self._distances, cam, bits).graph
 
     @property
@@ -83,12 +83,12 @@ class GalleryJob:
         return distance_graph(self.digital.program.score), examples
 
     def fitted_maker(self, bits: ShortlistBits) -> Maker:
-        """The way to store items in few bits, with converters set."""
+        """The maker for items in few bits, with converters fitted."""
         make = self.maker(bits)
         return lambda items: self.fitted(make, make(items))
 
     def fitted(self, make: Maker, tiled: Graph) -> Graph:
-        """A graph of items with its converters set."""
+        """A graph of items with its converters fitted."""
         few, right = (
             {name: value[:FIT_ROWS] for name, value in features.items()}
             for features in (self.queries, self.right)
@@ -110,7 +110,7 @@ class GalleryJob:
 
     @cached_property
     def halves(self) -> tuple[tuple[GalleryJob, GalleryJob], tuple[GalleryJob, GalleryJob]]:
-        """Two pairs of jobs: the first of a pair fits on half of the kept rows, the second asks.
+        """Two pairs of jobs: the first job fits on half of the kept rows, the second asks the rest.
 
         So nothing is tried on queries that it was fitted on. Rows of one item, such as the captions
         of an image, are in the same half. The first pair asks the rows of the items 0, 2, .. in the
@@ -132,16 +132,16 @@ class GalleryJob:
 
 
 NOWHERE = 1 << 62
-"""The place of what is not there."""
+"""The place of an item that does not exist."""
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Places of items in the order of a shortlist, for each of n queries.
+    """Places of items in the order of a shortlist, for n queries.
 
-    `best` [n, k] are those of its best items; `right` [n] that of its right item, if that were
-    stored too, and `better` [n] that of the first item whose score is above the right one's,
-    NOWHERE if there is none. None if the right items are not known.
+    `best` [n, k] are the places of a query's best items. `right` [n] is the place that its right
+    item would have if it were stored too. `better` [n] is the place of the first item that scores
+    above the right item, NOWHERE if there is none. Both are None if right items are not known.
     """
 
     best: IntArray
@@ -160,13 +160,13 @@ class Places:
         """R@1: the share of queries that find their right item, with its interval."""
         if self.right is None or self.better is None:
             return None
-        # The right item takes a place of its own among those that are not nearer.
+        # The right item, added to the list, moves items that are not nearer back by one place.
         first = (self.right < length) & (self.better + (self.right <= self.better) >= length)
         return counted_share(int(first.sum()), len(first))
 
 
 def places_of(distances: IntArray, best: IntArray) -> IntArray:
-    """The places [n, k] of items `best` [n, k] among all, by distance, of equal ones by row."""
+    """The places [n, k] of items `best` [n, k] among all, by distance, then by row."""
     found = np.empty(best.shape, np.int64)
     for k in range(best.shape[1]):
         own = np.take_along_axis(distances, best[:, k : k + 1], axis=1)
@@ -189,17 +189,17 @@ class Recall:
 
     @classmethod
     def of(cls, places: Places, length: int) -> Recall:
-        """From the places that items have, for a list so long."""
+        """The recall of a list of `length` items, from the places of items."""
         held = places.best < length
         best = counted_share(int(held[:, 0].sum()), len(held))
         return cls(best, float(held.mean()), places.found(length))
 
 
 class ShortlistTrials:
-    """Trials of shortlists: queries of one half, in what is fitted on the other, for both halves.
+    """Trials of shortlists: each half of the queries is tried with a fit on the other half.
 
-    With `right` the right items of queries are stored too, each for its own query only, if the
-    bundle keeps them.
+    With `right`, the right items of queries are stored too if the bundle keeps them; each counts
+    only for its own query.
     """
 
     def __init__(self, whole: GalleryJob, right: bool = True):
@@ -213,7 +213,7 @@ class ShortlistTrials:
         ]
 
     def places(self, making: Callable[[GalleryJob], Maker]) -> tuple[Places, Places]:
-        """The places that items have for the queries of either half, stored as a job makes them."""
+        """The places of items for the queries of each half; `making` gives a job's maker."""
         return self._places(making, 0), self._places(making, 1)
 
     def _places(self, making: Callable[[GalleryJob], Maker], half: int) -> Places:
@@ -225,7 +225,7 @@ class ShortlistTrials:
         return Places.joined([self._among(half, rows, ed) for rows, ed in found])
 
     def _among(self, half: int, rows: slice, ed: IntArray) -> Places:
-        """The places of some queries' items by their distances to all that are stored."""
+        """The places of items for some queries, from the distances to all stored items."""
         exact, right = self._exact[half][rows], self._right[half]
         items = exact.shape[1]
         near = places_of(ed[:, :items], self._best[half][rows])

@@ -1,8 +1,8 @@
-"""Ways to score one query against a gallery, side by side, and the costs of each on the target.
+"""Ways to score one query against a gallery, and the costs of each on the target.
 
 Calibration items are programmed into the arrays, then the same items twice. Both galleries have the
-same bits, so the energy, latency and conversions of a query grow linearly with the items, and these
-two give the costs of any size.
+same bits, so the energy, latency and conversions of a query are linear in the number of items; two
+galleries give the costs of any size.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from cimtool.passes.gallery import ShortlistBits, distance_graph, program_galler
 from cimtool.simulation.simulator import Simulator
 
 FEW_BITS = (2, 4)
-"""Bits of items and of queries that a shortlist of few bits is shown with."""
+"""Bits of items and of queries for the shortlist of few bits."""
 
 MOST_ITEMS = 128
 """Calibration items that are programmed at most."""
 
 SHARE = 8
-"""Features are reduced to a SHARE-th of the dimensions, if calibration rows differ in those."""
+"""Features are also reduced to d / SHARE dimensions, if calibration rows differ in that many."""
 
 
 def gallery_ways(compiled: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
-    """The ways that a bundle has, of the cost `found` with its gallery.
+    """The ways of a bundle; `found` is the estimate with the gallery's size.
 
-    None without a gallery, for a bundle that holds its gallery already, and for one that keeps no
-    calibration items to program: it was compiled for a digital score.
+    Empty if `found` has no gallery, if the bundle holds its gallery already, and if it keeps no
+    calibration items to program, as after compiling for a digital score.
     """
     if found.gallery is None or found.score is None or compiled.gallery is not None:
         return ()
@@ -82,7 +82,7 @@ def _in_arrays(
     found: Estimate,
     length: int | None,
 ) -> GalleryWay:
-    """A way whose products are in arrays, by what calibration items take of them."""
+    """A way with its products in arrays; costs are extrapolated from calibration items."""
     once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
     twice = {name: np.concatenate([value, value]) for name, value in once.items()}
     few, many = len(once["mu"]), len(twice["mu"])
@@ -112,7 +112,7 @@ def _in_arrays(
 
 
 def between(first: Quantity, second: Quantity, share: float) -> Quantity:
-    """The quantity on the line through two, `share` of their distance beyond the first."""
+    """The linear interpolation `first + share (second - first)`; `share` may exceed 1."""
     if first.value is None or second.value is None:
         return second
     return first + (second + first.times(-1)).times(share)

@@ -23,14 +23,14 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 Minimised = Literal["cells", "conversions", "energy"]
 
 Replacement = tuple[Sequence[int], EmbeddingsLike]
-"""Ids of items, and the videos that take their places."""
+"""Ids of items, and the videos that replace them."""
 
 ITEMS_PER_SHARD = 1 << 18
-"""Items of a shard by default: some 40 MB of 64 dimensions."""
+"""Items of a shard by default: about 40 MB for 64 dimensions."""
 
 
 class ProgrammedOptions(Record):
-    """A bundle whose gallery is written, and the bundle that holds it then."""
+    """A bundle whose gallery is written, and the new bundle."""
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")

@@ -1,4 +1,4 @@
-"""The ways of a query that take a gallery into the arrays, and the description of its shards."""
+"""Ways to score a query against a gallery in the arrays, and the description of shards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cimtool.galleries.encoding import Shards as Shards
 
 
 class InArrays(QueryWays, name="in-arrays"):
-    """Scores in the memory, and shortlists that are drawn up there."""
+    """Scores and shortlists that are computed in the memory."""
 
     @classmethod
     def of(cls, bundle: Bundle, found: Estimate) -> tuple[GalleryWay, ...]:
-        """The ways of a bundle that keeps calibration items to program."""
+        """The ways of a bundle; only of one that keeps calibration items to program."""
         from cimtool.galleries.gallery_ways import gallery_ways
 
         return gallery_ways(bundle, found)

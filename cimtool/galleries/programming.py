@@ -68,22 +68,22 @@ from cimtool.report.result import Result
 from cimtool.simulation.simulator import Simulator
 
 DEFAULT_SHORTLIST = 100
-"""Items of a hybrid score's shortlist if nothing is said, or all of a smaller gallery."""
+"""Default length of a hybrid score's shortlist; all items of a smaller gallery."""
 
 SEARCH_PICTURE = "shortlists.svg"
-"""The file of a bundle that shows what a search for a recall found."""
+"""The file of a bundle with a picture of the search for a recall."""
 
 ONNX_LIMIT = (1 << 31) - 1
-"""An ONNX file is one protobuf message, which cannot be larger."""
+"""Bytes of an ONNX file at most: it is one protobuf message."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The score in the memory against the digital one, on the calibration queries of a bundle.
+    """The score in the memory against the digital score, on a bundle's calibration queries.
 
     `logit_rmse` and `top1_agreement` are None for a hybrid score, whose shortlist is scored
-    exactly; `shortlist_top1` is the share of queries whose best item is shortlisted and
-    `shortlist_top10` the share of their best ten, None without a shortlist.
+    exactly. `shortlist_top1` is the share of queries whose best item is shortlisted,
+    `shortlist_top10` the shortlisted share of their best ten; both None without a shortlist.
     """
 
     queries: int
@@ -94,7 +94,7 @@ class Accuracy:
 
     @classmethod
     def of_halves(cls, halves: tuple[Places, Places], length: int) -> Accuracy:
-        """The recall of a shortlist, by the places of the best items for queries of both halves."""
+        """The recall of a shortlist, from the places of items for the queries of both halves."""
         places = Places.joined(halves)
         held = Recall.of(places, length)
         queries = len(places.best)
@@ -103,7 +103,7 @@ class Accuracy:
 
 @dataclass(frozen=True, repr=False)
 class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
-    """A programmed bundle and what a user must know of it; `cells_written` are this call's."""
+    """A programmed bundle and its figures for a user; `cells_written` counts this call only."""
 
     bundle: Bundle
     gallery: Gallery
@@ -115,7 +115,7 @@ class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
 
     @property
     def left_out(self) -> list[str]:
-        """Layers of the score that settings leave out: of each item their mean is added."""
+        """Layers of the score that settings leave out; each item gets their mean instead."""
         settings, head = self.bundle.settings, self.bundle.model.head
         names = score_layers(head, settings.score_mapping)
         return [name for name in names if settings.product_bits(name).item == LEFT_OUT]
@@ -130,7 +130,7 @@ class ProgrammedBundle(Result, shown_by="cimtool.galleries.render"):
 class ProgrammedCam(Result, shown_by="cimtool.galleries.render"):
     """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score.
 
-    `cells_written` are those of this call.
+    `cells_written` counts this call only.
     """
 
     bundle: Bundle
@@ -171,14 +171,15 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
     """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
-    `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. With `shortlist_bits` an item stores this many bits of each value of `mu`, and a query
-    is driven with `query_bits`; with `shortlist_dimensions` the values are this many components of
-    `mu`. With `recall` bits and dimensions that are not given, and a length of at most `shortlist`,
-    are the cheapest by `minimise`, else by cells, that hold this share of best items on both halves
-    of the kept calibration queries. Raises CimError for a bundle compiled with a digital score or
-    programmed already, a shortlist that the gallery does not have, a recall that none holds, and a
-    gallery that does not fit the chips, an accumulator or ONNX.
+    `<bundle>+<gallery's name>`. `shortlist` is the length of a hybrid score's list; the gallery
+    must fit on `chips`. With `shortlist_bits`, an item stores this many bits of each value of `mu`,
+    and a query is driven with `query_bits`; with `shortlist_dimensions`, the values are this many
+    components of `mu`. With `recall`, bits and dimensions that you leave out, and a length of at
+    most `shortlist`, are chosen: the cheapest, by `minimise` or else by cells, that hold this share
+    of best items on both halves of the kept calibration queries. Raises CimError for a bundle
+    compiled with a digital score or programmed already, a shortlist longer than the gallery, a
+    recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
+    ONNX.
     """
     compiled = open_bundle(options.bundle)
     _check_programmable(compiled)
@@ -202,12 +203,12 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
 @keeping_inputs
 @takes(CamOptions)
 def program_cam(options: CamOptions, say: Say = silent) -> ProgrammedCam:
-    """Program a gallery's videos into a CAM and write the bundle that it proposes items for.
+    """Program a gallery's videos into a CAM and write the bundle that takes shortlists from it.
 
-    `cam` is the name of one or the path of its file; its cells hold `shortlist_bits` of a value, by
-    default all that they can. The other arguments, and where the bundle goes, are as for `program`.
-    Raises CimError for a bundle that has no hybrid score or is programmed already, a CAM that is
-    not known, more bits than its cells have, and a gallery that does not fit ONNX.
+    `cam` is a CAM's name or file; its cells hold `shortlist_bits` of a value, by default as many
+    as they can. The other arguments, and the bundle's folder, are as for `program`. Raises CimError
+    for a bundle that has no hybrid score or is programmed already, an unknown CAM, more bits than
+    its cells have, and a gallery that does not fit ONNX.
     """
     compiled = open_bundle(options.bundle)
     _check_programmable(compiled)
@@ -234,7 +235,7 @@ def program_cam(options: CamOptions, say: Say = silent) -> ProgrammedCam:
 
 @dataclass(frozen=True)
 class _NewItems:
-    """The videos of a gallery, the file that they are from, and the folder that will hold them."""
+    """The videos of a gallery, the file that they come from, and the folder of the new bundle."""
 
     file: Path | None
     folder: Path
@@ -242,7 +243,7 @@ class _NewItems:
 
     @classmethod
     def of(cls, compiled: Bundle, options: NewGallery) -> _NewItems:
-        """Read them; CimError for a folder that cannot be written, and rows that do not fit."""
+        """Read the videos; CimError if the folder cannot be written or the rows do not fit."""
         file = file_of(options.gallery, "video")
         name = f"{compiled.name}+{file.stem if file else 'gallery'}"
         folder = Path(options.output) if options.output else compiled.folder.with_name(name)
@@ -251,7 +252,7 @@ class _NewItems:
 
     @property
     def source(self) -> tuple[str, str]:
-        """Name and checksum."""
+        """Name and checksum of the file or the arrays."""
         return source_of(self.file, self.rows)
 
     def job(self, compiled: Bundle, say: Say) -> GalleryJob:
@@ -280,7 +281,7 @@ class _NewItems:
 
 
 def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
-    """The name of the file that items came from, and its SHA-256; of arrays that of their rows."""
+    """The name and SHA-256 of the items' file; for arrays, the SHA-256 of the rows."""
     if file is None:
         return "arrays", hashlib.sha256(rows.tobytes()).hexdigest()
     return file.name, sha256(file)
@@ -288,9 +289,9 @@ def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class StoredGallery:
-    """A gallery in arrays or in a `cam`: the graph that holds it, its cells, and what it takes.
+    """A gallery in arrays or in a `cam`: the graph that holds it, its use of cells, its accuracy.
 
-    `score` is the cost of a query with the shortlist of a CAM.
+    `score` is the cost of a query with the shortlist of a CAM; None for arrays.
     """
 
     graph: Graph
@@ -307,7 +308,7 @@ class StoredGallery:
 
     @property
     def memory(self) -> str:
-        """The name of what holds the items."""
+        """The name of the memory that holds the items: the target's or the CAM's."""
         return self.bundle.target.name if self.cam is None else self.cam.name
 
     @property
@@ -330,7 +331,7 @@ def stored_in_arrays(
     chips: int | None,
     say: Say,
 ) -> StoredGallery:
-    """The gallery in the arrays, with a hybrid score's `length`, on at most this many chips."""
+    """The gallery in the arrays, with a shortlist of `length` if hybrid, on at most `chips`."""
     bundle = job.compiled
     settings, target = bundle.settings, bundle.target
     say("programming the gallery")
@@ -357,7 +358,7 @@ def stored_in_arrays(
 def stored_in_cam(
     job: GalleryJob, cam: Cam, bits: int, length: int | None, say: Say
 ) -> StoredGallery:
-    """The gallery in a CAM, this many bits a cell, with shortlists of `length` items."""
+    """The gallery in a CAM, with `bits` per cell and shortlists of `length` items."""
     assert length is not None
     say(f"programming {cam.name}")
     graph = job.in_cam(cam, bits)(job.video)
@@ -374,7 +375,7 @@ def stored_in_cam(
 
 
 def _check_programmable(bundle: Bundle) -> None:
-    """Raise CimError for a bundle that no gallery can be programmed into."""
+    """Raise CimError for a bundle that cannot take a gallery."""
     if bundle.gallery is not None:
         raise ArgumentError(
             "{}: holds the gallery {} already; program the bundle that it was made from, or change "
@@ -415,9 +416,9 @@ def write_programmed(
     sources: Iterable[tuple[str, str]],
     beside: Mapping[str, bytes],
 ) -> ProgrammedBundle | ProgrammedCam:
-    """Write the bundle of a job anew: its program with a gallery, files `beside`, the rest as is.
+    """Write a job's bundle again, with a gallery in its program; other files are unchanged.
 
-    `sources` are the names and checksums of the files that were read for it.
+    Files in `beside` are added. `sources` are names and checksums of the files that were read.
     """
     from cimtool.emit.onnx import file_bytes, onnx_model
 
@@ -452,9 +453,9 @@ def write_programmed(
 
 
 def _check_graph_size(graph: Graph) -> None:
-    """Raise CimError if the stored items alone are more than an ONNX file holds.
+    """Raise CimError if the stored items alone exceed an ONNX file.
 
-    It keeps a stored value itself if its product is exact, else each digit.
+    The file keeps a stored value itself if its product is exact, else each digit.
     """
     from cimtool.emit.integers import byte_cuts
 
@@ -467,7 +468,7 @@ def _check_graph_size(graph: Graph) -> None:
 
 
 def _check_onnx_size(items: int, an_item: int) -> None:
-    """Raise CimError if items of this many bytes are more than an ONNX file holds."""
+    """Raise CimError if `items` of `an_item` bytes each exceed an ONNX file."""
     if items * an_item > ONNX_LIMIT:
         raise CimError(
             f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "

@@ -1,4 +1,4 @@
-"""A gallery in arrays or in a CAM as it is shown: what it takes and keeps."""
+"""Report on a gallery in arrays or in a CAM: its use of cells, and its accuracy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cimtool.report.table import Column, Content, Table, item_table
 
 
 def _matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
-    """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
+    """Each stored matrix: its products, its cells, and the conversion for each drive."""
     columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
         (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),
         (Column("rows x items", str), lambda m: f"{m.rows} x {m.items}"),
@@ -35,7 +35,7 @@ def _matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
 
 
 def _front_table(search: ShortlistSearch) -> Table:
-    """The settings that hold a recall and of which none is better in all, the taken one marked."""
+    """The settings on the Pareto front that reach the recall, with a mark at the chosen one."""
     columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
         (Column("taken"), lambda o: "*" if o == search.chosen else ""),
         (Column("of mu", whole), lambda o: o.bits.dimensions or "all"),
@@ -58,7 +58,7 @@ def _front_table(search: ShortlistSearch) -> Table:
 
 
 def document(found: ProgrammedBundle | ProgrammedCam) -> Document:
-    """All that a user must know of a gallery that was programmed or changed."""
+    """The report on a gallery that was programmed or changed."""
     gallery, target = found.gallery, found.bundle.target.name
     changed = f", changed {counted(gallery.changes, 'time')}" if gallery.changes else ""
     title = f"{gallery.file}{changed}: {gallery.items:,} items"
@@ -85,7 +85,7 @@ def document(found: ProgrammedBundle | ProgrammedCam) -> Document:
 
 
 def _taken_of_cam(found: ProgrammedCam) -> Iterator[str]:
-    """The words that a gallery takes, what a query costs, and what its shortlist keeps."""
+    """The words that a gallery takes, the cost of a query, and the recall of its shortlist."""
     use, cam, score = found.use, found.use.cam, found.score
     yield (
         f"{use.width:,} cells an item, in {counted(use.words_per_item, 'word')} of "
@@ -113,7 +113,7 @@ def _taken_of_cam(found: ProgrammedCam) -> Iterator[str]:
 
 
 def _searched(search: ShortlistSearch) -> Iterator[Block]:
-    """The choice of a shortlist, and what it holds."""
+    """The choice of a shortlist, and its recall."""
     taken = search.chosen
     yield Sentence(
         f"Shortlists that hold the best item of {100 * search.recall:.4g}% of the queries, on both "
@@ -141,7 +141,7 @@ def _share(one: Change) -> str:
 
 
 def _taken(found: ProgrammedBundle) -> Iterator[str]:
-    """The arrays, chips and writes that a gallery takes, and what its score keeps."""
+    """The arrays, chips and writes that a gallery takes, and the accuracy of its score."""
     use, accuracy = found.use, found.accuracy
     chips = "arrays a chip: not given"
     if use.arrays_per_chip is not None and use.chips is not None:
@@ -176,7 +176,7 @@ def _taken(found: ProgrammedBundle) -> Iterator[str]:
 
 
 def _written_by_change(found: ProgrammedBundle | ProgrammedCam) -> str:
-    """The cells that a change wrote, those written before, and the most written one."""
+    """The cells that a change wrote, all cells written so far, and the most written cell."""
     ledger, programmings = found.ledger, found.use.programmings
     most = counted(ledger.most_written, "time")
     most += "" if programmings is None else f" of {programmings:,.0f}"

@@ -1,4 +1,4 @@
-"""Search of a gallery in shards: the best items of each query, on one machine or on several."""
+"""Search of a gallery in shards: the best items of each query, on one or several machines."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cimtool.simulation.simulator import Features, Simulator
 
 @dataclass(frozen=True)
 class BestItems:
-    """Each query's best items of those seen: rows in the gallery and scores, [n, k], best first.
+    """Each query's best items so far: rows in the gallery and scores, [n, k], best first.
 
-    Of equal scores the lower row comes first, so that the order in which items are seen is nothing.
+    With equal scores, the lower row comes first, so the order of the shards does not matter.
     """
 
     items: IntArray
@@ -42,7 +42,7 @@ class BestItems:
         return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
 
     def least(self, top: int) -> Array:
-        """The score [n] below which no further item is among the `top` best."""
+        """The score [n] that a further item must reach to be among the `top` best."""
         if self.scores.shape[1] < top:
             return np.full(len(self.scores), -np.inf, np.float32)
         return self.scores[:, -1]
@@ -57,7 +57,7 @@ class BestItems:
 
 @dataclass(frozen=True)
 class ShardSearch:
-    """A search of one shard after the other: what a worker needs to know of it."""
+    """The part of a search that a worker needs to search shards, one after another."""
 
     program: Program
     text: Features
@@ -68,7 +68,7 @@ class ShardSearch:
         return Simulator(self.program)
 
     def best_of(self, shard: Shard) -> BestItems:
-        """The best items of a shard; CimError if it is not the one that was written."""
+        """The best items of a shard; CimError if it changed since it was written."""
         found, lock = BestItems.none(len(self.text["mu"])), Lock()
 
         def look_through(block: slice) -> None:
@@ -83,9 +83,9 @@ class ShardSearch:
         return found
 
     def _best_of(self, video: Features, first: int, known: BestItems) -> BestItems:
-        """The best of a block whose first item has the row `first`.
+        """The best items of a block whose first item has the row `first`.
 
-        Of texts for which none is as good as all that are known, any items will do.
+        For a text without an item that can enter its `top` best, any items are returned.
         """
         items, scores = [], []
         count = min(self.top, len(video["mu"]))
@@ -103,13 +103,13 @@ class ShardSearch:
 @keeping_inputs
 @takes(SearchOptions)
 def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
-    """The best items of a gallery for each text, best first, of all items' exact scores.
+    """The best items of a gallery for each text, best first, by the exact scores of all items.
 
     Returns `top_index` int64 and `top_score` float32, both [n, top], as `simulate` does, and writes
-    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. With the
-    address of a scheduler in `dask` its workers, who see the gallery under the same path, take a
-    shard each time; the answers are the same. Raises CimError for queries or a gallery that do not
-    fit, a changed shard, and a `top` that is not 1 to the number of items.
+    them as an `.npz` to `output`. Items are scored in blocks, so that memory is bounded. `dask` is
+    the address of a Dask scheduler: its workers take one shard at a time and must see the gallery
+    under the same path; the answers are the same. Raises CimError for queries or a gallery that do
+    not fit, a changed shard, and a `top` that is not 1 to the number of items.
     """
     top, output = options.top, options.output
     if output is not None:
@@ -139,12 +139,12 @@ def search(options: SearchOptions, say: Say = silent) -> Mapping[str, Array]:
 
 
 def _answers(wanted: ShardSearch, held: GalleryShards, dask: str | None) -> Iterator[BestItems]:
-    """Yield the best items of each shard, in whatever order they come."""
+    """Yield the best items of each shard, in any order."""
     if dask is None:
         yield from map(wanted.best_of, held.shards)
         return
     with connected(dask) as client:
-        # Workers start in folders of their own.
+        # Workers start in other folders.
         calls = [(replace(shard, file=shard.file.absolute()),) for shard in held.shards]
         again = "run the command again"
         yield from on_cluster(client, dask, ShardSearch.best_of, wanted, calls, "a shard", again)

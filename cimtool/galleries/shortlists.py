@@ -1,6 +1,6 @@
-"""The search for a shortlist: the fewest bits that hold the best item as often as is asked.
+"""The search for the cheapest shortlist that holds the best item for a given share of queries.
 
-It has to be held on both halves of the kept queries, each tried in what the other was fitted on.
+It must reach this recall on both halves of the kept queries; each is tried with a fit on the other.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from cimtool.report import svg
 from cimtool.report.charts import Points, curves
 
 MOST_BITS = 8
-"""Bits that an item may store of a value for a shortlist."""
+"""Bits at most that an item stores of a value for a shortlist."""
 
 QUERY_BITS = (6, 4, 3, 2)
-"""Bits of a query that a search tries below those of features."""
+"""Bits of a query that a search tries, beside the bits of features."""
 
 HALVINGS, LEAST_DIMENSIONS = 4, 8
-"""Times that a search halves the dimensions of `mu`, and the fewest that it tries."""
+"""How often a search halves the dimensions of `mu`, and the fewest dimensions that it tries."""
 
 LENGTHS = (1, 10, 50)
-"""Lengths of shortlists that are drawn, beside the one that was taken: four signs tell apart."""
+"""Lengths of shortlists in the picture, beside the chosen length: it has four kinds of marks."""
 
 HEIGHT = 330.0
-"""Units that a picture of the file is high."""
+"""Height of each picture in the file, in units."""
 
 
 def no_shortlist(bundle: Bundle, argument: str, value: object) -> ArgumentError:
-    """The error for an argument of shortlists and a bundle that draws up none."""
+    """The error for an argument of shortlists if the bundle has no shortlist."""
     return ArgumentError(
         "{} is {}; {} was compiled with score_mapping = in-memory, which draws up no shortlist "
         "(compile with {score_mapping} hybrid)",
@@ -54,9 +54,9 @@ def no_shortlist(bundle: Bundle, argument: str, value: object) -> ArgumentError:
 
 
 def bits_asked(bundle: Bundle, options: ProgramOptions) -> ShortlistBits | None:
-    """The bits that are asked of a bundle; None if `mu` is stored as it is.
+    """The bits that the options give for a shortlist; None if they give no bits of items.
 
-    Raises ArgumentError for what cannot be asked.
+    Raises ArgumentError for options that do not fit the bundle or each other.
     """
     item_bits, query_bits = options.shortlist_bits, options.query_bits
     recall, minimise = options.recall, options.minimise
@@ -101,10 +101,10 @@ def bits_asked(bundle: Bundle, options: ProgramOptions) -> ShortlistBits | None:
 
 @dataclass(frozen=True)
 class ShortlistOption:
-    """One setting of a shortlist, and what it takes: cells an item, and of a query the rest.
+    """One setting of a shortlist, with its costs and its recall.
 
-    `conversions` are those an item; energy in pJ and latency in ns are those of the whole query,
-    exact scores included. `halves` are the recall on each half of the queries, `recall` on all.
+    `cells` and `conversions` are per item; energy in pJ and latency in ns are per query, including
+    exact scores. `halves` is the recall on each half of the queries, `recall` on all.
     """
 
     bits: ShortlistBits
@@ -118,7 +118,7 @@ class ShortlistOption:
     recall: Recall
 
     def costs(self, minimise: Minimised) -> tuple[float, ...]:
-        """The cost that is made least, and those that decide between equals."""
+        """The cost to minimise, then the costs that break ties."""
         energy = np.inf if self.energy_pj.value is None else self.energy_pj.value
         both = {
             "cells": (self.cells, self.conversions),
@@ -127,17 +127,17 @@ class ShortlistOption:
         return (*both.get(minimise, (energy, self.cells)), self.length)
 
     def no_worse(self, other: ShortlistOption) -> bool:
-        """It takes no more cells, no more conversions, and no longer a list."""
+        """True if it has at most the cells, conversions and length of `other`."""
         mine, others = ((one.cells, one.conversions, one.length) for one in (self, other))
         return all(a <= b for a, b in zip(mine, others, strict=True))
 
 
 @dataclass(frozen=True)
 class ShortlistSearch:
-    """The settings that hold a recall on both halves of the queries, and the cheapest of them.
+    """The settings that reach a recall on both halves of the queries, and the cheapest of them.
 
-    `queries` are the numbers of queries of each half; `digital` is R@1 of the exact scores of all
-    items on both. `trials` are all that were tried, with lists of at most `most` items.
+    `queries` are the numbers of queries in each half; `digital` is R@1 of the exact scores of all
+    items, on all queries. `trials` are all shortlists tried, with lists of at most `most` items.
     """
 
     recall: float
@@ -151,7 +151,7 @@ class ShortlistSearch:
 
     @property
     def front(self) -> tuple[ShortlistOption, ...]:
-        """The options that no other is better than in all, by cells."""
+        """The Pareto front in cells, conversions and length, ordered by cells."""
         kept = [
             one
             for one in self.options
@@ -173,9 +173,9 @@ class ShortlistSearch:
 
 @dataclass(frozen=True)
 class TriedShortlist:
-    """A shortlist of some bits: `places` are those of either half of the queries.
+    """A shortlist with these bits; `places` has the places of items for each half of the queries.
 
-    `estimate` gives the costs by the length of the list.
+    `estimate` gives the costs for a length of the list.
     """
 
     bits: ShortlistBits
@@ -189,17 +189,17 @@ class TriedShortlist:
         return self.use.cells // self.use.items
 
     def length(self, recall: float, most: int) -> int | None:
-        """The shortest list that holds a recall on both halves; None above `most` items.
+        """The shortest list that reaches a recall on both halves; None above `most` items.
 
-        What holds it on one half alone may be luck of that half, and the cheapest of many settings
-        is where luck gathers.
+        A list that reaches it on one half only may be luck, and choosing the cheapest of many
+        settings favours lucky ones.
         """
         lengths = [length_for(half.best[:, 0], recall) for half in self.places]
         known = [one for one in lengths if one is not None and one <= most]
         return max(known) if len(known) == len(lengths) else None
 
     def option(self, length: int) -> ShortlistOption:
-        """The setting with lists so long, and its costs."""
+        """The setting with lists of `length` items, its costs and its recall."""
         query = self.estimate(length).score
         assert query is not None
         first, other = (Recall.of(half, length) for half in self.places)
@@ -217,25 +217,25 @@ class TriedShortlist:
 
 
 def length_for(places: IntArray, recall: float) -> int | None:
-    """The shortest list that, by these queries' places [n], holds the next one's best item.
+    """The shortest list that should hold the next query's best item, from the places [n] so far.
 
-    By the rule of succession: of n queries m may miss if (m + 1) / (n + 2) <= 1 - recall. None if
-    n is too small for any.
+    By the rule of succession, m of n queries may miss if (m + 1) / (n + 2) <= 1 - recall. None if n
+    is too small for any list.
     """
     held = least_held(len(places), recall)
     return None if held > len(places) else int(np.sort(places)[held - 1]) + 1
 
 
 def least_held(queries: int, recall: float) -> int:
-    """The number of `queries` whose best item has to be held; more than there are if none will do.
+    """The number of `queries` whose best item must be held, by the rule of `length_for`.
 
-    By the rule that `length_for` has.
+    It exceeds `queries` if these are too few.
     """
     return queries + 1 - int((1 - recall) * (queries + 2) + 1e-9)
 
 
 def least_queries(recall: float) -> int:
-    """The fewest queries that a recall can be chosen by."""
+    """The fewest queries on which a recall can be shown."""
     return int(np.ceil(1 / (1 - recall) - 1e-9)) - 2
 
 
@@ -244,7 +244,7 @@ def shortlist_search(
 ) -> ShortlistSearch:
     """The cheapest bits, dimensions and length, at most `most`, that reach a recall.
 
-    A setting is not tried if one of more bits does not reach the recall; it counts as done.
+    A setting is not tried if a setting with more bits misses the recall; it counts as done.
     """
     compiled, trials, recall = job.compiled, ShortlistTrials(job), options.recall
     assert recall is not None
@@ -280,9 +280,10 @@ def shortlist_search(
 def _candidates(
     job: GalleryJob, options: ProgramOptions, most_dimensions: int
 ) -> tuple[list[int | None], list[int], list[int]]:
-    """Dimensions, bits of items and bits of queries that are open, the most first.
+    """Candidates for dimensions, bits of items and bits of queries, the largest first.
 
-    Dimensions are all of `mu` and halves of it; of bits of items in as many cells only the most.
+    Dimensions are all of `mu`, then halved repeatedly. If several bits of items take the same
+    number of cells, only the most bits are tried.
     """
     own, whole = job.compiled.settings.of_layer(PRODUCT_LAYER), len(job.few_bits.of_item)
     halves = (whole >> halved for halved in range(1, HALVINGS + 1))
@@ -303,9 +304,9 @@ def _candidates(
 def searched(
     trials: Sequence[TriedShortlist], recall: float, most: int, minimise: Minimised
 ) -> ShortlistSearch:
-    """The cheapest trial that holds a recall on both halves; of lists of at most `most` items.
+    """The cheapest trial that reaches a recall on both halves with at most `most` items in a list.
 
-    Raises CimError if none does, or if the queries are too few to say so.
+    Raises CimError if none does, or if the queries are too few to show it.
     """
     options = [
         trial.option(length)
@@ -334,10 +335,10 @@ def searched(
 
 
 def search_svg(search: ShortlistSearch, title: str) -> str:
-    """The most that shortlists of some lengths hold, by the cells that an item takes of them.
+    """The recall of shortlists of some lengths against the cells per item, as SVG.
 
-    Two pictures: the share of queries whose best item is held, and the share of their best ten.
-    Every point is a setting that none of fewer cells is better than.
+    Two pictures: the share of queries whose best item is held, and the held share of their best
+    ten. Each point is a setting with more recall than all settings with fewer cells.
     """
     taken = search.chosen
     said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
@@ -362,7 +363,7 @@ def search_svg(search: ShortlistSearch, title: str) -> str:
 
 
 def _front(search: ShortlistSearch, length: int, ten: bool) -> Iterator[tuple[float, float]]:
-    """Cells and recall of the trials that none of fewer cells is better than."""
+    """Cells and recall of each trial with more recall than all trials with fewer cells."""
     best = -1.0
     found = [(one.cells, Recall.of(Places.joined(one.places), length)) for one in search.trials]
     values = ((cells, one.best_ten if ten else one.best.value) for cells, one in found)

@@ -1,4 +1,4 @@
-"""Wear of a gallery's cells: what a change writes, cell by cell, and where endurance ends."""
+"""Wear of a gallery's cells: the writes of each cell by a change, and the limit of endurance."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ WriteCounts = Mapping[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class ArrayCells:
-    """The cells of items in arrays that lie in `row_parts`, and side by side in each.
+    """The cells of items in arrays: `row_parts` row parts, each with arrays side by side.
 
     `laid(row_part)` gives the contents [column parts, rows, columns] of the arrays of one row part,
-    uint8, and which of these cells belong to items.
+    uint8, and a mask of the cells that belong to items.
     """
 
     row_parts: int
@@ -41,7 +41,7 @@ class ArrayCells:
 def word_cells(graph: Graph, cam: Cam) -> dict[str, ArrayCells]:
     """The cells of a graph whose items a CAM holds, by the name of its search.
 
-    The words of an item lie in as many row parts.
+    Each word of an item is in another row part.
     """
     height = cam.array.words
 
@@ -65,9 +65,9 @@ def word_cells(graph: Graph, cam: Cam) -> dict[str, ArrayCells]:
 
 
 def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str, ArrayCells]:
-    """The cells of the matrices of items of a programmed graph, by the layer that owns each.
+    """The cells of the item matrices of a programmed graph, by the layer that owns each matrix.
 
-    Unit and reference columns, which are the same for every gallery, are not among them.
+    Unit and reference columns are left out; they are the same for every gallery.
     """
     layers, owners = crossbar_layers(graph), stored_cells(graph)
 
@@ -100,18 +100,17 @@ def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str
 
 
 def first_counts(cells: Mapping[str, ArrayCells]) -> dict[str, Array]:
-    """The counts of a gallery programmed into fresh arrays: each of its cells is written once."""
+    """The counts of a gallery programmed into fresh arrays: each cell is written once."""
     return counts_after({}, {}, cells)
 
 
 def counts_after(
     counts: WriteCounts, before: Mapping[str, ArrayCells], after: Mapping[str, ArrayCells]
 ) -> dict[str, Array]:
-    """The counts after a change: one more of each cell whose content differs.
+    """The counts after a change: plus one for each cell whose content differs.
 
-    A cell that held no item before is always written, as nobody knows what an earlier item left in
-    it. Cells that hold no item any more are not written. Raises CimError for counts of other
-    arrays.
+    A cell that held no item before is always written, as its content is not known. A cell that no
+    longer holds an item is not written. Raises CimError for counts of other arrays.
     """
     found = dict(counts)
     for name, cells in after.items():
@@ -120,7 +119,7 @@ def counts_after(
         )
         earlier = counts.get(name, np.zeros((0,) * 4, np.int32))
         shape = tuple(map(max, earlier.shape, written.shape))
-        # Arrays grow along one axis only; counts that say otherwise are of other arrays.
+        # Arrays grow along one axis only; other shapes mean counts of other arrays.
         if earlier.ndim != 4 or math.prod(shape) > earlier.size + written.size:
             raise CimError(
                 f"{name} has writes of arrays {list(earlier.shape)}; expected arrays like those of "
@@ -143,7 +142,7 @@ def _written(before: ArrayCells | None, after: ArrayCells, row_part: int) -> Boo
 
 
 def _widened(values: Array, shape: tuple[int, ...]) -> Array:
-    """The values with zeros behind them along every axis."""
+    """The values padded with zeros at the end of each axis."""
     return np.pad(values, [(0, most - own) for own, most in zip(values.shape, shape, strict=True)])
 
 
@@ -174,7 +173,7 @@ def array_writes(counts: WriteCounts) -> dict[str, tuple[ArrayWrites, ...]]:
 def check_endurance(
     writes: Mapping[str, tuple[ArrayWrites, ...]], use: MemoryUse | CamUse, target: str
 ) -> None:
-    """Raise CimError if a cell would be written more often than the cells of `target` bear."""
+    """Raise CimError if a cell would be written more often than a cell of `target` endures."""
     most = use.programmings
     if most is None:
         return

@@ -1,8 +1,8 @@
-"""The bench in SystemVerilog: the kinds of macro that it drives, the order, and its sources.
+"""The bench in SystemVerilog: the kinds of macro that it drives, its steps, and its sources.
 
-A kind of macro takes layers that have its parameters. `steps.txt` has the order in which arrays are
-written and read, and the settings of each read: a word says what a line is, and how many words and
-decimal numbers follow it, so that `$fscanf` reads it. STEPS says what they are.
+All layers of a kind of macro have the same parameters. `steps.txt` has the order in which arrays
+are written and read, and the settings of each read. A line begins with a word; the word determines
+how many words and decimal numbers follow, so that `$fscanf` reads them. STEPS explains them.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ STEPS = {
     "requantise": "LAYER/qN, the value that requantisation N makes; stages of affine.hex",
     "end": "",
 }
-"""The lines of `steps.txt`: the word that begins one, and what follows it."""
+"""The lines of `steps.txt`: the word that begins a line, and the words and numbers after it."""
 
 
 @dataclass(frozen=True, eq=False)
 class MacroKind:
-    """The layers that one macro of the bench takes, and the number of its kind, from 1."""
+    """The layers that one macro of the bench takes, and the number of the kind, from 1."""
 
     number: int
     layers: list[DrivenLayer]
@@ -126,7 +126,7 @@ def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:
 
 
 def _shared(layer: DrivenLayer) -> dict[str, int]:
-    """The parameters of a macro that all of its layers share."""
+    """The parameters of a macro that all its layers share."""
     crossbar, image, layout = layer.op.crossbar, layer.image, layer.layout
     kind, lo, hi, rounding, _ = law_numbers(crossbar)
     order, lines = layout.order, layout.columns * image.cell_bits
@@ -195,7 +195,7 @@ def _line(*words: str | int) -> str:
 
 
 def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
-    """The lines of what is the same in all reads of a layer."""
+    """The lines with the settings that all reads of a layer share."""
     name, image, crossbar = layer.name, layer.image, layer.op.crossbar
     rows, columns = layer.op.weight.shape
     groups, cycles = len(layer.op.stored.groups), crossbar.cycles
@@ -242,9 +242,9 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
 
 
 def write_bench(source: HandoffSource, folder: Path) -> None:
-    """Write the sources, those with faults, and `kindN/parameters.svh` for each kind of macro.
+    """Write the sources, also with faults, and `kindN/parameters.svh` for each kind of macro.
 
-    And the steps, beside the folder.
+    The steps are written beside the folder.
     """
     kinds = macro_kinds(source.layers)
     for kind in kinds:
@@ -320,9 +320,9 @@ BENCH_PART = HandoffPart(
 
 
 def write_random(source: HandoffSource, folder: Path) -> None:
-    """Write the layers as `cim_layer`, their tables, and what drives the bench with them.
+    """Write the layers as `cim_layer`, their tables, and the sources that draw random inputs.
 
-    c/model.c computes a layer that loses nothing as one product; here each is one on arrays.
+    c/model.c computes a lossless layer as one product; here every layer is on arrays.
     """
     tables = ConstantTables()
     header = layers_header(source.layers, tables)
@@ -372,7 +372,7 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
 
 
 def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:
-    """The converted slice and the weight of each lane [lanes] of an array, the unit column left.
+    """The converted slice and the weight of each lane [lanes] of an array, without unit column.
 
     Lanes that no layer uses have 0.
     """

@@ -27,13 +27,13 @@ LINE = 64
 
 
 class Conductances(Exporter, name="conductances"):
-    """A CSV file a layer, a line a cell; `chip.toml` says whose weights they are."""
+    """A CSV file per layer with a line per cell; `chip.toml` names the bundle of the weights."""
 
     takes = ("layers",)
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """Nothing: what was measured may have been written over targets."""
+        """No files: measurements may have replaced the targets, so no export is replaced."""
         return set()
 
     @classmethod
@@ -59,7 +59,7 @@ class Conductances(Exporter, name="conductances"):
         chip = ChipFile(
             bundle=bundle.name,
             constants=bundle.manifest["files"][CONSTANTS],
-            # A cell of the largest digit conducts 1 if no uS are known.
+            # Without known uS, a cell with the largest digit has conductance 1.
             g_max=1.0 if noise is None else noise.g_max * noise.devices,
             columns_per_converter=sharing[0] if sharing else 1,
         )
@@ -77,7 +77,7 @@ class Conductances(Exporter, name="conductances"):
 
 
 def _tolerance(bundle: Bundle, layer: LayerOfChip, full: float) -> float:
-    """The largest error of a cell: that of write-verify if it is known, else half a level."""
+    """The largest error of a cell: the tolerance of write-verify if known, else half a level."""
     noise = bundle.target.noise
     for one in () if noise is None else noise.of(Programming):
         if one.tolerance is not None and noise is not None:
@@ -88,7 +88,10 @@ def _tolerance(bundle: Bundle, layer: LayerOfChip, full: float) -> float:
 def _lines(
     layer: LayerOfChip, full: float, tolerance: float, cores: tuple[int, int]
 ) -> Iterator[str]:
-    """The lines of a layer's cells, array by array; `cores` are arrays in all and in a core."""
+    """The lines of a layer's cells, array by array.
+
+    `cores` are the numbers of arrays in total and per core.
+    """
     levels = layer.levels(full)
     ends = [f",{level},{float(g)!r},{tolerance:.6g}\n" for level, g in enumerate(levels.targets)]
     number = layer.first

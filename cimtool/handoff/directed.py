@@ -1,4 +1,4 @@
-"""Directed numbers: those at which a requantiser or a converter that is a little wrong shows it."""
+"""Directed numbers: inputs that reveal a small error in a requantiser or a converter."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.mvm import CrossbarMvm
 
 TOTALS = 512
-"""Totals of digits, at most, that are tried for cells that leak."""
+"""Sums of digits, at most, that are tried if cells leak."""
 
 
 class ConverterInput(NamedTuple):
-    """A sum that a converter gets, and the code that it makes of it.
+    """A sum at a converter's input, and its code.
 
-    `slice` and `cycle` name the converter, `offset` is what it takes off. Cells times digits come
-    to `cells` digits, and the digits alone to `digits`: `sum = (cells << fraction_bits) +
-    leak * digits`.
+    `slice` and `cycle` name the converter, which subtracts `offset`. The sum of cells times digits
+    is `cells`, the sum of the digits alone `digits`: `sum = (cells << fraction_bits) + leak *
+    digits`.
     """
 
     slice: int
@@ -39,11 +39,11 @@ class ConverterInput(NamedTuple):
 
 
 def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
-    """The sums next to each threshold of a layer's converters, within what their columns reach.
+    """The sums next to each threshold of a layer's converters, as far as their columns reach.
 
-    With them every code is reached that any sum within the proved bounds of a column has, and both
-    ends of these bounds. Lossless converters of a table have no codes; a unit column beside cells
-    of fractions is left out.
+    They reach every code that a sum within the proved bounds of a column can have, and both ends of
+    these bounds. Lossless converters of a table have no codes; a unit column is left out if cells
+    hold fractions.
     """
     found: list[ConverterInput] = []
     op, crossbar = layer.op, layer.op.crossbar
@@ -56,7 +56,7 @@ def converter_inputs(layer: DrivenLayer) -> list[ConverterInput]:
             column = replace(column, law=law, step=1 << crossbar.reference_bits)
         if column.law is not None:
             found += _of_converter(layer, (k, c), column)
-    # A pair's sums below zero lie in its second cells: these first.
+    # A pair's negative sums are in its second cells: these come first.
     return sorted(found, key=lambda one: (one.cells >= 0, one.slice, one.cycle, one.sum))
 
 
@@ -109,7 +109,7 @@ def _reaches(op: CrossbarMvm, column: ConvertedColumns) -> Iterator[tuple[int, i
 def _edges(
     op: CrossbarMvm, column: ConvertedColumns, offset: int, least: int, most: int
 ) -> IntArray:
-    """The smallest sum that has each code or a higher one, but for the lowest code."""
+    """For each code except the lowest, the smallest sum with this code or a higher code."""
     first, last = (int(_codes(op, column, np.array(end), offset)) for end in (least, most))
     codes = np.arange(first + 1, last + 1)
     below, above = np.full(len(codes), least), np.full(len(codes), most)
@@ -123,7 +123,10 @@ def _edges(
 def _nearest(
     layer: DrivenLayer, sums: IntArray, least: int, most: int, down: bool = False
 ) -> tuple[IntArray, IntArray]:
-    """The nearest of the sums that cells make from these on, as `cells` and `digits`."""
+    """For each sum, the nearest sum at or above it (`down`: below) that cells can make.
+
+    It is given as `cells` and `digits` of a ConverterInput.
+    """
     crossbar, top = layer.op.crossbar, (1 << layer.image.cell_bits) - 1
     places, leak = crossbar.fraction_bits, crossbar.column_leak
     one = 1 << places
@@ -152,7 +155,7 @@ def converter_text(layer: DrivenLayer) -> str:
 
 
 def write_directed(source: HandoffSource, folder: Path) -> None:
-    """Write `folder`/LAYER/ of each layer: inputs of requantiser and converters, and results."""
+    """Write `folder`/LAYER/ for each layer: inputs of requantisers and converters, and results."""
     for layer in source.layers_told("directed numbers"):
         own = place_in(folder, layer.name)
         own.mkdir()

@@ -1,6 +1,6 @@
 """Faults of a macro that the bench must find, each at a named tap.
 
-`faulty` writes a fault into a source as a choice at run time, so that one build serves them all:
+`faulty` writes each fault into a source as a choice at run time, so that one build has all faults:
 an expression becomes `(tb_macro.fault == n ? wrong : right)`.
 """
 
@@ -21,14 +21,14 @@ from cimtool.hardware.stored import cell_digits
 COLUMN, MACRO, OUTPUT = "cim_column.sv", "cim_macro.sv", "cim_output.sv"
 
 NARROW_BITS = 18
-"""Those of the accumulator that is too narrow."""
+"""Bits of the accumulator that is too narrow."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An expression `right` of a source, which occurs in it once, and what replaces it.
+    """An expression `right`, which occurs once in a source, and its replacement `wrong`.
 
-    It changes a number of the layers of which the fact `shows` holds (`layer_facts`), or of any.
+    The fault changes a number in layers that have the fact `shows` (`layer_facts`); all have ANY.
     """
 
     name: str
@@ -126,9 +126,9 @@ FAULTS = tuple(
 
 
 def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
-    """The source of a file with its faults in it, each behind its number in `faults`, from 1.
+    """The source of a file with its faults, each chosen by its number in `faults`, from 1.
 
-    Raises ValueError if an expression does not occur once.
+    Raises ValueError if an expression does not occur exactly once.
     """
     numbered = [(n, one) for n, one in enumerate(faults, 1) if one.file == file]
     for right in dict.fromkeys(one.right for _, one in numbered):
@@ -143,9 +143,9 @@ def faulty(file: str, source: str, faults: Sequence[Fault] = FAULTS) -> str:
 
 
 def layer_facts(layer: DrivenLayer) -> set[str]:
-    """The facts that hold of a layer's stimuli and its directed inputs, by the names of `FAULTS`.
+    """The facts that hold for a layer's stimuli and directed inputs, by their names in `FAULTS`.
 
-    In doubt a fact is left out: of a fault that might show nothing is said.
+    A fact is left out if it is in doubt; then the bench does not have to find its faults.
     """
     op, crossbar = layer.op, layer.op.crossbar
     driven, slices, code = crossbar.digits(layer.x), op.stored.slices, crossbar.weights
@@ -179,10 +179,10 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
 
 
 def _code_facts(layer: DrivenLayer, seen: Taps) -> Iterator[str]:
-    """Yield the facts of converters that a code of the layer's stimuli tells.
+    """Yield the facts on converters that a code of the layer's stimuli shows.
 
-    CODES_DOWN: some code was rounded up; CODES_EVEN: some is of a tie; CODES_TOP: some is the
-    highest; CODES_BEYOND: some was limited to it.
+    CODES_DOWN: a code was rounded up; CODES_EVEN: a code came from a tie; CODES_TOP: a code is the
+    highest; CODES_BEYOND: a code was clipped to the highest.
     """
     crossbar, converted, law = layer.op.crossbar, layer.op.layer, layer.op.crossbar.law
     assert law is not None

@@ -1,4 +1,4 @@
-"""Exporter `handoff`: all that a chip team needs to program, drive and check its silicon."""
+"""Exporter `handoff`: the files a chip team needs to program, drive and check its silicon."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ PARTS: tuple[HandoffPart, ...] = (
 
 
 class Handoff(Exporter, name="handoff"):
-    """One folder a part, with `handoff.json`, a README and a Makefile that checks them."""
+    """A folder for each part, with `handoff.json`, a README and a Makefile with the checks."""
 
     counted = True
     takes = ("layers", "inputs", "noise", "gallery")
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """The files that an earlier export's own description names; none without one."""
+        """The names that an earlier export's `handoff.json` lists; none without this file."""
         names = names_listed(folder / HANDOFF)
         first = {part for name in names for part in Path(name).parts[:1]}
         return {HANDOFF, *first} if first else set()
 
     @classmethod
     def least_bytes(cls, bundle: Bundle, request: Request) -> int:
-        """The bytes of images and taps of the layers, without files of a line per column."""
+        """The bytes of the layers' images and taps, without files that have a line per column."""
         source = HandoffSource(bundle, request)
         return sum(_array_bytes(one, source.lanes) for one in source.layers)
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Write every part in the order of PARTS; CimError if one does not cover the bundle."""
+        """Write every part in the order of PARTS; CimError if a part does not cover the bundle."""
         source = HandoffSource(bundle, request)
         parts = [part for part in PARTS if part.asked(request)]
         for part in parts:
@@ -71,7 +71,7 @@ class Handoff(Exporter, name="handoff"):
 
 
 def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
-    """The bytes of the images of a layer's own arrays, and of the taps of their reads."""
+    """The bytes of a layer's images, unless it shares another's, and of the taps of its reads."""
     layout, groups = layer.layout, list(layer.groups())
     across = len(layer.arrays(0))
     images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
@@ -84,7 +84,7 @@ def _array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
 
 
 def _makefile(parts: list[HandoffPart]) -> str:
-    """A goal for each check of the parts, all of them by `check`, and the parts' own goals."""
+    """The Makefile: goal `check` runs the checks of all parts; the parts' other goals follow."""
     settings = {name: value for part in parts for name, value in part.settings.items()}
     goals = {name: lines for part in parts for name, lines in part.goals.items()}
     checks = [line for part in parts for line in part.checks]
@@ -97,7 +97,7 @@ def _makefile(parts: list[HandoffPart]) -> str:
 
 
 def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
-    """Names of the hand-off's origin, and the digest of each file."""
+    """The hand-off's bundle, target and layers, and the digest of each file."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     noise = request.noise
     dies = {} if noise is None else {"dies": {"bit_exact": False, **dies_described(noise)}}

@@ -1,4 +1,4 @@
-"""The parts that are programmed: cells of every array, with sums that check them; constants."""
+"""The parts that are programmed: the cells of every array, with check sums, and constants."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from cimtool.hardware.stored import StoredWeights, cell_digits
 
 
 def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path) -> ImagesFile:
-    """Write `folder`/LAYER/rR.cC/ of each array of these layers, and `images.json`.
+    """Write `folder`/LAYER/rR.cC/ for each array of these layers, and `images.json`.
 
-    A layer that shares the cells of another has no image of its own. Raises CimError for a weight
-    code whose digits do not fit their cells.
+    A layer that shares the cells of another has no image. Raises CimError for a weight code whose
+    digits do not fit their cells.
     """
     places = [one for one in placements(bundle.program, bundle.settings) if one.shares is None]
     plan = floorplan(places, bundle.target)
@@ -64,9 +64,9 @@ def write_layer(
     folder: Path,
     places: Iterator[tuple[int, int]],
 ) -> Iterator[ArrayImage]:
-    """Write the arrays of a layer, one row of them after the other, and yield what they are.
+    """Write the arrays of a layer, a row of arrays at a time, and yield their descriptions.
 
-    `places` are the number and the core of each.
+    `places` gives the number and the core of each array.
     """
     layout, order = image.layout(images), images.order
     code = stored.crossbar.weights
@@ -103,7 +103,7 @@ def write_layer(
 
 
 def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
-    """Write `folder`/LAYER/ for each layer: a number a line, offsets of converters bus-wide."""
+    """Write `folder`/LAYER/ for each layer: a number per line; offsets of converters bus-wide."""
     for layer in layers:
         own = place_in(folder, layer.name)
         own.mkdir()
@@ -125,7 +125,7 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
     write_numbers(folder / "steps.hex", np.array([one.step for one in columns]))
     tables = [crossbar.law] if isinstance(crossbar.law, StaircaseLaw) else []
     if crossbar.scope.levels:
-        # Where a conversion is lossless, equal levels stand in its place.
+        # A lossless conversion gets equal levels instead.
         equal = crossbar.finest_references
         given = (equal if one is None else one for one in op.references)
         tables = [one.levels for one in given if one.levels is not None]
@@ -144,7 +144,7 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
 IMAGES_PART = HandoffPart(
     folder="images",
     title="What to write into the cells of every array, in the order of the target's `[image]`",
-    # The first of those with the same cells.
+    # Of layers with the same cells, the first is written.
     write=lambda source, folder: write_images(
         source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
     ),

@@ -1,4 +1,4 @@
-"""The layers of a hand-off as a test bench drives them, and the parts that are written of them."""
+"""The layers of a hand-off as a test bench drives them, and the base of the hand-off's parts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from cimtool.ir.program import Graph, Node
 from cimtool.loading.embeddings import Embeddings
 
 NUMBER_BITS = 64
-"""Bits of a number that has a line to itself in a hand-off."""
+"""Bits of a number that has its own line in a hand-off."""
 
 
 @dataclass(frozen=True, eq=False)
 class DrivenLayer:
     """A layer with its stimuli [n, K], and the places of its weights in arrays.
 
-    `cells` is the layer that these are written for: itself, or a product with the same weights.
+    `cells` is the layer whose cells it uses: itself, or a product with the same weights.
     """
 
     graph: Graph
@@ -58,12 +58,12 @@ class DrivenLayer:
 
     @property
     def polarities(self) -> int:
-        """Columns of a slice that are converted each by itself."""
+        """Columns of a slice that are converted separately."""
         return 1 + self.op.crossbar.columns_by_polarity
 
     @property
     def lanes(self) -> int:
-        """Columns of an array that are converted: those of all weights, and the unit column."""
+        """Converted columns of an array: the columns of all weights, and the unit column."""
         own = self.layout.across * self.layout.slices * self.polarities
         return own + self.op.crossbar.unit_column
 
@@ -76,14 +76,14 @@ class DrivenLayer:
             yield row, within, group
 
     def arrays(self, row: int) -> list[str]:
-        """The names of the arrays in a row of them."""
+        """The names of the arrays in a row of arrays."""
         across = -(-self.image.columns // self.image.array_columns)
         return [array_name(row, c) for c in range(across)]
 
     def of_arrays(self, values: IntArray) -> IntArray:
-        """Numbers [lines, columns] as arrays side by side have them, [arrays, lines, lanes].
+        """Numbers [lines, columns], split over the arrays side by side, [arrays, lines, lanes].
 
-        `columns` are the converted ones of `Taps`: each slice's N, then the unit column.
+        `columns` are the converted columns of `Taps`: each slice's N, then the unit column.
         """
         own = self.op.weight.shape[1] * self.layout.slices * self.polarities
         by_slice = values[:, :own].reshape(len(values), -1, self.polarities, self.image.columns)
@@ -95,7 +95,7 @@ class DrivenLayer:
         return np.concatenate([lanes, beside], axis=2)
 
     def write_arrays(self, folder: Path, row: int, name: str, values: IntArray, bits: int) -> None:
-        """Write numbers [.., columns] of a row of arrays: `folder`/rR.cC/NAME.hex, bus-wide."""
+        """Write numbers [.., columns] of a row of arrays to `folder`/rR.cC/NAME.hex, bus-wide."""
         lines = values.reshape(-1, values.shape[-1])
         for array, lanes in zip(self.arrays(row), self.of_arrays(lines), strict=True):
             (folder / array).mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ class DrivenLayer:
 
     @cached_property
     def requantisations(self) -> dict[str, Requantisation]:
-        """The requantisations of its sums, each by its place `LAYER/qN` in a hand-off."""
+        """The requantisations of the layer's sums, by place in a hand-off, `LAYER/qN`."""
         found = requantisations(self.graph, self.node, self.op.weight.shape[1])
         return {f"{self.name}/q{number}": after for number, after in enumerate(found)}
 
@@ -116,7 +116,7 @@ class DrivenLayer:
         }
 
     def reached(self, after: Requantisation) -> tuple[IntArray, IntArray]:
-        """The least and the largest number [N] that a requantisation is proved to get."""
+        """The smallest and the largest number [N] that a requantisation provably gets."""
         known, width = self.graph.types[self.node.name], self.op.weight.shape[1]
         ends = (np.broadcast_to(end.astype(np.int64), (width,)) for end in (known.lo, known.hi))
         return after.reached(*ends)
@@ -127,7 +127,7 @@ def driven_layers(
 ) -> list[DrivenLayer]:
     """The layers of `chosen_layers` that match a pattern, with their stimuli.
 
-    Raises CimError if none does, or if a gallery is asked for and the bundle holds none.
+    Raises CimError if no layer matches, or if `gallery` is set and the bundle holds no gallery.
     """
     if gallery and bundle.gallery is None:
         raise ArgumentError(
@@ -210,9 +210,9 @@ def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> Lay
 
 @dataclass(frozen=True)
 class Lanes:
-    """Bits of a lane in the bus-wide lines of a hand-off, multiples of 4, alike in all layers.
+    """Bits of a lane in the bus-wide lines of a hand-off: multiples of 4, equal in all layers.
 
-    `inputs` and `digits` are a lane per row, `sums` (codes too) a lane per converted column.
+    `inputs` and `digits` have a lane per row, `sums` (also for codes) a lane per converted column.
     """
 
     inputs: int
@@ -221,7 +221,7 @@ class Lanes:
 
     @classmethod
     def of(cls, layers: list[DrivenLayer]) -> Lanes:
-        """The fewest that hold every number of these layers, signed."""
+        """The fewest bits that hold every number of these layers, signed."""
         inputs, digits, sums = [], [], []
         for one in layers:
             known, crossbar = one.graph.types[one.node.inputs[0]], one.op.crossbar
@@ -234,12 +234,12 @@ class Lanes:
 
 
 def lane_bits(lo: int, hi: int) -> int:
-    """Bits of a lane that holds `lo` to `hi` in two's complement: a multiple of 4."""
+    """Bits of a lane for `lo` to `hi` in two's complement: a multiple of 4."""
     return -(-(max(lo, hi, -lo - 1).bit_length() + 1) // 4) * 4
 
 
 def sum_bits(op: CrossbarMvm) -> int:
-    """Bits of two's complement that hold every column sum, whatever the inputs."""
+    """Bits of two's complement that hold every column sum, for any inputs."""
     crossbar = op.crossbar
     largest = max(column.reach for column in op.layer.of_slices)
     unit = max(map(abs, crossbar.digit_limits)) * len(op.weight) if crossbar.unit_column else 0
@@ -276,11 +276,10 @@ class HandoffSource:
 class HandoffPart:
     """One subfolder of a hand-off.
 
-    `write(source, folder)` fills the new folder, or raises CimError. `files` says what
-    each file is, by name or pattern; `uncovered` what the part leaves out, in sentences. `checks`
-    are the commands of the goal `check`, and `goals` those of other goals, run in the hand-off's
-    folder; `settings` are variables that they read, with their defaults. The part is written if it
-    is `asked` for.
+    `write(source, folder)` fills the new folder, or raises CimError. `files` explains each file, by
+    name or pattern; `uncovered` has sentences on gaps in the part. `checks` are the commands of the
+    goal `check`, `goals` the commands of other goals, all run in the hand-off's folder; `settings`
+    are variables that they read, with defaults. The part is written if `asked` returns True.
     """
 
     folder: str
@@ -295,9 +294,9 @@ class HandoffPart:
 
 
 def hex_lines(values: IntArray, bits: int) -> bytes:
-    """A line of hexadecimal digits, as `$readmemh` reads them, for each row of values [.., lanes].
+    """A line of hexadecimal digits for `$readmemh` for each row of values [.., lanes].
 
-    A lane has `bits` of two's complement, in as many digits as they need; lane 0 is the rightmost.
+    A lane has `bits` bits of two's complement, in ceil(bits / 4) digits; lane 0 is the rightmost.
     """
     *lines, lanes = values.shape
     digits, lowest_last = -(-bits // 4), values[..., ::-1]

@@ -1,4 +1,4 @@
-"""Requantisations of a layer's sums, and inputs at which one that is a little wrong shows it."""
+"""Requantisations of a layer's sums, and inputs that reveal a small error in a requantiser."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ NO_LIMIT = 1 << 62
 """A limit that no number of a program reaches."""
 
 THRESHOLDS = 1 << 16
-"""Rounding thresholds of a channel that are searched, at most, from either end of its results."""
+"""Rounding thresholds of a channel that are searched, at most, from each end of its results."""
 
 BLOCK = 1 << 22
 """Numbers that are searched at a time."""
 
 DIRECTED = 8
-"""Directed numbers of a channel."""
+"""Directed inputs per channel."""
 
 
 @dataclass(frozen=True)
 class Requantisation:
-    """The way from a layer's sums to a requantised value `name`.
+    """The computation from a layer's sums to a requantised value `name`.
 
-    `affine` [stages, N, 4] are factor, offset and both limits of each stage before it; multiplier,
-    shift, lo and hi [N] are its own.
+    `affine` [stages, N, 4] are factor, offset and both limits of each stage before the
+    requantisation; multiplier, shift, lo and hi [N] are the requantisation's.
     """
 
     name: str
@@ -48,18 +48,18 @@ class Requantisation:
         return self.rounded(total)
 
     def rounded(self, x: IntArray) -> IntArray:
-        """The requantised values of `x` [.., N], which has passed the stages before."""
+        """The requantised values of `x` [.., N], the output of the stages before."""
         return requant(x, self.multiplier, self.shift, self.lo, self.hi)
 
     def reached(self, least: IntArray, most: IntArray) -> tuple[IntArray, IntArray]:
-        """The least and the largest number [N] after the stages, of sums `least` to `most` [N]."""
+        """The smallest and largest number [N] after the stages, for sums `least` to `most` [N]."""
         for factor, offset, lo, hi in self.affine.transpose(0, 2, 1):
             both = np.sort([least * factor + offset, most * factor + offset], axis=0)
             least, most = np.clip(both, lo, hi)
         return least, most
 
     def unlimited(self, x: IntArray) -> IntArray:
-        """The products of `x`, rounded but not limited."""
+        """The products of `x`, rounded but not clipped."""
         whole: IntArray = x * self.multiplier + (np.int64(1) << self.shift - 1) >> self.shift
         return whole
 
@@ -70,13 +70,13 @@ class Requantisation:
         return rest
 
     def ties(self, x: IntArray) -> BoolArray:
-        """True if a product is half-way between two results, of which the lower is even."""
+        """True if a product is halfway between two results and the lower result is even."""
         tied: BoolArray = (self.above_threshold(x) == 0) & (self.unlimited(x) % 2 == 1)
         return tied
 
 
 def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
-    """Yield the requantisations that only additions and limits separate from a layer's sums."""
+    """Yield the requantisations of a layer's sums; only Add and Clip may come in between."""
 
     def each(value: object, shape: int | tuple[int, int] = width) -> IntArray:
         return np.broadcast_to(np.asarray(value), shape).astype(np.int64)
@@ -103,9 +103,9 @@ def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantis
 def requantiser_inputs(after: Requantisation, least: IntArray, most: IntArray) -> IntArray:
     """Inputs [DIRECTED, N] of a requantisation whose channels get `least` to `most` [N].
 
-    For either sign: the number just above a rounding threshold and the one just below one, each
-    the number whose product crosses it at the smallest relative change of the multiplier. Then a
-    tie of either sign, if there is one, and both ends.
+    For each sign: a number just above a rounding threshold, and a number just below a threshold.
+    Each is chosen so that its product crosses the threshold at the smallest relative change of the
+    multiplier. Then a tie of each sign, if there is one, and both ends.
     """
     highest, lowest = after.rounded(most), after.rounded(least)
     count = int(min((highest - lowest).max() + 1, THRESHOLDS))
@@ -119,7 +119,7 @@ def requantiser_inputs(after: Requantisation, least: IntArray, most: IntArray) -
 
 
 def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -> IntArray:
-    """The inputs of some channels; `count` thresholds from either end are searched."""
+    """The inputs of some channels; `count` thresholds from each end are searched."""
     highest, lowest = after.rounded(most), after.rounded(least)
     steps = np.arange(count)[:, None]
 
@@ -129,7 +129,7 @@ def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -
         first: IntArray = -(-edge // after.multiplier)
         return first
 
-    # The threshold below the lowest result is not seen: it lies outside, or is clipped.
+    # The threshold below the lowest result has no effect: it is out of reach, or clipped.
     windows = np.maximum(highest - steps, lowest + 1), np.minimum(lowest + 1 + steps, highest)
     chosen = []
     for sign, results in zip((1, -1), windows, strict=True):
@@ -143,7 +143,7 @@ def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -
             found, any_inside = (np.take_along_axis(one, index, axis=0)[0] for one in (x, inside))
             chosen.append(np.where(any_inside, found, most))
     first, last = (np.clip(first_of(one), least, most) for one in (lowest, highest))
-    # `x * M` is an odd multiple of 2^(shift-1) if x is one of 2^(shift-1) over M's power of two.
+    # `x * M` is an odd multiple of 2^(shift-1) if x is an odd multiple of 2^(shift-1) / power.
     power = after.multiplier & -after.multiplier
     unit = np.maximum((np.int64(1) << after.shift - 1) // power, 1)
     for sign, tie in ((1, last), (-1, first)):
@@ -155,9 +155,9 @@ def _block(after: Requantisation, least: IntArray, most: IntArray, count: int) -
 
 
 def mistakes(after: Requantisation, x: IntArray) -> dict[str, BoolArray]:
-    """True for each of `x` [.., N] at which a mistake shows, by the name of the mistake.
+    """For each mistake, by name, a mask of the inputs `x` [.., N] that reveal it.
 
-    DOWN rounds down, CLIPS does not limit to the highest value, TIES rounds half to even, LOW_BITS
+    DOWN rounds down, CLIPS does not clip to the highest value, TIES rounds half to even, LOW_BITS
     loses six bits of the multiplier.
     """
     right = after.rounded(x)

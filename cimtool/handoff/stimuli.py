@@ -20,10 +20,10 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Features, Runner, Simulator
 
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
-"""Stimuli of a layer."""
+"""Numbers of stimuli of a layer, by kind."""
 
 END_ROWS = 8
-"""Random rows of embeddings that a hand-off takes from end to end, and as many of those given."""
+"""Random rows of embeddings that a hand-off runs end to end, and at most this many given rows."""
 
 SEED = 0
 
@@ -34,9 +34,9 @@ LayerNode = tuple[Graph, Node, CrossbarMvm]
 
 
 def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list[LayerNode]:
-    """The layers of both projectors, with `gallery` also those that hold one, that match a pattern.
+    """The layers of both projectors that match a pattern; with `gallery`, also gallery layers.
 
-    Raises CimError if none does, and if items have several rows on the way, such as tokens.
+    Raises CimError if no layer matches, and if items have several rows in a layer, such as tokens.
     """
     for graph in (program.text, program.video):
         for node in graph.nodes:
@@ -56,7 +56,7 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
 
 
 def matching(layers: Mapping[str, T], pattern: str) -> dict[str, T]:
-    """The layers whose names match a pattern; CimError if none does."""
+    """The layers whose names match a pattern; CimError if there are none."""
     chosen = {name: one for name, one in layers.items() if layer_matches(name, pattern)}
     if not chosen:
         raise ArgumentError(
@@ -81,7 +81,7 @@ def real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str
 
 
 def input_limits(graph: Graph, node: Node, op: CrossbarMvm) -> tuple[IntArray, IntArray]:
-    """The least and the largest input [K] that each row of a layer is proved to get."""
+    """The smallest and the largest input [K] that each row of a layer provably gets."""
     known, rows = graph.types[node.inputs[0]], len(op.weight)
     return np.broadcast_to(known.lo, rows), np.broadcast_to(known.hi, rows)
 
@@ -89,7 +89,7 @@ def input_limits(graph: Graph, node: Node, op: CrossbarMvm) -> tuple[IntArray, I
 def layer_stimuli(
     graph: Graph, node: Node, op: CrossbarMvm, real: Mapping[str, Mapping[str, Array]]
 ) -> tuple[IntArray, list[str]]:
-    """Inputs [n, K] of a layer, each row in the range that it is proved to get, and their names."""
+    """Inputs [n, K] of a layer, each row in its proved range, and the names of the inputs."""
     lo, hi = input_limits(graph, node, op)
     zero = np.clip(0, lo, hi)
     odd = np.arange(len(zero)) % 2 == 1
@@ -114,7 +114,7 @@ def layer_stimuli(
 
 
 def requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """The first requantised values behind a layer, through what takes its sums alone."""
+    """The first requantised values after a layer, through operations of one input."""
     values = {layer.name: total}
     for node in graph.nodes:
         if len(node.inputs) == 1 and node.inputs[0] in values:
@@ -130,7 +130,7 @@ def end_to_end(
 ) -> tuple[dict[str, IntArray], dict[str, Features], dict[str, IntArray]]:
     """The codes of `embedding_rows` and their features by modality, and `values` of their scores.
 
-    A program whose arrays hold a gallery has no score of pairs, so it gives no values.
+    If the arrays hold a gallery, the program has no score of pairs, and there are no values.
     """
     simulator = Simulator(program, fast=False)
     codes: dict[str, IntArray] = {}
@@ -151,8 +151,8 @@ def embedding_rows(
 ) -> tuple[IntArray, Array]:
     """Codes [n, width] of embeddings, and the rows that are quantised to them.
 
-    One code everywhere; if asked for, both ends in `turns`; then `count` random rows, and as many
-    of `inputs`, if given.
+    First rows with one code: 0, the highest, the lowest. With `turns`, a row that alternates
+    between the ends. Then `count` random rows, and the first `count` rows of `inputs` if given.
     """
     (name, op), *_ = graph.operations(Quantize).items()
     width, rng = graph.extent(name), np.random.default_rng(SEED)
@@ -167,10 +167,10 @@ def embedding_rows(
 
 
 def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
-    """The input [K] of lo..hi [K] that makes the largest column sum that any input can make.
+    """The input [K] within lo..hi [K] with the largest possible column sum.
 
-    Of all slices, columns, row groups and cycles; rows of other groups are as near to zero as
-    their limits allow.
+    The largest is over all slices, columns, row groups and cycles; rows of other groups are as near
+    to zero as their limits allow.
     """
     zero: IntArray = np.clip(0, lo, hi)
     largest, worst = None, zero
@@ -189,9 +189,9 @@ def worst_column(op: CrossbarMvm, lo: IntArray, hi: IntArray) -> IntArray:
 def _driven_ends(
     op: CrossbarMvm, lo: IntArray, hi: IntArray
 ) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
-    """Yield for each cycle the largest digit [K] of an input of lo..hi, that input, and the least.
+    """Yield for each cycle the largest and the smallest digit [K] of inputs in lo..hi.
 
-    The least digit is followed by its input as well.
+    Each digit is followed by its input.
     """
     start = int(lo.min())
     ranges, row = np.unique(np.stack([lo, hi + 1]) - start, axis=1, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The numbers at the taps where a chip can be probed: of perfect arrays, and of drawn dies."""
+"""The numbers at the taps of a chip, for perfect arrays and for drawn dies."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ STATISTICS = (
 class Taps:
     """The numbers of one layer for inputs [n, K]; sums count 2^-fraction_bits of a digit.
 
-    `digits` [n, cycles, K] are driven; `sums` and `codes` [n, groups, cycles, columns] are those of
-    every slice's N columns and then of the unit column, if there is one; codes of a lossless column
-    are its sums. `shift_add` [n, groups, N] is what each row group adds to the layer's sum, in
+    `digits` [n, cycles, K] are driven. In `sums` and `codes` [n, groups, cycles, columns], the
+    columns are every slice's N, then the unit column, if any; codes of a lossless column are its
+    sums. `shift_add` [n, groups, N] is each row group's contribution to the layer's sum, in
     2^-places of a digit.
     """
 
@@ -60,7 +60,7 @@ class Taps:
 def taps(op: CrossbarMvm | NoisyMvm, x: IntArray) -> Taps:
     """Compute the taps of a layer for integer inputs `x` [n, K].
 
-    On a die sums have the noise of reads, and count in the places of the die's cells.
+    On a die, sums include read noise and have the binary places of the die's cells.
     """
     crossbar, layer, places = op.crossbar, op.layer, column_places(op.layer)
     shape = len(x), len(layer.cells.groups), len(crossbar.cycles), places[-1].stop
@@ -92,16 +92,16 @@ def column_places(layer: ConvertedLayer) -> list[slice]:
 
 
 def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
-    """The layer's output [n, N] from what its row groups add."""
+    """The layer's output [n, N] from `shift_add`, the contributions of its row groups."""
     places = op.crossbar.places
     total: IntArray = shift_add.sum(axis=1) + (1 << places >> 1) >> places
     return total + op.layer.bias
 
 
 def write_taps(source: HandoffSource, folder: Path) -> None:
-    """Write `folder`/LAYER/ for each layer: its inputs, and what its arrays and its sums show.
+    """Write `folder`/LAYER/ for each layer: its inputs, the taps of its arrays, and its sums.
 
-    And what the whole program shows, as `write_ends` does.
+    Then write the values from end to end, as `write_ends` does.
     """
     lanes = source.lanes
     for layer in source.layers_told("taps"):
@@ -137,7 +137,7 @@ def write_taps(source: HandoffSource, folder: Path) -> None:
 
 
 def write_ends(source: HandoffSource, folder: Path) -> None:
-    """Write what the whole program shows of embeddings, and the names of all vectors.
+    """Write the whole program's values for embeddings, and the names of all vectors.
 
     `folder`/text/ and video/ have the codes of embeddings and their features, score/ the statistics
     ed and vd, the polynomial, and the integer logit of all pairs.
@@ -183,9 +183,9 @@ def end_values(program: Program) -> dict[str, str]:
 
 
 def _score_values(score: Graph) -> dict[str, str]:
-    """The values of a score that have a tap, by the names of their files."""
+    """The values of a score with a tap, by the names of their files."""
     seen = {name: name for name in ("ed", "vd") if name in score.by_name}
-    # The integer logit before it is multiplied by its unit, and the polynomial rounded to it.
+    # The integer logit before its unit is applied, and the polynomial before it is rounded to that.
     (logit,) = score.by_name[score.outputs["logit"]].inputs
     if isinstance(score.by_name[logit].op, Requant):
         (seen["polynomial"],) = score.by_name[logit].inputs
@@ -208,7 +208,7 @@ TAPS_PART = HandoffPart(
 
 
 def dies_described(options: NoiseOptions) -> dict[str, Any]:
-    """The sentence on dies, and the options by which they are drawn."""
+    """The sentence on dies, and the options with which they are drawn."""
     return {
         "what": STATISTICS,
         **vars(options),
@@ -217,9 +217,9 @@ def dies_described(options: NoiseOptions) -> dict[str, Any]:
 
 
 def write_dies(source: HandoffSource, folder: Path) -> None:
-    """Draw the dies of the request, and write `folder`/dD/LAYER/ for each layer of each.
+    """Draw the dies of the request, and write `folder`/dD/LAYER/ for each layer of each die.
 
-    Raises CimError for a bundle of which no die can be drawn.
+    Raises CimError if no die can be drawn for the bundle.
     """
     options = source.request.noise
     assert options is not None
@@ -240,7 +240,7 @@ def write_dies(source: HandoffSource, folder: Path) -> None:
 
 
 def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]:
-    """Write what a layer's cells came to and what its arrays show; how the lines count."""
+    """Write a layer's cells on a die, sums and codes; return the format of the numbers."""
     cells = np.concatenate([one.digits for one in op.cells.slices], axis=1).astype(np.int64)
     seen, image = taps(op, layer.x), layer.image
     bits = {

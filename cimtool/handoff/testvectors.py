@@ -53,16 +53,16 @@ class TestVectors(Exporter, name="testvectors"):
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
-        """The files that an earlier export's own layout names; none without one."""
+        """The files that an earlier export's `layout.json` lists; none without this file."""
         arrays = names_listed(folder / LAYOUT)
         kinds = product(arrays, ("npy", "mem"))
         return {LAYOUT, README, *map(".".join, kinds)} if arrays else set()
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Write those of the layers and rows in the request.
+        """Write the vectors of the layers and rows in the request.
 
-        Raises CimError if no layer has such a name, or they would take more than LARGEST bytes.
+        Raises CimError if no layer has such a name, or the files would exceed LARGEST bytes.
         """
         program, inputs = bundle.program, request.inputs
         chosen = chosen_layers(program, request.layers)
@@ -98,7 +98,7 @@ class Vectors:
     """An array of integers that is written as `NAME.npy` and `NAME.mem`.
 
     A line of `NAME.mem` is a number in two's complement of `bits` bits, in `ceil(bits / 4)` hex
-    digits, as `$readmemh` reads it, in the order of `axes`, the last the fastest.
+    digits, as `$readmemh` reads it. The last of `axes` runs fastest.
     """
 
     name: str
@@ -114,7 +114,7 @@ def _typed(name: str, values: IntArray, axes: tuple[str, ...], known: Type, what
 
 
 def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any]]:
-    """Write arrays one after another; what the layout says of each, by name."""
+    """Write arrays one after another; return their entries for the layout file, by name."""
     described = {}
     for one in arrays:
         np.save(place_in(folder, f"{one.name}.npy"), narrowed(one.values))
@@ -148,7 +148,7 @@ def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
 
 
 def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:
-    """The stimuli `x` [n, K] of a layer and what its taps show of them."""
+    """The stimuli `x` [n, K] of a layer and the numbers at its taps."""
     name, crossbar = graph.layer(node), op.crossbar
     seen = taps(op, x)
     total = layer_sum(op, seen.shift_add)
@@ -235,7 +235,7 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
         ("levels", "the value of each code, less its offset, in steps"),
     ):
         shape = len(getattr(laws[0], what))
-        # A lossless slice has no levels: zeros stand in its place.
+        # A lossless slice has no levels and gets zeros.
         rows = [np.zeros(shape, np.int64) if law is None else getattr(law, what) for law in given]
         numbers = np.stack(rows)
         yield _constants(f"{name}.{what}", numbers, ("slice", "code"), text)
@@ -272,7 +272,7 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
     """Codes of embeddings, the features they give, and the logits of all pairs."""
     score, logit = program.score, []
     if program.gallery_items is None:
-        # The integer logit before it is multiplied by its unit.
+        # The integer logit before its unit is applied.
         logit = [*score.by_name[score.outputs["logit"]].inputs]
     codes, features, scores = end_to_end(program, inputs, REAL_ROWS, turns=False, values=logit)
     for graph in (program.text, program.video):

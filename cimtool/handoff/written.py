@@ -1,4 +1,4 @@
-"""A hand-off folder read back: every file by its checksum, and the weights from their cells."""
+"""Reading of a hand-off folder: checksums of all files, and the weights from their cells."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HandoffFolder(Described, name="handoff"):
 
     @classmethod
     def facts(cls, folder: Path) -> Facts:
-        """Its layers and their arrays."""
+        """The hand-off's layers and arrays."""
         return describe_handoff(folder)
 
 
@@ -55,16 +55,16 @@ class HandoffFile(TomlTable):
 
 
 def describe_handoff(folder: Path) -> dict[str, Any]:
-    """Verify a hand-off folder and summarise what its images hold.
+    """Verify a hand-off folder and summarise its images.
 
-    Raises CimError for the first file that is missing or changed, naming the array, row and column
-    if its cells do not match their checksums, and for weights that are not those exported.
+    Raises CimError for the first file that is missing or changed; if cells do not match their check
+    sums, it names array, row and column. Raises CimError also for weights that were not exported.
     """
     listed = validated(HandoffFile, read_table(folder / HANDOFF, "export"), str(folder / HANDOFF))
     images = f"images/{IMAGES}"
     _check(folder, images, listed.files.get(images))
     held = validated(ImagesFile, read_table(folder / images, "export"), str(folder / images))
-    # Cells come last: of these the array, row and column are told.
+    # Cells come last: their error names array, row and column.
     cells = {f"images/{name}" for name in _files(held, CELLS)}
     others = {f"images/{name}" for name in _files(held, FLIPPED)}
     for name in sorted(others | listed.files.keys() - cells):
@@ -100,15 +100,15 @@ def _layer(
 
 
 BLOCK = 1 << 20
-"""Cells whose digits are widened to integers of 64 bits at a time."""
+"""Cells whose digits are widened to 64-bit integers at a time."""
 
 
 def read_weights(
     folder: Path, name: str, layer: LayerImage, images: ImagesFile
 ) -> Iterator[IntArray]:
-    """Yield the weights of a layer whose images are in `folder`, row by row, a block at a time.
+    """Yield the weights of a layer whose images are in `folder`, row by row, in blocks.
 
-    Sums are verified. Cells and flags are held as bytes, those of one row of arrays at a time.
+    Sums are verified. Cells and flags are held as bytes, for one row of arrays at a time.
     """
     _check_layer(folder / IMAGES, name, layer, images)
     layout, across = layer.layout(images), -(-layer.columns // layer.array_columns)
@@ -141,7 +141,7 @@ def read_weights(
 
 
 def _files(images: ImagesFile, what: str) -> list[str]:
-    """The cells of all arrays, or the flags of those that have some."""
+    """The files of cells of all arrays, or the files of flags of arrays that have flags."""
     return [
         _file(name, one, what, images)
         for name, layer in images.layers.items()
@@ -157,7 +157,7 @@ def _file(layer: str, array: ArrayImage, what: str, images: ImagesFile) -> str:
 def _cells(
     folder: Path, layer_name: str, array: ArrayImage, layer: LayerImage, images: ImagesFile
 ) -> Array:
-    """The cells [rows, columns] of an array, its sums verified."""
+    """The cells [rows, columns] of an array, verified by their sums."""
     name = _file(layer_name, array, CELLS, images)
     extents = images.array_rows, images.array_columns, layer.cell_bits
     cells = images.order.in_rows(_image(folder / name, *extents, images))
@@ -199,7 +199,7 @@ def _image(file: Path, rows: int, columns: int, bits: int, images: ImagesFile) -
 
 
 def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -> None:
-    """Raise CimError for a layer whose arrays and row groups are not those of its extents."""
+    """Raise CimError for a layer whose arrays or row groups do not match its extents."""
     layout = layer.layout(images)
     across, down = -(-layer.columns // layer.array_columns), -(-layer.rows // layer.array_rows)
     places = product(range(down), range(across))
@@ -226,10 +226,10 @@ def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -
 
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.+-]{0,199}")
-"""A name of a file or folder in a hand-off, no longer than a disk takes."""
+"""Names of files and folders in a hand-off; their length fits file systems."""
 
 DEEPEST_FOLDER = 16
-"""Names in the path of a file of a hand-off."""
+"""Names at most in the path of a file in a hand-off."""
 
 
 def _check(folder: Path, name: str, digest: str | None) -> None:

@@ -1,1 +1,1 @@
-"""The door: files become validated, frozen values here, or a sentence says why not."""
+"""Reading of files: each becomes a validated, frozen value, or an error says why not."""

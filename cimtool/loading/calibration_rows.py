@@ -1,6 +1,6 @@
-"""Rows that a bundle was calibrated on, known by digest: they are refused in an evaluation.
+"""Rows that a bundle was calibrated on, known by digest.
 
-The user may allow them, or drop them from the data.
+An evaluation refuses them, unless the user allows them or drops them from the data.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def usual_names(modalities: Modalities | None) -> Modalities:
 
 
 def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
-    """Return two different names of modalities; CimError, which gives `where`, for other values."""
+    """Return the names of two modalities; CimError, which gives `where`, for other values."""
     if len(modalities) != 2 or len(set(modalities)) != 2 or not all(modalities):
         raise ArgumentError(
             "{} is {}; expected two different names of arrays, such as text,audio",

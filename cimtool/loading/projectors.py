@@ -35,7 +35,7 @@ class ProjectorPair(Named):
     ) -> Model:
         """The model of two projectors, for `rows` of data if there are any.
 
-        CimError naming what is missing, broken or unfit.
+        Raises CimError, which names the part that is missing, broken or unfit.
         """
 
     @classmethod

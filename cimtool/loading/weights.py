@@ -51,7 +51,7 @@ UNCERTAINTIES = {
     "text_projection": "uncertainty_text_projection",
     "visual.proj": "visual.uncertainty_proj",
 }
-"""The key of PCME++'s second matrix by the key of its first; above, the name of its layer."""
+"""The key of PCME++'s second matrix by the key of its first; UNCERTAINTY names its layer."""
 
 SCALES = re.compile(r"\.(weight|input|output)_(scale|scale_inv|scale_2|zero_point)")
 """Endings of the keys of scales and zero points, which accompany quantized weights."""
@@ -339,7 +339,7 @@ def _projection(
     places = PROJECTIONS[modality] if prefix is None else (prefix.strip("."),)
     copies: dict[str, list[str]] = {}
     for key in arrays:
-        # A prefix may name one of several copies with what it stands behind.
+        # A prefix with wrappers can choose one of several copies.
         for name in {unwrapped(key), key} if prefix is not None else {unwrapped(key)}:
             copies.setdefault(name, []).append(key)
     for place in places:

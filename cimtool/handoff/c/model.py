@@ -1,6 +1,6 @@
 """A compiled program as a C model: encoders, the score of a pair, and a gallery in the arrays.
 
-Of a score, what one side alone decides is computed once an item and kept with its features.
+Values of a score that depend on one item only are computed once and kept with its features.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from cimtool.ir.types import Type
 from cimtool.report.page import render_text
 
 Phase = str
-"""The time at which a value is computed.
+"""The function call in which a value is computed.
 
-`text` or `video`: with an item of it; `pair`; `query`, `gallery`: with one, or with a block of it.
+`text` or `video`: for an item; `pair`: for a pair; `query`: for a query; `gallery`: for a block of
+the gallery.
 """
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A value that the model computes, in the order in which it does: `CIM_SEE` shows it."""
+    """A value that the model computes and shows by `CIM_SEE`."""
 
     graph: str
     value: str
@@ -46,13 +47,13 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """The value's name in reports."""
         return f"{self.graph}.{self.value}"
 
 
 @dataclass(frozen=True)
 class CModel:
-    """The sources of a model, its constants, and the values that it computes, in their order."""
+    """The sources of a model, its constants, and the values that it computes, in this order."""
 
     header: str
     source: str
@@ -66,7 +67,7 @@ class CModel:
 
     @property
     def weights_header(self) -> str:
-        """The constants as a C struct whose members lie where those of the file do."""
+        """The constants as a C struct with the same layout as the file."""
         members, numbers = [], []
         for name, kind, _, stored in self.tables.items():
             members.append(f"    {kind} {name.lower()}[{stored.size}];")
@@ -81,7 +82,7 @@ class CModel:
 def c_model(program: Program, name: str) -> CModel:
     """The C model of a compiled program, called `name` in its comments.
 
-    Raises CimError naming what it does not cover.
+    Raises CimError, which names the operation that the model does not cover.
     """
     model = _Model(program)
     for graph in (program.text, program.video):
@@ -107,7 +108,7 @@ class _Model:
         self.fields: dict[str, list[CValue]] = {name: [] for name in MODALITIES}
         self.field_names = {name: Identifiers() for name in MODALITIES}
         self.items: dict[str, CValue] = {}
-        """The values that an item keeps, by the names that the score gives them."""
+        """The values that an item keeps, by their names in the score."""
         ops = [op for graph in program.graphs for op in graph.operations(CrossbarMvm).values()]
         heights = [g.stop - g.start for op in ops if not op.exact for g in op.stored.groups]
         self.group_rows = max(heights, default=1)
@@ -161,7 +162,7 @@ class _Model:
             name, says, a_line = f"{m.upper()}_UNITS", "divide in float by", 4
             numbers = [f"{float(unit).hex()}f" for unit in units]
         lines = (", ".join(numbers[i : i + a_line]) for i in range(0, width, a_line))
-        # Layers take codes of this kind, so none is copied.
+        # Layers take codes of this kind, so codes need no copy.
         kind = "int16_t" if kind_of(known) in ("int8_t", "uint8_t", "int16_t") else "int32_t"
         self.header.append(
             f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, limited\n"
@@ -174,7 +175,7 @@ class _Model:
         )
 
     def _prepared(self, m: str) -> None:
-        """`MODALITY_prepare`: what the score of a pair reads that one item alone decides."""
+        """`MODALITY_prepare`: the values that the score of a pair reads and one item determines."""
         graph, writer = self.program.score, FunctionWriter(f"{m}_prepare", self.tables)
         writer.lines.append("(void)item;")
         if self.program.gallery_items is None:
@@ -218,7 +219,7 @@ class _Model:
         self._function(writer, last.kind, arguments)
 
     def gallery(self, graph: Graph) -> None:
-        """`gallery_scores`: of a text against all items that the arrays hold, in blocks of them."""
+        """`gallery_scores`: scores of a text for all items in the arrays, block by block."""
         writer = FunctionWriter("gallery_scores", self.tables)
         values = {
             name: replace(value, holder="text")
@@ -268,7 +269,7 @@ class _Model:
         phase: Phase,
         field: str | None = None,
     ) -> CValue:
-        """Append one node's statements; its value joins `values`; a `field` is one of the item."""
+        """Append one node's statements; its value joins `values`. `field` makes it the item's."""
         known = graph.types[node.name]
         writer.layer = graph.layer(node)
         if len(known.shape) > 2:
@@ -355,7 +356,7 @@ def _of_items(graph: Graph, items: int) -> set[str]:
 
 
 def _unit(graph: Graph, function: str) -> str:
-    """The comment that says what one unit of a logit is."""
+    """The comment with the unit of a logit."""
     (op,) = graph.operations(Dequantize).values()
     exponent = int(np.log2(float(np.asarray(op.scale))))
     return f"/* {function}: logits in units of 2^{exponent}. */\n"

@@ -1,6 +1,7 @@
 """Operations in C: a rule for each operation of the compiled program.
 
-A crossbar layer is one integer product, or every row group, cycle and slice as it is.
+A crossbar layer is one integer product if it is exact; else each row group, cycle and slice is
+computed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ROUNDINGS = {"half-up": "CIM_HALF_UP", "half-even": "CIM_HALF_EVEN", "floor": "C
 
 
 def append(writer: FunctionWriter, op: Op, types: Types, inputs: Sequence[CValue]) -> CValue:
-    """Append one operation, whose value goes to the writer's place; return where it is."""
+    """Append one operation, whose value goes to the writer's place; return the value."""
     value: CValue = C_MODEL.of(op)(writer, op, types, *inputs)
     return value
 
@@ -113,7 +114,7 @@ def _add(writer: FunctionWriter, op: Add, types: Types, *inputs: CValue) -> CVal
 
 
 def _bits(number: str) -> str:
-    """A signed number as the 64 bits that stand for it: sums may wrap on the way."""
+    """A signed number as its 64 bits, so that sums may wrap in between."""
     return f"(uint64_t)(int64_t)({number})"
 
 
@@ -136,7 +137,7 @@ def _requant(writer: FunctionWriter, op: Requant, types: Types, x: CValue) -> CV
 
 @C_MODEL.rule(Axis, Dequantize, Quantize)
 def _identity(writer: FunctionWriter, op: Op, types: Types, x: CValue) -> CValue:
-    """The same integers: pairs meet one at a time, and units are those of the caller."""
+    """The input unchanged: pairs are scored one at a time, and the caller knows the units."""
     return x
 
 
@@ -144,7 +145,7 @@ def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) ->
     weight = op.weight
     least, most = int(weight.min()), int(weight.max())
     reach = np.broadcast_to(np.maximum(-known.lo, known.hi), len(weight))
-    # Sums are added up in any order: each of them fits.
+    # Sums are added up in any order, so each partial sum must fit.
     narrow = int((reach @ np.abs(weight)).max()) <= INT32.max and _within(
         INT16, int(known.lo.min()), int(known.hi.max())
     )
@@ -172,7 +173,7 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
     crossbar, stored = op.crossbar, op.stored
     name, groups = tables.prefix(layer), stored.groups
     cells = np.stack([one.digits for one in stored.slices])
-    # Cells fit 8 bits, and sums of digits and cells 32, whatever the inputs; else both are wide.
+    # Narrow: cells fit 8 bits and sums of digits times cells fit 32, for any inputs.
     least, most = int(cells.min()), int(cells.max())
     reach = max(map(abs, crossbar.digit_limits)) * int(stored.cells.heights.max())
     wide = not _within(INT8, least, most) or reach * max(most, -least) > INT32.max
@@ -229,9 +230,9 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
 
 
 def in_blocks(cells: IntArray) -> IntArray:
-    """Cells [slices, K, N] in the order of cim.h: of each block of columns one row after the other.
+    """Cells [slices, K, N] in the order of cim.h: block of columns by block, row by row.
 
-    So a block's rows lie side by side, and are read in one go.
+    So a block's rows are contiguous in memory.
     """
     starts = range(BLOCK, cells.shape[2], BLOCK)
     blocks = np.split(cells, list(starts), axis=2)
@@ -241,7 +242,7 @@ def in_blocks(cells: IntArray) -> IntArray:
 def _converter(
     tables: ConstantTables, place: str, name: str, column: ConvertedColumns, laws: list[Law]
 ) -> tuple[object, ...]:
-    """The fields of one converter; its law joins `laws` unless it is among them."""
+    """The fields of one converter; its law joins `laws` unless it is already there."""
     law = column.law
     if law is None:
         return "0", 0, -1, -1

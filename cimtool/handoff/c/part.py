@@ -1,4 +1,4 @@
-"""The golden model of a hand-off in C: `c/`, and the numbers that it must show."""
+"""The golden model of a hand-off in C, folder `c/`, and the numbers that it must show."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cimtool.report.page import render_text
 from cimtool.simulation.simulator import Runner
 
 LARGEST_HEADER = 1_000_000
-"""Bytes of constants up to which they are also written as C."""
+"""Constants are also written as C if they take fewer bytes."""
 
 PAIR = "pair"
-"""The phase of a model whose values are those of pairs."""
+"""The phase of a model that computes values of pairs."""
 
 FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
 
@@ -33,7 +33,7 @@ FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
 def write_c(source: HandoffSource, folder: Path) -> None:
     """Write the model, its constants, and the numbers that it must show.
 
-    Raises CimError for a program with what the model does not cover.
+    Raises CimError for a program with an operation that the model does not cover.
     """
     program = source.bundle.program
     model = c_model(program, source.bundle.model.name)
@@ -51,15 +51,15 @@ def write_c(source: HandoffSource, folder: Path) -> None:
 
 
 def c_source(name: str) -> str:
-    """A source of the model that is written by hand."""
+    """A handwritten source of the model."""
     return (files(__package__) / "sources" / name).read_text("utf-8")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The file of expected numbers, how many of each value there are, the items and their inputs.
+    """The file of expected numbers, and the count of numbers for each value.
 
-    `rows` and `widths` are by modality.
+    By modality, `rows` are the numbers of items and `widths` the numbers of inputs per item.
     """
 
     content: bytes
@@ -69,7 +69,7 @@ class Expected:
 
 
 def expected_of(program: Program, model: CModel, inputs: Embeddings | None) -> Expected:
-    """The simulator's numbers for made-up rows, and on the first rows of embeddings."""
+    """The simulator's numbers for made-up rows, and for the first rows of embeddings."""
     counts = [0] * len(model.seen)
     rows: dict[str, int] = {}
     features: dict[str, Array] = {}

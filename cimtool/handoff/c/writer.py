@@ -20,21 +20,21 @@ TAKEN = re.compile(
     "alignas|alignof|constexpr|nullptr|static_assert|thread_local|stdin|stdout|stderr|memcpy|weights|item|items|text|video|x|i|j|n|at|end|first|in|out|total|"
     "cim_.*|.*_t|[^a-z].*"
 )
-"""Names that no value may have: C's own, those of arguments and those of cim.h.
+"""Names that no value may have: keywords of C, names of arguments and names of cim.h.
 
-Macros, and what a compiler keeps for itself, begin with a capital or an underscore; types that a
-library keeps for itself end with _t.
+Macros and names reserved for compilers begin with a capital or an underscore; types reserved for
+libraries end with _t.
 """
 
 
 class Identifiers:
-    """Names of C for names of a program, each another one."""
+    """Unique names in C for names of a program."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def new(self, name: str) -> str:
-        """A name that stands for `name` and that no other has."""
+        """A new unique name for `name`."""
         base = re.sub(r"\W", "_", name, flags=re.ASCII)
         if TAKEN.fullmatch(base) or not base:
             base = f"v_{base}"
@@ -67,10 +67,11 @@ def kind_of(known: Type) -> str:
 
 @dataclass(frozen=True)
 class CValue:
-    """A value in C: the name of a number, or of an array of `count`, if given.
+    """A value in C: the name of a number, or of an array of `count` numbers if `count` is given.
 
-    `count` is a number, or the variable for those of a block of items. A field of an item has the
-    name of the item's pointer in `holder`. With `rows` it is that of item i, of a block of them.
+    `count` is a number, or the variable with the number of items in a block. For a field of an
+    item, `holder` is the name of the item's pointer. With `rows`, the value belongs to item i of a
+    block.
     """
 
     own: str
@@ -81,19 +82,19 @@ class CValue:
 
     @property
     def name(self) -> str:
-        """The name, with that of the item."""
+        """The expression for the value, with the item's name."""
         if self.holder:
             return f"{self.holder}[i].{self.own}" if self.rows else f"{self.holder}->{self.own}"
         return f"{self.own}[i - at]" if self.rows else self.own
 
     @property
     def element(self) -> str:
-        """Its number, or number j."""
+        """The number, or number j of the array."""
         return f"{self.name}[j]" if self.count else self.name
 
     @property
     def wide(self) -> str:
-        """The same as a signed number of 64 bits."""
+        """`element` as a signed number of 64 bits."""
         return self.element if self.kind == "int64_t" else f"(int64_t){self.element}"
 
     @property
@@ -113,9 +114,9 @@ class CInputs(CValue):
 
 
 class ConstantTables:
-    """Constant arrays of a model, that lie one after another: int64_t first, single bytes last.
+    """Constant arrays of a model, one after another: int64_t first, single bytes last.
 
-    So none of them needs padding, and their places are the same in a file and in a C struct.
+    So they need no padding, and their places are the same in a file and in a C struct.
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,7 @@ class ConstantTables:
         self._of_layers = Identifiers()
 
     def add(self, name: str, values: Array, kind: str) -> str:
-        """Keep an array, once however often it is used; return the name of its place."""
+        """Keep an array, equal arrays only once; return the name of its place."""
         stored = np.ascontiguousarray(values, KINDS[kind].newbyteorder("<"))
         key = kind, hashlib.sha256(stored.data).digest()
         if key not in self._names:
@@ -135,7 +136,7 @@ class ConstantTables:
         return self._names[key]
 
     def prefix(self, layer: str) -> str:
-        """The beginning of the names of a layer's definitions, the same at every call."""
+        """The prefix of the names of a layer's definitions, the same at every call."""
         if layer not in self._prefixes:
             self._prefixes[layer] = self._of_layers.new(layer)
         return self._prefixes[layer]
@@ -156,10 +157,10 @@ class ConstantTables:
 
 
 class FunctionWriter:
-    """Collects the statements of one function, and the definitions that stand before it.
+    """Collects the statements of one function, and the definitions before it.
 
-    `place`, to which a value goes, is set for each operation in turn. With `rows` statements are
-    those of items at .. end - 1, CIM_ITEMS at most.
+    `place`, the destination of a value, is set for each operation in turn. With `rows`, statements
+    run for the items at .. end - 1, at most CIM_ITEMS.
     """
 
     def __init__(self, name: str, tables: ConstantTables, rows: bool = False):
@@ -177,11 +178,11 @@ class FunctionWriter:
         self._widened: dict[tuple[str, str], CValue] = {}
 
     def local(self, name: str) -> str:
-        """A name for a variable that no other has."""
+        """A unique name for a variable."""
         return self._variables.new(name)
 
     def placed(self, kind: str = "") -> CValue:
-        """Declare the variable, or the item's field, of the value in place; of a kind if given."""
+        """Declare the variable or the item's field for `place`, with `kind` if given."""
         value = replace(self.place, kind=kind or self.place.kind, rows=self.rows)
         if value.holder:
             self.fields.append(value)
@@ -192,7 +193,7 @@ class FunctionWriter:
         return value
 
     def each_item(self, *lines: str) -> None:
-        """Append statements, for each item of a block if the function takes one."""
+        """Append statements; they run for each item if the function takes a block."""
         if not self.rows:
             self.lines += lines
             return
@@ -201,14 +202,14 @@ class FunctionWriter:
         self.lines.append("}")
 
     def each(self, expression: str) -> CValue:
-        """Give every number of the value in place an expression of element j; return it."""
+        """Set each number at `place` to an expression of element j; return the value."""
         value = self.placed()
         number = f"{value.element} = ({value.kind})({expression});"
         self.each_item(self._loop(value.count, number))
         return value
 
     def total(self, expression: str, count: str, narrow: bool) -> CValue:
-        """Add up an expression of element j, in 32 bits where `narrow`, else in 64."""
+        """Add up an expression of element j, in 32 bits if `narrow`, else in 64."""
         value, bits = self.placed(), 32 if narrow else 64
         signed = "cim_signed32" if narrow else "cim_signed"
         self.each_item(
@@ -237,7 +238,7 @@ class FunctionWriter:
         return self._pointers[place]
 
     def widened(self, x: CValue, kind: str) -> CValue:
-        """The same value in an array of another kind, copied once."""
+        """The value copied, once, to an array of another kind; unchanged if it has the kind."""
         if x.kind == kind:
             return x
         key = x.name, kind
@@ -256,7 +257,7 @@ class FunctionWriter:
         ]
 
     def refuse(self, why: str) -> CimError:
-        """The sentence for what the model does not have."""
+        """The error for something that the model does not cover."""
         return CimError(f"{self.layer}: {why}, which the C model does not cover")
 
     def _loop(self, count: str, statement: str) -> str:

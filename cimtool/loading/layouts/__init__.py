@@ -18,7 +18,7 @@ register_modules(__name__, __path__)
 
 
 def require_known_keys(layer_map: LayerMap) -> None:
-    """Raise CimError for a key of a map that is neither its own nor a layer of any layout."""
+    """Raise CimError for a key that is neither a general key of maps nor a layer of any layout."""
     for named in layer_map.values():
         for key in named.layers:
             if not _is_layer(key):
@@ -73,7 +73,7 @@ def _recognised(weights: Weights) -> type[Layout]:
         load_plugins()
         found = _recognising(weights)
     if len(found) > 1 and weights.named.layers:
-        # A map that names layers of another layout is told so, by the one that the file is of.
+        # If the map names layers of another layout, the error should name the file's layout.
         unnamed = replace(weights, named=replace(weights.named, layers={}))
         found = _recognising(unnamed) or found
     if len(found) == 1:
@@ -94,9 +94,9 @@ def _recognised(weights: Weights) -> type[Layout]:
 
 
 def _recognising(weights: Weights) -> list[type[Layout]]:
-    """The layouts that recognise weights; one for any names only where no other does.
+    """The layouts that recognise weights; layouts for any names count only if no other fits.
 
-    Those of tokens come first, as the encoder before the tokens has layers of any kind.
+    Layouts that read tokens go before all others: an encoder may have layers of any kind.
     """
     found = []
     for layout in Layout.family.values():

@@ -1,4 +1,4 @@
-"""Layout `cross-attention`: `mu = LayerNorm(x + attention(x))`, whose one token is x itself."""
+"""Layout `cross-attention`: `mu = LayerNorm(x + attention(x))`; x itself is the only token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CrossAttention(Layout, name="cross-attention"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By the projection that attention keeps in one matrix."""
+        """True if `attn` has torch's `in_proj_weight`: query, key and value in one matrix."""
         return weights.has(weights.layer("attn"), "in_proj_weight")
 
     @classmethod
@@ -46,16 +46,16 @@ class CrossAttention(Layout, name="cross-attention"):
 
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
-        """The leak of paired attention, where `paired` says that it was trained so."""
+        """The leak of paired attention, if `paired` says that the model was trained with it."""
         return (LEAK,) if content.get("paired") is True else ()
 
 
 def _one_token(weights: Weights, attn: str, out: str, width: int) -> Mvm:
-    """Attention to one token: its softmax is 1, so it is `out_proj(v_proj(token))`, one product."""
+    """Attention to one token: the softmax is 1, so one product, `out_proj(v_proj(token))`."""
     rows = slice(2 * width, None)  # queries and keys come before the values
     value = weights.get(attn, "in_proj_weight", (3 * width, width))[rows]
     has_bias = weights.has(attn, "in_proj_bias") or weights.has(out, "bias")
     outer = linear(weights, out, width, width, has_bias)
     bias = weights.get(attn, "in_proj_bias", (3 * width,))[rows] if has_bias else np.zeros(width)
-    # To float32, which also takes what the order of a sum leaves of a CPU or of its threads.
+    # Float32: CPUs and thread counts add in different orders, and rounding hides the difference.
     return Mvm(single(value.T @ outer.weight), single(bias @ outer.weight + outer.bias))

@@ -1,13 +1,13 @@
-"""Layout `pcme`: the heads of PCME's encoders, which weigh the tokens of a row by a softmax.
+"""Layout `pcme`: the heads of PCME's encoders, which attend to the tokens of a row.
 
     attended(net) = sum over tokens of softmax(net.w_2 tanh(net.w_1 token)) token
     mu     = normalize(layer_norm(out + sigmoid(pie_net.fc attended(pie_net.attention))))
     logvar = 2 logsigma, logsigma = uncertain_net.fc attended(uncertain_net.attention) + own
 
-Of images `out` is `fc` of the mean token and `own` is `uncertain_net.fc2` of it. Of captions both
-are what recurrent networks make of the tokens, which a row brings: `out`, `own`, then the tokens.
-Without `uncertain_net` items are points, as PVSE's. The keys and the arithmetic are those of
-https://github.com/naver-ai/pcme, whose samples are `mu + exp(logsigma) noise`.
+For images, `out` is `fc` of the mean token and `own` is `uncertain_net.fc2` of it. For captions,
+recurrent networks compute both from the tokens; a row holds `out`, `own`, then the tokens. Without
+`uncertain_net`, items are points, as in PVSE. Keys and arithmetic follow
+https://github.com/naver-ai/pcme, which samples `mu + exp(logsigma) noise`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PIE, UNCERTAIN = "pie_net", "uncertain_net"
 OUT, OWN = "fc", f"{UNCERTAIN}.fc2"
 
 RECURRENT = {OUT: "rnn", OWN: f"{UNCERTAIN}.rnn"}
-"""The recurrent networks of captions, each in the place of a layer of images."""
+"""The recurrent networks of captions; each replaces a layer of images."""
 
 
 class Pcme(Layout, name="pcme"):
-    """Keys `fc`, `pie_net`, `uncertain_net`; others are of the encoder before the tokens."""
+    """Keys `fc`, `pie_net`, `uncertain_net`; all others belong to the encoder before the tokens."""
 
     description = "PCME's pie_net and uncertain_net, in its img_enc and txt_enc"
     layers = (
@@ -43,7 +43,7 @@ class Pcme(Layout, name="pcme"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By the attention of its PIE-Net."""
+        """True if the PIE-Net has an attention."""
         return weights.layer(f"{PIE}.attention.w_1") in weights.layers
 
     @classmethod
@@ -61,7 +61,7 @@ class Pcme(Layout, name="pcme"):
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """A remark on what a row holds."""
+        """A remark on the contents of a row."""
         networks = [f"{weights.prefix}.{RECURRENT[role]}" for role in _given(weights)]
         before = f" behind what {' and '.join(networks)} made of them," if networks else ","
         return (
@@ -72,7 +72,7 @@ class Pcme(Layout, name="pcme"):
 
 
 class _TokenBuilder(TowerBuilder):
-    """Builds a head on rows of tokens, behind the vectors [d] that a row brings."""
+    """Builds a head on rows that hold the vectors [d] of recurrent networks, then the tokens."""
 
     def __init__(self, weights: Weights):
         self.weights, given = weights, _given(weights)
@@ -89,19 +89,19 @@ class _TokenBuilder(TowerBuilder):
         self.mean = self.add("tokens_mean", plus(1 / count), self._in_one_row(total))
 
     def outer(self, role: str) -> str:
-        """The vector [n, d] beside what is attended to: a row's own, or a layer of the mean."""
+        """The vector [n, d] to add to `local`: from the row, or a layer of the mean token."""
         if role in self.given:
             return self.given[role]
         layer = linear(self.weights, self.weights.layer(role), self.width, self.d)
         return self.add(role.replace(".", "_"), layer, self.mean)
 
     def local(self, net: str) -> str:
-        """The layer [n, d] of the tokens that a network attends to."""
+        """The layer [n, d] after a network's attention to the tokens."""
         layer = linear(self.weights, self.weights.layer(f"{net}.fc"), self.width, self.d)
         return self.add(f"{net}_fc", layer, self._attended(net))
 
     def _attended(self, net: str) -> str:
-        """The sum [n, width] of the tokens, weighed by the softmax of their scores."""
+        """The sum [n, width] of the tokens, weighted by the softmax of their scores."""
         names = (self.weights.layer(f"{net}.attention.{name}") for name in ("w_1", "w_2"))
         inner = linear(self.weights, next(names), self.width, has_bias=False)
         score = linear(self.weights, next(names), inner.weight.shape[1], 1, has_bias=False)
@@ -121,7 +121,7 @@ def _has_variance(weights: Weights) -> bool:
 
 
 def _given(weights: Weights) -> list[str]:
-    """The roles in whose place the file has a recurrent network."""
+    """The roles for which the file has a recurrent network instead of a layer."""
     roles = (OUT, OWN) if _has_variance(weights) else (OUT,)
     return [
         role
@@ -131,7 +131,7 @@ def _given(weights: Weights) -> list[str]:
 
 
 def _refuse_others(weights: Weights) -> None:
-    """Raise CimError for a key of the head that is not read; those of the encoder are left out."""
+    """Raise CimError for a key of the head that is not read; the encoder's keys are left out."""
     tops, networks = (OUT, PIE, UNCERTAIN), RECURRENT.values()
     own = weights.among(lambda name: name.partition(".")[0] in tops and name not in networks)
     own.refuse_others([weights.layer(role) for role in Pcme.layers], Pcme.name)

@@ -1,14 +1,14 @@
-"""Layout `pcmepp`: the heads of PCME++'s encoders, which pool the tokens of a row in order.
+"""Layout `pcmepp`: the heads of PCME++'s encoders, which sort and pool the tokens of a row.
 
-    pooled(fc, gpool) = sum over l of weight[l] times the l-th largest of fc(token), a channel
+    pooled(fc, gpool) = per channel, sum over l of weight[l] times the l-th largest of fc(token)
     mu     = normalize(pooled(image_encoder.fc, image_encoder.gpool))
     logvar = image_std_ln(pooled(image_std_encoder.fc, image_std_encoder.gpool))
 
-and `linear`, `gpool`, `std_linear`, `std_gpool`, `text_std_ln` of captions; the norms may be left
-out. Weights of a generalised pooling (GPO: Chen et al., CVPR 2021) depend on the number of tokens
-alone: a recurrent network makes them of positions, here, while the file is read. The tokens of the
-mean and those of the log-variance are two sets of as many: a row is the ones, then the others. Keys
-and arithmetic are those of https://github.com/naver-ai/pcmepp.
+Captions have `linear`, `gpool`, `std_linear`, `std_gpool`, `text_std_ln`; the norms may be left
+out. The weights of a generalised pooling (GPO: Chen et al., CVPR 2021) depend only on the number of
+tokens: a recurrent network computes them from positions, while the file is read. A row holds the
+tokens of the mean, then equally many tokens of the log-variance. Keys and arithmetic follow
+https://github.com/naver-ai/pcmepp.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ GRU = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 """Parameters of one direction of torch's `GRU`."""
 
 TEMPERATURE = 0.1
-"""The divisor of scores of places before their softmax."""
+"""The divisor of the pooling's scores before the softmax."""
 
 WAVELENGTH = 10_000.0
-"""The longest period of the positions, of sines and cosines."""
+"""The base of the positions' rates: their longest period is below 2 pi times it."""
 
 
 class Pcmepp(Layout, name="pcmepp"):
-    """Keys of the poolings and of the layers before them; others are of the encoder."""
+    """Keys of the poolings and of the layers before them; all others belong to the encoder."""
 
     description = "PCME++'s linear layers and gpool, in its img_enc and txt_enc"
     layers = (*IMAGE[:1], *IMAGE_STD[::2], *TEXT[:1], *TEXT_STD[::2])
@@ -50,7 +50,7 @@ class Pcmepp(Layout, name="pcmepp"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By the weights of a pooling."""
+        """True if a pooling has weights."""
         return any(weights.has(f"{pool}.linear", "weight") for _, pool in (IMAGE, TEXT))
 
     @classmethod
@@ -80,12 +80,12 @@ class Pcmepp(Layout, name="pcmepp"):
 
     @classmethod
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Its closed form of the distance."""
+        """The closed form of the distance, head `csd`."""
         return csd_score(content)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """A remark on what a row holds."""
+        """A remark on the contents of a row."""
         return (
             f"{weights.file}: {weights.prefix} is compiled from its tokens on: a row is the tokens "
             "of the mean, then those of the log-variance, without the encoder before them; all "
@@ -98,7 +98,7 @@ def _roles(weights: Weights) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _refuse_others(weights: Weights, roles: Sequence[str]) -> None:
-    """Raise CimError for a key of the head that is not read; those of the encoder are left out."""
+    """Raise CimError for a key of the head that is not read; the encoder's keys are left out."""
     used = [weights.layer(role) for role in roles]
     used += [f"{role}.{name}" for role in roles for name in ("gru", "linear")]
     tops = {role.partition(".")[0] for role in roles}
@@ -108,7 +108,7 @@ def _refuse_others(weights: Weights, roles: Sequence[str]) -> None:
 
 
 def _pooled(b: TowerBuilder, name: str, tokens: str, shares: FloatArray) -> str:
-    """The sum [n, d] of each channel's numbers, the largest first, times the shares [tokens]."""
+    """Per channel [n, d], the sum of sorted numbers, largest first, times `shares` [tokens]."""
     count, d = len(shares), b.extent(tokens)
     channels = arranged(b, tokens, np.arange(count * d).reshape(count, d).T)
     ordered = b.add(f"{name}_ordered", Sorted(), channels)
@@ -118,7 +118,7 @@ def _pooled(b: TowerBuilder, name: str, tokens: str, shares: FloatArray) -> str:
 
 
 def pool_weights(weights: Weights, pool: str, count: int) -> FloatArray:
-    """The weights [count] of the places of this many tokens; CimError if a key is missing."""
+    """The pooling's weights [count] for this number of tokens; CimError if a key is missing."""
     gru = f"{pool}.gru"
     size = weights.shape(gru, "weight_ih_l0")[-1]
     places = positions(count, size)
@@ -131,7 +131,7 @@ def pool_weights(weights: Weights, pool: str, count: int) -> FloatArray:
 
 
 def positions(count: int, size: int) -> FloatArray:
-    """Sines and cosines [count, size] of places, alternating (Vaswani et al. 2017, 3.5)."""
+    """Sines and cosines [count, size] of positions, alternating (Vaswani et al. 2017, 3.5)."""
     rates = WAVELENGTH ** (-np.arange(0, size, 2) / size)
     angles = np.arange(count)[:, None] * rates
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(count, -1)[:, :size]
@@ -155,7 +155,7 @@ def _recurrent(weights: Weights, gru: str, end: str, x: FloatArray) -> FloatArra
 
 
 def csd_score(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The head `csd` with the scale and the shift that a checkpoint of PCME++ learned."""
+    """The head `csd` with the learned scale and shift of a PCME++ checkpoint; empty without."""
     arrays = {unwrapped(key).removeprefix("criterion."): one for key, one in flat(content).items()}
     keys = {"a": "negative_scale", "b": "shift"}
     if not arrays.keys() >= set(keys.values()):

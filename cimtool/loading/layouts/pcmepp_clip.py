@@ -1,10 +1,10 @@
 """Layout `pcmepp-clip`: PCME++ in open_clip's form, two matrices behind each encoder.
 
-    text_projection, visual.proj                                [in, out], of the mean
-    uncertainty_text_projection, visual.uncertainty_proj        [in, out], of the log-variance
+    text_projection, visual.proj                                [in, out], for the mean
+    uncertainty_text_projection, visual.uncertainty_proj        [in, out], for the log-variance
 
-A row is what the first matrix reads, then what the second one reads. The keys and the arithmetic
-are those of https://github.com/naver-ai/pcmepp (hf_models).
+A row holds the input of the first matrix, then the input of the second. Keys and arithmetic follow
+https://github.com/naver-ai/pcmepp (hf_models).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from cimtool.loading.weights import MATRIX, PROJECTION, UNCERTAINTY, Weights
 
 
 class PcmeppClip(Layout, name="pcmepp-clip"):
-    """A matrix for mu, which is brought to unit norm, and one for the log-variance."""
+    """A matrix for mu, which is scaled to unit norm, and a matrix for the log-variance."""
 
     description = "PCME++'s uncertainty projections beside those of CLIP"
     layers = (PROJECTION,)
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By the second matrix."""
+        """True if there is a second matrix."""
         return weights.has(UNCERTAINTY, MATRIX)
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read both matrices; CimError if they have other than two axes."""
+        """Read both matrices; CimError if they do not have two axes."""
         mean = weights.get(PROJECTION, MATRIX, (None, None))
         spread = weights.get(UNCERTAINTY, MATRIX, (None, mean.shape[1]))
         first, width = len(mean), len(mean) + len(spread)
@@ -51,12 +51,12 @@ class PcmeppClip(Layout, name="pcmepp-clip"):
 
     @classmethod
     def score(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Its closed form of the distance."""
+        """The closed form of the distance, head `csd`."""
         return csd_score(content)
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """A remark on what rows are, which no weight shows."""
+        """A remark on the contents of rows, which no weight shows."""
         mean, spread = weights.keys.values()
         return (
             f"{weights.file}: {mean} and {spread} alone are taken of their side; a row is what the "

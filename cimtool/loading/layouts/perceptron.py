@@ -1,13 +1,13 @@
 """Layout `perceptron`: Linear layers with one activation between them, and one after the last.
 
-Weights do not show activations, so the checkpoint (or a layer map) says them in plain values:
+Weights do not show activations, so the checkpoint (or a layer map) names them in plain values:
 
     activation          between the layers: relu, tanh, leaky-relu or none
-    output_activation   after the last layer; none where it is not said
-    negative_slope      of leaky-relu; torch's 0.01 where it is not said
+    output_activation   after the last layer; by default none
+    negative_slope      of leaky-relu; by default torch's 0.01
 
-The last layer gives `mu`. If there are layers named `mu` and `logvar` instead, both are linear
-in what the others give, the last of which has `activation` behind it as well.
+The last layer gives `mu`. If there are layers named `mu` and `logvar`, both are linear heads on the
+output of the others; `activation` then also follows the last of the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cimtool.loading.weights import Weights
 
 
 class Perceptron(Layout, name="perceptron"):
-    """Layers in the file's order, whatever their names; only the heads are told by name."""
+    """Layers in the file's order, with any names; only the heads are recognised by name."""
 
     description = (
         "Linear layers alone, with a text `activation` beside the weights or in a layer map"
@@ -33,7 +33,7 @@ class Perceptron(Layout, name="perceptron"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By the activation that is said, and by nothing but Linear layers."""
+        """True if the activation is named and all layers are Linear."""
         return "activation" in weights.values and all(
             _is_linear(weights, layer) for layer in weights.layers
         )
@@ -79,12 +79,12 @@ def _is_linear(weights: Weights, layer: str) -> bool:
 
 
 def _linear(weights: Weights, layer: str, width: int | None, out: int | None = None) -> Mvm:
-    """A layer that takes `width` numbers, any where None; its bias may be left out."""
+    """A layer that takes `width` numbers (None: any number); it may have no bias."""
     return linear(weights, layer, width, out, has_bias=weights.has(layer, "bias"))
 
 
 def _chain(weights: Weights, names: Sequence[str]) -> list[Mvm]:
-    """The layers, each as wide as the one before gives."""
+    """The layers; CimError if one does not take the width that the layer before gives."""
     layers: list[Mvm] = []
     for name in names:
         width = layers[-1].weight.shape[1] if layers else None

@@ -1,11 +1,11 @@
-"""Layout `projection`: one matrix a modality, such as those behind CLIP's two encoders.
+"""Layout `projection`: one matrix per modality, as behind CLIP's two encoders.
 
     text_projection, visual.proj                        [in, out]: OpenAI's files, open_clip
     text_projection.weight, visual_projection.weight    [out, in]: transformers
 
-or what the `prefix` of a layer map names, a matrix or a Linear. It gives `mu`, behind which
-`output_activation` stands where the checkpoint or a map says one. The encoders' own tensors are
-left out: rows are what the projections read.
+The `prefix` of a layer map can name another matrix or Linear. It gives `mu`; `output_activation`
+follows if the checkpoint or a map names one. The encoders' tensors are left out: rows are the
+inputs of the projections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cimtool.loading.weights import MATRIX, PROJECTION, Weights
 
 
 class Projection(Layout, name="projection"):
-    """A matrix that rows of an encoder are multiplied by."""
+    """A matrix that multiplies an encoder's rows."""
 
     description = (
         "one matrix, as CLIP's text_projection and visual.proj or visual_projection, or the "
@@ -30,12 +30,12 @@ class Projection(Layout, name="projection"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By nothing beside it."""
+        """True if the projection is the only layer."""
         return weights.layers == (PROJECTION,)
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the matrix, or the Linear; CimError if it has other than two axes."""
+        """Read the matrix, or the Linear; CimError if it does not have two axes."""
         after = read_activation(weights, "output_activation", "none")
         if weights.has(PROJECTION, MATRIX):
             matrix = weights.get(PROJECTION, MATRIX, (None, None))
@@ -48,7 +48,7 @@ class Projection(Layout, name="projection"):
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """A remark on what rows are, which no weight shows."""
+        """A remark on the contents of rows, which no weight shows."""
         key = next(iter(weights.keys.values()))
         return (
             f"{weights.file}: {key} alone is taken of its side; rows are taken as what it reads, "

@@ -1,6 +1,6 @@
 """Layout `trunk`: Linear-BatchNorm-activation twice, then a linear head each for mu and logvar.
 
-The activation is ReLU unless a plain value `activation` says otherwise.
+The activation is ReLU unless a plain value `activation` names another.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def trunk_tower(
 
 
 class Trunk(Layout, name="trunk"):
-    """Layers by order and shape, whatever their names; only the heads are told by name."""
+    """Layers by order and shape, with any names; only the heads are recognised by name."""
 
     description = "two Linear each with a BatchNorm1d, then the heads mu and logvar"
     layers = ("fc1", "bn1", "fc2", "bn2", "mu", "logvar")
@@ -48,12 +48,12 @@ class Trunk(Layout, name="trunk"):
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
-        """By BatchNorm's running statistics."""
+        """True if a layer has BatchNorm's running statistics."""
         return any(_has_statistics(weights, layer) for layer in weights.layers)
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
-        """Read the six layers; CimError if their order, kind or shape cannot be told."""
+        """Read the six layers; CimError if their order or kind is unclear or a shape is wrong."""
         roles = _assign(weights)
         fc_bias = _have_bias(weights, roles["fc1"], roles["fc2"])
         head_bias = _have_bias(weights, roles["mu"], roles["logvar"])
@@ -70,12 +70,12 @@ class Trunk(Layout, name="trunk"):
 
 
 def _have_bias(weights: Weights, *layers: str) -> bool:
-    """Linear layers may be without bias, but not one of a pair: then a key is missing."""
+    """True if any of the layers has a bias; if another has none, its key is missing."""
     return any(weights.has(layer, "bias") for layer in layers)
 
 
 def _assign(weights: Weights) -> dict[str, str]:
-    """The file's layer for each of the layout's: as the user said, else by name, order, shape."""
+    """The file's layer for each of the layout's: from the map, else by name, order, shape."""
     norms = [n for n in weights.layers if _is_norm(weights, n)]
     linears = [n for n in weights.layers if n not in norms and _is_linear(weights, n)]
     roles = dict(weights.named.layers)
@@ -150,7 +150,7 @@ def _ordered(
     """Give the layers of each group (roles, layers) their roles by order, or else by shape.
 
     Raises CimError if the file's order says nothing (safetensors sorts by name, and the names
-    are not a series) and the shapes allow more than one.
+    are not a series) and the shapes allow more than one order.
     """
     names = [role for group, _ in groups for role in group]
     orders = itertools.product(*(itertools.permutations(layers) for _, layers in groups))
@@ -174,7 +174,7 @@ def _chain_fits(weights: Weights, roles: dict[str, str]) -> bool:
         shapes = {role: weights.shape(layer, "weight") for role, layer in roles.items()}
     except CimError:  # a layer without weight: reported by name when it is read
         return False
-    if not all(shapes.values()):  # one number: told where it is read
+    if not all(shapes.values()):  # a scalar: reported when it is read
         return False
     hidden = {shapes["fc1"][0], shapes["bn1"][0], shapes["fc2"][-1]}
     last = {shapes["fc2"][0], shapes["bn2"][0], shapes["mu"][-1], shapes["logvar"][-1]}

@@ -54,7 +54,7 @@ class TwoBranch(Layout, name="two-branch"):
 
     @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """None: the code that saves this layout has no other activation than ReLU."""
+        """No remarks: the code that saves this layout has no activation except ReLU."""
         return ()
 
     @classmethod

@@ -1,16 +1,16 @@
 """Values of an ONNX file, as views of an item's numbers, and the builder of a tower.
 
-A program's values are rows, one or several of an item; a file's have any axes, among which that of
-the items may stand anywhere and be joined with others. Reshape, Transpose and Slice make another
-view of the same value, and numbers move only if an operation needs them in rows.
+In a program, a value has one or several rows per item. In a file, a value has any axes; the axis of
+the items can be at any place, and can be joined with others. Reshape, Transpose and Slice make
+another view of the same value. Numbers move only if an operation needs them in rows.
 
-The builder knows two things of values that no other one needs:
+The builder keeps two facts about values that other builders do not need:
 
-* The numbers of values that are the same for all items, as class tokens and learned queries are. A
-  file spreads a constant over the items (`Expand`), and what follows may move, project and split
-  it. Where such a value meets one that depends on the input it is a constant again.
-* The constants that were added to values of which some are masks of attention: -inf, or a number
-  so low that its power is 0. A softmax takes them off again and leaves those numbers out.
+* The numbers of values that are the same for all items, such as class tokens and learned queries. A
+  file spreads a constant over the items (`Expand`); later nodes may move, project and split it. If
+  such a value meets a value that depends on the input, it is used as a constant again.
+* The constants that were added to a value, if some are attention masks: -inf, or numbers so low
+  that their exponential is 0. A softmax subtracts them again and leaves the masked numbers out.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from cimtool.ir.types import numbers_of_item, rows_of_item
 from cimtool.loading.layout import arranged
 
 MOST_NUMBERS = 1 << 24
-"""Numbers of values that are the same for all items, all together."""
+"""Numbers, in total, of all values that are the same for all items."""
 
 MOST_PRODUCTS = 1 << 32
-"""Multiply-adds by which they are computed, all together; the program computes what is beyond."""
+"""Multiply-adds, in total, to compute these values here; beyond, the program computes them."""
 
 LOWEST_OFFSET = -1e6
-"""Of a number from which more than this is taken, 16 bits hold nothing."""
+"""Below this offset, 16 bits hold nothing of the number that it is added to."""
 
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
@@ -46,8 +46,8 @@ LARGEST_NUMBER = float(np.finfo(np.float32).max)
 class Rows:
     """Numbers that depend on the input: a view of a value of the program.
 
-    `places` have the axes of the file's value: which of an item's numbers stands where. The items
-    themselves are along the axis `items`, behind `before` numbers of each item.
+    `places` has the axes of the file's value and gives, at each place, the index of the item's
+    number. The items are along the axis `items`, after `before` numbers of each item.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Rows:
 
     @classmethod
     def in_order(cls, name: str, extents: Sequence[int], items: int = 0, before: int = 1) -> Rows:
-        """All numbers of a value in the order that they have in it."""
+        """All numbers of a value in its own order."""
         return cls(name, np.arange(math.prod(extents)).reshape(extents), items, before)
 
     @property
@@ -92,7 +92,7 @@ class Rows:
         return [size * (items if i == self.items else 1) for i, size in enumerate(self.extents)]
 
     def alike(self, other: Rows) -> bool:
-        """True if both have the same places, of whatever values."""
+        """True if both have the same places; their values may differ."""
         same = (self.items, self.before) == (other.items, other.before)
         return same and np.array_equal(self.places, other.places)
 
@@ -107,15 +107,15 @@ class Rows:
         return replace(self, places=self.places.transpose(order), items=order.index(self.items))
 
     def back(self, order: Sequence[int]) -> Rows:
-        """The view with axes that `reordered` moved where they were."""
+        """The view before `reordered` with this order."""
         return self.reordered([order.index(i) for i in range(self.rank)])
 
     def last(self, axis: int) -> list[int]:
-        """An order with one axis behind all others."""
+        """An order of the axes with `axis` last."""
         return [i for i in range(self.rank) if i != axis] + [axis]
 
     def expanded(self, axis: int) -> Rows:
-        """The view with an axis of extent 1 more."""
+        """The view with another axis, of extent 1."""
         return replace(
             self, places=np.expand_dims(self.places, axis), items=self.items + (axis <= self.items)
         )
@@ -127,7 +127,7 @@ class Rows:
         )
 
     def taken(self, axis: int, places: IntArray) -> Rows:
-        """Some numbers along an axis."""
+        """The view with only the numbers at `places` along an axis."""
         return replace(self, places=np.take(self.places, places, axis))
 
     def widened(self, extents: Sequence[int]) -> Rows:
@@ -137,7 +137,7 @@ class Rows:
         return replace(self, places=np.broadcast_to(self.places, shape))
 
     def reshaped(self, sizes: Sequence[int], items: int) -> Rows | None:
-        """The view in other axes of these sizes, for this many `items`; None if it has no such."""
+        """The view in axes of these sizes, for this many `items`; None if there is no such view."""
         ahead = math.prod(self.extents[: self.items]) * self.before  # numbers before the items
         for axis, size in enumerate(sizes):
             before, left = divmod(ahead, math.prod(sizes[:axis]))
@@ -149,7 +149,7 @@ class Rows:
         return None
 
     def narrowed(self, width: int) -> Rows:
-        """The same rows of the program with another number of columns."""
+        """The same rows of the program, with `width` columns."""
         rows = self.places[..., :1] // self.extents[-1]
         return replace(self, places=rows * width + np.arange(width))
 
@@ -159,12 +159,12 @@ class MaskRead(Exception):
 
 
 class FileBuilder(TowerBuilder):
-    """Builds a tower, knowing the numbers [rows of an item, ...] of `fixed` values on the way.
+    """Builds a tower; `fixed` has the numbers [rows of an item, ...] of values equal for all items.
 
-    `masks` [rows of an item, width] are the sums of constants that were added to masked values,
-    and `unmasked` the values without these.
-    `item_numbers` and `item_products` count what an item has in all values, and its multiply-adds;
-    `item_places` count the numbers of the values of the file.
+    `masks` [rows of an item, width] has the sums of the constants that were added to masked values,
+    and `unmasked` has the values without them. Per item, `item_numbers` counts the numbers in all
+    values of the program, `item_products` the multiply-adds, and `item_places` the numbers in all
+    values of the file.
     """
 
     def __init__(self, width: int):
@@ -176,7 +176,7 @@ class FileBuilder(TowerBuilder):
         self._numbers, self._products = MOST_NUMBERS, MOST_PRODUCTS
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
-        """The same, and what is known of the value; MaskRead if masked numbers are read."""
+        """Append an operation and record the facts; MaskRead if it reads masked numbers."""
         made = super().add(name, op, *inputs, seen=seen)
         numbers = numbers_of_item(self.types[made].shape)
         inner = self.extent(inputs[0]) if isinstance(op, Mvm | BatchMatMul) else 0
@@ -195,7 +195,7 @@ class FileBuilder(TowerBuilder):
         return made
 
     def forget(self, name: str) -> None:
-        """Take back a value that nothing reads."""
+        """Remove a value that nothing reads."""
         numbers = numbers_of_item(self.types[name].shape)
         node = self.by_name.pop(name)
         self.item_numbers -= numbers
@@ -213,7 +213,7 @@ class FileBuilder(TowerBuilder):
                 total = np.zeros((rows_of_item(shape[0])[0], int(shape[1]))) + op.offset
                 for factor, one in zip(op.factors, masks, strict=True):
                     if one is not None:
-                        _require_low(np.maximum(-factor, 0.0) * one)  # turned, it masks nothing
+                        _require_low(np.maximum(-factor, 0.0) * one)  # negated, it masks nothing
                         total += factor * one
                 return total if (total <= NO_WEIGHT).any() else None
             case Arrange() if known:
@@ -226,14 +226,14 @@ class FileBuilder(TowerBuilder):
         return None
 
     def _without_mask(self, name: str, op: Op, inputs: Sequence[str]) -> str:
-        """The value without the constants that were added to masked ones."""
+        """The value without the constants that were added to masked values."""
         inputs = [self.unmasked.get(i, i) for i in inputs]
         if isinstance(op, Arrange):
             return arranged(self, inputs[0], op.places)
         if isinstance(op, Clip):
             return inputs[0]
         assert isinstance(op, Add)
-        # What is masked anyway needs no factor, as a choice has 0 there.
+        # A choice has factor 0 at masked numbers; they are left out anyway, so 1 will do.
         low = (self.masks[name] <= NO_WEIGHT).all(axis=0)
         factors = [np.where(low, 1.0, f) if f.ndim else f for f in op.factors]
         if len(inputs) == 1 and (factors[0] == 1).all():
@@ -241,9 +241,9 @@ class FileBuilder(TowerBuilder):
         return self.add(f"{name}_unmasked", Add(tuple(factors), scalar(0.0)), *inputs)
 
     def repeated(self, name: str, array: FloatArray, axis: int) -> Rows:
-        """A value that has the numbers of an array for every item; the items come into an axis.
+        """A value with the numbers of an array for every item.
 
-        Before the numbers that are along it.
+        The items join `axis`, before the numbers along it.
         """
         first = arranged(self, "x", np.zeros((1, array.size), np.int64))
         numbers = np.array(array, np.float64).reshape(-1)
@@ -252,14 +252,11 @@ class FileBuilder(TowerBuilder):
         return Rows.in_order(made, array.shape, axis)
 
     def same(self, name: str, array: FloatArray, view: Rows) -> Rows:
-        """A value with the numbers of an array for every item, which is where a view has it."""
+        """A value with the numbers of an array for every item; items are placed as in `view`."""
         return replace(self.repeated(name, array, view.items), before=view.before)
 
     def made_by(self, name: str, *kinds: type[Op]) -> list[Node] | None:
-        """The nodes of these kinds that make a value, the last first, each the next one's input.
-
-        None for other values.
-        """
+        """The chain of nodes of these kinds that makes a value, last node first; else None."""
         nodes = list[Node]()
         for kind in kinds:
             node = self.by_name.get(name)
@@ -270,7 +267,7 @@ class FileBuilder(TowerBuilder):
         return nodes
 
     def multiple(self, name: str) -> tuple[str, Add] | None:
-        """The value that another one is a product by constants of, and that product."""
+        """The source and the operation of a value that is constants times a source; else None."""
         node = self.by_name.get(name)
         if node is None or not isinstance(node.op, Add) or len(node.inputs) > 1:
             return None
@@ -282,9 +279,9 @@ class FileBuilder(TowerBuilder):
         return view.covers(rows_of_item(shape[0])[0] * int(shape[1]))
 
     def in_rows(self, view: Rows, columns: int = 1) -> Rows:
-        """The same numbers as rows of the program: those along the last axes, `columns` of them.
+        """The view as rows of the program; the last `columns` axes are joined to one row.
 
-        Numbers move if they are not. The rows of an item may be in another order than in the view.
+        Numbers move only if needed. An item's rows may be in another order than in the view.
         """
         width = math.prod(view.extents[view.rank - columns :])
         table = view.places.reshape(-1, width)
@@ -294,26 +291,26 @@ class FileBuilder(TowerBuilder):
         return self.in_order(view, columns)
 
     def in_order(self, view: Rows, columns: int = 1) -> Rows:
-        """The same as `in_rows`, the rows of an item in the order of the view too."""
+        """As `in_rows`, but an item's rows are in the order of the view."""
         width = math.prod(view.extents[view.rank - columns :])
         name = arranged(self, view.name, view.places.reshape(-1, width))
         return Rows.in_order(name, view.extents, view.items, view.before)
 
     def like(self, view: Rows, other: Rows) -> str:
-        """The numbers of a view in the places that `other`, which covers its value, has."""
+        """The numbers of a view, moved to the places of `other`, which covers its value."""
         item, _ = rows_of_item(self.types[other.name].shape[0])
         places = np.empty(other.size, np.int64)
         places[other.places.reshape(-1)] = view.places.reshape(-1)
         return arranged(self, view.name, places.reshape(item, -1))
 
     def numbers(self, view: Rows) -> FloatArray | None:
-        """The numbers of a view along its axes, the items' left out; None if items differ."""
+        """The numbers of a view for one item, along its axes; None if items differ."""
         known = self.fixed.get(view.name)
         return None if known is None else known.reshape(-1)[view.places]
 
 
 def _require_low(mask: FloatArray) -> None:
-    """Raise MaskRead for masked numbers that an operation reads, unless 16 bits hold them."""
+    """Raise MaskRead if an operation reads masked numbers that 16 bits do not hold."""
     if (least := float(mask.min())) < LOWEST_OFFSET:
         least = -np.inf if least <= -LARGEST_NUMBER else least
         raise MaskRead(f"{least:g}")

@@ -1,8 +1,8 @@
-"""Nodes that depend on constants alone, computed while a file is read.
+"""Nodes that depend only on constants; they are computed while a file is read.
 
 Exporters leave `exp` of a logit scale, norms of weights, masks and computations of shapes in a
-graph. They are run by the reference evaluator of `onnx`. All results of a file have LARGEST_RESULTS
-bytes together, counted before they are computed, so that no small file asks for all of memory.
+graph. The reference evaluator of `onnx` runs them. The results of a file may take LARGEST_RESULTS
+bytes in total, counted before they are computed, so that a small file cannot use up all memory.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from cimtool.base.untrusted import NUMBER
 from cimtool.loading.onnx.graph import ITEM_COUNTS, OnnxNode
 
 FREE_SOFTMAX = 13
-"""The operator set from which on Softmax is along any one axis."""
+"""Since this operator set, Softmax is along one axis, which may be any."""
 
 LARGEST_RESULTS = 1 << 30
-"""Bytes that the computed constants of a file may have together, beside its quantized ones."""
+"""Bytes that the computed constants of a file may take in total, beside quantized constants."""
 
 QUANTIZED_STEPS = 4
-"""Times that a number of a file may be quantized, limited, dequantized or turned for that."""
+"""How often a number of a file may be quantized, clipped, dequantized or transposed for free."""
 
 MOST_PRODUCTS = 1 << 34
-"""Multiply-adds by which the constants of a file are computed, all together: some seconds."""
+"""Multiply-adds, in total, to compute the constants of a file: some seconds."""
 
 SLOW_PRODUCTS = 16
-"""Times that a multiply-add takes in types for which numpy has no library."""
+"""Cost of a multiply-add in types for which numpy has no library; in others it is 1."""
 
 VIEWS = ("Identity", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators whose results take no memory of their own."""
+"""Operators whose results take no further memory."""
 
 BY_PARTS, PARTS = ("Erf", "Gelu", "HardSwish", "Mish"), 8
-"""Operators that the evaluator computes number by number or by others, and the memory of these."""
+"""Operators that the evaluator runs number by number or as several others, and their memory."""
 
 LEFT_OUT: Array = np.empty(0, np.int64)
-"""In the place of an input that a node leaves out before others, as Slice may its axes."""
+"""Stand-in for an input that is left out before others, such as the axes of Slice."""
 
 LARGEST_EXACT = float(2**53)
-"""Up to here float64 has all whole numbers, and so powers of whole numbers are exact."""
+"""Up to here float64 holds every whole number, so powers of whole numbers are exact."""
 
 NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
-"""Types of numpy's extensions that are integers; others of theirs are real."""
+"""Integer types of ml_dtypes; its other types are real."""
 
 
 def _named(kinds: str) -> frozenset[str]:
@@ -59,7 +59,7 @@ ELEMENTWISE = _named(
     "LessOrEqual Log Max Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Sigmoid Sign "
     "Sin Softplus Sqrt Sub Sum Tanh Where Xor"
 )
-"""Operators of numbers in equal places, after all have been spread to one shape."""
+"""Operators that work number by number, after all inputs are broadcast to one shape."""
 
 FOLDS = ELEMENTWISE | _named(
     "Cast Concat ConstantOfShape Div Elu Expand Flatten Gather Gelu Gemm Identity "
@@ -67,16 +67,16 @@ FOLDS = ELEMENTWISE | _named(
     "ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Shape Size Slice Softmax "
     "Split Squeeze Tile Transpose Trilu Unsqueeze"
 )
-"""The operators that are computed of constants."""
+"""The operators that are computed if all inputs are constants."""
 
 
 MOVING = _named(
     "Expand Flatten Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze"
 )
-"""Operators that move the numbers of their first input; Concat moves those of all."""
+"""Operators that move the numbers of their first input; Concat moves numbers of all inputs."""
 
 SHAPE_ARITHMETIC = _named("Add Concat Mul Neg ReduceProd ReduceSum Shape Size Sub")
-"""Operators whose result is known for any number of items if it is for two of them."""
+"""Operators whose result for two numbers of items determines it for any number."""
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE (TensorProto.DataType)."""
@@ -91,9 +91,9 @@ COUNTED = (
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Whole numbers that depend on the number of items: what they are for two of them.
+    """Whole numbers that depend on the number of items, with their values for two such numbers.
 
-    Extents of rows are, and what a file makes of these.
+    Examples are extents of rows, and numbers that a file computes from extents.
     """
 
     first: Array
@@ -101,7 +101,7 @@ class Counted:
 
     @classmethod
     def of(cls, first: Array, second: Array) -> Array | Counted:
-        """A constant if it is the same for both numbers."""
+        """A constant if both values are the same, else counted numbers."""
         return first if np.array_equal(first, second) else cls(first, second)
 
 
@@ -109,7 +109,7 @@ Constant = Array | Counted
 
 
 def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Constant] | None:
-    """The inputs of a node that has constants alone, without those left out at its end."""
+    """The inputs of a node if all are constants, without inputs left out at its end; else None."""
     given = list(node.inputs)
     while given and not given[-1]:
         given.pop()
@@ -119,7 +119,7 @@ def constant_inputs(node: OnnxNode, values: Mapping[str, object]) -> list[Consta
 
 
 def range_of(start: int, end: int, step: int, size: int) -> slice:
-    """A slice whose start, backwards, is one of the numbers however far before them it lies."""
+    """A slice as ONNX defines it: a backward start before all numbers means the first number."""
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
         return slice(max(start, 0), max(end, 0), step)
@@ -129,8 +129,8 @@ def range_of(start: int, end: int, step: int, size: int) -> slice:
 class ConstantFolder:
     """Computes the constants of one file, within a budget of bytes for all of them.
 
-    `numbers` are those of the file's own constants, which may be quantized; `opset` is its operator
-    set. `counts` are the numbers of items for which counted ones are known.
+    `numbers` counts the numbers in the file's constants, which may be quantized; `opset` is its
+    operator set. `counts` are the two numbers of items of every Counted.
     """
 
     def __init__(self, numbers: int, opset: int, counts: tuple[int, int] = ITEM_COUNTS) -> None:
@@ -139,10 +139,10 @@ class ConstantFolder:
         self._taken, self._products = 0, 0
 
     def fold(self, node: OnnxNode, inputs: Sequence[Constant], where: str) -> tuple[Constant, ...]:
-        """The constants that a node of constants alone makes; if it counts items, for two numbers.
+        """The results of a node whose inputs are all constants or Counted.
 
-        Raises CimError, which says `where` the node stands, for inputs that do not fit, for a
-        result beyond the budget, and if other numbers of items may give others.
+        Raises CimError, which starts with `where`, if inputs do not fit, a result exceeds the
+        budget, or two numbers of items do not determine the result for others.
         """
         pairs = [(a.first, a.second) if isinstance(a, Counted) else (a, a) for a in inputs]
         if all(one is other for one, other in pairs):
@@ -153,7 +153,7 @@ class ConstantFolder:
         return tuple(Counted.of(*made) for made in zip(*both, strict=True))
 
     def _is_same_arithmetic(self, node: OnnxNode, pairs: Sequence[tuple[Array, Array]]) -> bool:
-        """True if the results for two numbers of items say those for all."""
+        """True if the results for two numbers of items determine the results for all."""
         counted = [one is not other for one, other in pairs]
         (a, a2), (b, b2) = pairs[0], pairs[-1]
         match node.kind:
@@ -163,9 +163,9 @@ class ConstantFolder:
                 return node.attributes["to"] in TYPES_OF_SHAPES
             case "Where":
                 return not counted[0]
-            case "Div":  # which leaves no remainder
+            case "Div":  # without remainder
                 return not counted[1] and bool(b.all()) and not (a % b).any() | (a2 % b).any()
-            case "Equal":  # with what no extent is, as -1 that an exporter looks for in a shape
+            case "Equal":  # with no extent, such as the -1 that exporters look for in a shape
                 n, n2 = self._counts
                 extents = ((one > 0) & (one % n == 0) & (two % n2 == 0) for one, two in pairs)
                 none = ((one == two) & (one < 1) for one, two in reversed(pairs))
@@ -175,7 +175,7 @@ class ConstantFolder:
 
     @np.errstate(all="ignore")
     def _folded(self, node: OnnxNode, inputs: list[Array], where: str) -> tuple[Array, ...]:
-        """The constants that a node makes of arrays."""
+        """The results of a node whose inputs are arrays."""
         if any(array.dtype.kind not in "biufV" for array in inputs):
             raise CimError(f"{where}: computes with texts or complex numbers; expected real ones")
         try:
@@ -202,7 +202,7 @@ class ConstantFolder:
         from onnx.reference import ReferenceEvaluator
 
         if node.kind == "Identity":
-            return inputs  # which the evaluator copies
+            return inputs  # the evaluator would copy them
         names = ["" if array is LEFT_OUT else f"i{k}" for k, array in enumerate(inputs)]
         held = {name: array for name, array in zip(names, inputs, strict=True) if name}
         if node.kind == "Slice" and len(inputs) > 1:
@@ -216,7 +216,7 @@ class ConstantFolder:
         return [np.asarray(one) for one in ReferenceEvaluator(model).run(None, held)]
 
     def _require_defined(self, node: OnnxNode, inputs: list[Array]) -> None:
-        """Raise ValueError for what is no real number, or what runtimes compute in several ways."""
+        """Raise ValueError for results that are not real numbers or differ between runtimes."""
         from onnx import helper
 
         first = inputs[0]
@@ -232,7 +232,7 @@ class ConstantFolder:
                 raise ValueError(f"a softmax along all axes from {axis} on of {first.ndim}")
 
     def take(self, numbers: int, where: str) -> None:
-        """Count what a node `where` makes of constants; CimError beyond the budget."""
+        """Count the numbers that the node at `where` computes; CimError beyond the budget."""
         size = numbers * NUMBER
         if self._taken + size > self._most:
             others = f" after {self._taken:,} of others" if self._taken else ""
@@ -253,9 +253,9 @@ class ConstantFolder:
 
 
 def _whole(made: FloatArray, first: Array, real: FloatArray) -> Array:
-    """Whole numbers in float64 as those of the `first` input, also given as `real`.
+    """Whole numbers, computed in float64, in the type of `first`; `real` is `first` in float64.
 
-    ValueError if its type does not hold them, or a sum of them is not exact.
+    Raises ValueError if the type does not hold them, or a sum of `real` may be inexact.
     """
     held = np.iinfo(first.dtype)
     kept = (np.abs(made) <= LARGEST_EXACT) & (made >= held.min) & (made <= held.max)
@@ -265,7 +265,7 @@ def _whole(made: FloatArray, first: Array, real: FloatArray) -> Array:
 
 
 def _require_kept(array: Array, made: Array) -> None:
-    """Raise ValueError for numbers that a cast to integers, or to few bits, does not keep."""
+    """Raise ValueError if a cast to integers, or to few bits, changes a number."""
     narrow, real = made.dtype.name in NARROW, array.dtype.kind not in "biu"
     if narrow or (real and made.dtype.kind in "iu"):
         before = np.trunc(array.astype(np.float64)) if real else array.astype(np.int64)
@@ -280,7 +280,7 @@ def _require_kept(array: Array, made: Array) -> None:
 
 
 def _with_reachable_starts(held: dict[str, Array]) -> dict[str, Array]:
-    """Inputs of a slice with each start among the numbers: numpy takes none from before them."""
+    """Inputs of a slice with each start moved into the array: numpy takes nothing before it."""
     sizes, starts = held["i0"].shape, held["i1"].reshape(-1)
     axes = held["i3"].reshape(-1) if "i3" in held else range(len(starts))
     near = [max(s, -sizes[axis]) for s, axis in zip(starts.tolist(), axes, strict=True)]
@@ -292,7 +292,7 @@ def _integers(array: Array) -> list[int]:
 
 
 def _size(node: OnnxNode, inputs: list[Array]) -> int:
-    """Numbers that a result takes memory for."""
+    """Numbers in a result, as far as they take memory."""
     shapes = [array.shape for array in inputs]
     match node.kind:
         case kind if kind in VIEWS:
@@ -328,7 +328,7 @@ def _size(node: OnnxNode, inputs: list[Array]) -> int:
 
 
 def _products(node: OnnxNode, inputs: list[Array]) -> int:
-    """Multiply-adds of a product of constants, each as many as take its time; 0 of others."""
+    """Multiply-adds of a product, times SLOW_PRODUCTS in slow types; 0 for other operators."""
     if node.kind not in ("Gemm", "MatMul"):
         return 0
     a, b = (array.shape for array in inputs[:2])
@@ -339,7 +339,7 @@ def _products(node: OnnxNode, inputs: list[Array]) -> int:
 
 
 def _product_shape(node: OnnxNode, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of a product of matrices, of one of which either may be a vector."""
+    """The shape of a product of two matrices; in MatMul, either may be a vector."""
     a, b = shapes[:2]
     if not (a and b):
         raise ValueError("a number alone is no matrix")

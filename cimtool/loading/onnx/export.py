@@ -1,6 +1,6 @@
-"""Torch modules in memory, read as ONNX: the way in of any architecture, without a file.
+"""Torch modules in memory, read as ONNX: any architecture can be read this way, without a file.
 
-They are called in evaluation mode, and left as they were.
+Modules are called in evaluation mode, and left unchanged.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from torch import nn
 
 TRIED_ROWS = 2
-"""Rows that a module is tried with; 1 might be taken for an extent that is always 1."""
+"""Rows that a module is tried with; not 1, which looks like an extent that is always 1."""
 
 TRACED_ROWS = 31
-"""Rows that a module is exported with: a prime, found again in products, where tracing fixes it.
+"""Rows that a module is exported with: a prime, which can be recognised in products.
 
-`len(x)` and `int(x.shape[0])` are plain numbers to both exporters.
+Tracing can fix it in the graph: to both exporters `len(x)` and `int(x.shape[0])` are plain numbers.
 """
 
 SENTENCES = "sentence_embedding"
-"""The key under which modules of sentence-transformers find rows, and leave them."""
+"""The key under which modules of sentence-transformers read and return rows."""
 
 LEAST_THRESHOLD = 14
-"""Of a softplus: exp(-14) is below 1e-6."""
+"""Lowest threshold at which a softplus equals its input: exp(-14) is below 1e-6."""
 
 MOST_TOKENS = 256
-"""Tokens up to which a row is taken for several of an extent of the weights."""
+"""Most tokens in a row that are tried to find its width, each as wide as an extent of a weight."""
 
 
 def outputs_of(value: Any) -> tuple[Any, ...] | None:
     """The outputs that a module returns: (mu, logvar), or mu alone; None if it is neither.
 
-    Those that stand under names, as in a dictionary or a named tuple, are taken by these alone.
+    Outputs of a dictionary or a named tuple are found only by name.
     """
     import torch
 
@@ -67,12 +67,12 @@ def outputs_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def field_names(value: Any) -> tuple[str, ...]:
-    """The names of a named tuple's fields, torch's own too; none for anything else."""
+    """The names of a named tuple's fields, also of torch's named tuples; else none."""
     return getattr(type(value), "__match_args__", ()) if isinstance(value, tuple) else ()
 
 
 def kind_of(value: Any) -> str:
-    """The type of what a module returns, for messages: with the fields of a named tuple."""
+    """The type of a module's output, for messages; with its fields for a named tuple."""
     names = field_names(value)
     return type(value).__name__ + (f" of ({', '.join(names)})" if names else "")
 
@@ -82,10 +82,10 @@ CONTAINERS = (dict, OrderedDict, list, set)
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; every part gets its own mode, attributes and numbers back.
+    """Evaluation mode inside the `with` block; then each part gets mode, attributes, numbers back.
 
     A call may keep activations in attributes, weight norms keep their weights there, and any part
-    may keep a state in its buffers: only tensors are copied for it, and containers of them.
+    may keep a state in its buffers. Only tensors and plain containers are copied to restore them.
     """
     import torch
 
@@ -93,11 +93,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     held = [value for *_, own in parts for value in own.values() if type(value) in CONTAINERS]
     containers = [(value, copy.copy(value)) for value in held]
     tensors = [(one, one.detach(), one.detach().clone()) for one in _plain_tensors(module)]
-    # Of TorchScript no attribute of Python's holds the buffers.
+    # TorchScript keeps its buffers in no Python attribute.
     script = [p for p in module.modules() if isinstance(p, torch.jit.ScriptModule)]
     buffers = [(part, *pair) for part in script for pair in part.named_buffers(recurse=False)]
     with contextlib.suppress(NotImplementedError):
-        module.eval()  # an exported program has the mode that it was made in
+        module.eval()  # an exported program keeps the mode it was exported in
     try:
         yield
     finally:
@@ -120,7 +120,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def _plain_tensors(module: nn.Module) -> list[torch.Tensor]:
-    """The tensors that a module and its parts hold in any attribute, which have numbers."""
+    """The tensors, with numbers, that a module and its parts hold in any attribute."""
     import torch
     from torch.nn.parameter import is_lazy
     from torch.utils._pytree import tree_leaves
@@ -146,12 +146,12 @@ def floats(module: nn.Module) -> list[torch.Tensor]:
 def export_module(module: nn.Module, where: str, width: int | None = None) -> Graph:
     """The tower of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
 
-    The module, or a copy if it is not in float32 on the CPU, is in evaluation mode meanwhile;
-    one that takes rows in float32 and converts them to its float64 itself is read as it is.
-    `width` is `in`, None if no data say it: then it is looked for. The graph that torch's older
-    exporter writes is read, or the newer one's if that is refused. Raises CimError, which says
-    `where` it stands, for a module that takes no such rows, returns something else, or has
-    operators that torch cannot export or a program has not.
+    The module is exported in evaluation mode; if it is not in float32 on the CPU, a copy that is in
+    float32 is exported. A module that converts float32 rows to its float64 itself is not copied.
+    `width` is `in`; None means that no data give it, and it is searched for. The graph of torch's
+    older exporter is read; if it is refused, the newer exporter's. Raises CimError, which starts
+    with `where`, for a module that takes no such rows, returns something else, or has operators
+    that torch cannot export or that do not compile.
     """
     own = _in_single(module, where, width)
     with evaluating(own):
@@ -159,9 +159,9 @@ def export_module(module: nn.Module, where: str, width: int | None = None) -> Gr
 
 
 def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
-    """The module, or a copy in float32 on the CPU, unless only the module itself takes rows.
+    """The module if it is in float32 on the CPU; else a copy, unless only the original takes rows.
 
-    CimError if no copy is made, or if the module itself computes in half precision.
+    Raises CimError if it cannot be copied, or if only the original takes rows, in half precision.
     """
     import torch
 
@@ -232,9 +232,9 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
 
 
 def _require_thresholds(module: nn.Module, width: int) -> None:
-    """Raise ValueError for a softplus that the older exporter writes without its threshold.
+    """Raise ValueError for a softplus with a low threshold, which the older exporter leaves out.
 
-    Above `threshold` softplus is the identity, which is off by exp(-threshold).
+    Above `threshold` torch's softplus is the identity, which is off by exp(-threshold).
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -250,7 +250,7 @@ def _require_thresholds(module: nn.Module, width: int) -> None:
             return func(*args, **(kwargs or {}))
 
     with contextlib.suppress(Exception), torch.no_grad(), _quiet(), Looked():  # type: ignore[no-untyped-call]
-        module(torch.ones(TRIED_ROWS, width))  # what is compiled may not be followed
+        module(torch.ones(TRIED_ROWS, width))  # compiled code may not allow this
     if min(found, default=LEAST_THRESHOLD) < LEAST_THRESHOLD:
         raise ValueError(f"softplus has threshold {min(found):g}")
 
@@ -260,7 +260,7 @@ def _read(model: ModelProto, where: str) -> Graph:
 
 
 def _expected(module: nn.Module, width: int) -> str:
-    """The form that is expected of a module which does not run on rows [n, width]."""
+    """What to expect, in words, of a module that does not run on rows [n, width]."""
     import torch
 
     try:
@@ -275,9 +275,9 @@ def _expected(module: nn.Module, width: int) -> str:
 
 
 def _ordered(module: nn.Module) -> nn.Module:
-    """The module with its outputs in order, also those that it returns by names.
+    """The module with its outputs in order, also if it returns them by name.
 
-    TorchScript is exported as it is: a trace through another module does not take it.
+    TorchScript is exported unchanged: it cannot be traced inside another module.
     """
     import torch
     from torch import nn
@@ -299,10 +299,10 @@ def _ordered(module: nn.Module) -> nn.Module:
 
 
 def _width(module: nn.Module, where: str) -> int:
-    """Numbers in a row that a module takes: the first of its extents with which it runs.
+    """Numbers in a row that a module takes: the first extent of its weights with which it runs.
 
-    Or a multiple of one, for rows of several tokens. CimError if twice as many are taken too, as
-    by a module of any number of tokens.
+    For rows of several tokens it can be a multiple of an extent. Raises CimError if the module also
+    runs on twice as many numbers: then it takes any number of tokens.
     """
     extents = [
         extent
@@ -328,10 +328,10 @@ def _width(module: nn.Module, where: str) -> int:
 
 
 def _failure(module: nn.Module, width: int, count: int = TRIED_ROWS) -> str:
-    """The reason why a module does not take rows [count, width]; nothing if it does.
+    """The reason why a module does not take rows [count, width]; empty if it does.
 
-    One that shapes all numbers of a batch anew may run on others too; its outputs are then of
-    another number of rows.
+    A module that reshapes a whole batch may run on rows of another width, but then returns another
+    number of rows.
     """
     import torch
 
@@ -346,7 +346,7 @@ def _failure(module: nn.Module, width: int, count: int = TRIED_ROWS) -> str:
 
 
 def _first_output(value: Any) -> torch.Tensor | None:
-    """The first tensor of what a module returns."""
+    """The first tensor that a module returns; None if there is none."""
     import torch
 
     values = value.values() if isinstance(value, Mapping) else value
@@ -394,9 +394,9 @@ def _exported(module: nn.Module, width: int, names: list[str], dynamo: bool) -> 
 def _by_newer_exporter(
     module: nn.Module, width: int, names: list[str], where: str, first: Exception
 ) -> ModelProto:
-    """The model by torch's newer exporter, which knows more operators and needs onnxscript.
+    """The model from torch's newer exporter, which knows more operators and needs onnxscript.
 
-    Raises CimError if it makes none, with the `first` reason why the older one's is not read.
+    Raises CimError if it fails; `first` is the reason why the older exporter's model is not read.
     """
     if importlib.util.find_spec("onnxscript") is None:
         raise CimError(
@@ -421,9 +421,9 @@ def first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters print graphs and advice; what matters of it is in their exceptions.
+    """Silence exporters, which print graphs and advice; their exceptions say what matters.
 
-    Those in C and C++ write to file descriptor 1, past Python's standard output.
+    Their C and C++ code writes to file descriptor 1, past Python's standard output.
     """
     c_library, disabled, sink = ctypes.CDLL(None), logging.root.manager.disable, io.StringIO()
     sys.stdout.flush()

@@ -206,7 +206,7 @@ def _numbers(tensor: TensorProto) -> int:
 
 
 def _check(model: ModelProto) -> None:
-    """Raise CimError for external data, an unknown operator set, or what the checker refuses."""
+    """Raise CimError for external data, an unknown operator set, or a model the checker refuses."""
     import onnx
 
     for tensor in _tensors(model.graph):

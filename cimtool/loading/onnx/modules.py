@@ -70,10 +70,10 @@ def model_from_modules(
     """The model of two torch modules that return (mu, logvar), or mu alone.
 
     They are exported to ONNX in memory, for rows of these `widths`. If a layout reads the same
-    operations and numbers from their weights, its model is taken: then layers have the layout's
-    names, and the polynomial its statistics. With a layer map, the layout's model is always taken.
-    Raises CimError as `build_model` and `export_module` do, and if the model computes something
-    else than the modules on normal rows, or on the data's `rows` [n, in].
+    operations and numbers from their weights, its model is taken: then the layers have the layout's
+    names, and the polynomial takes its statistics. With a layer map, the layout's model is always
+    taken. Raises CimError as `build_model` and `export_module` do, and if model and modules differ
+    on normal rows or on the data's `rows` [n, in].
     """
     modules = dict(zip(MODALITIES, map(_module, (text, video)), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
@@ -94,7 +94,7 @@ def model_from_modules(
         (layout, _), same = read_towers(checkpoint, layer_map, lambda _: widths), True
     said = layer_map is not NO_MAP
     if layout is not None and same and (said or not (layout.unit_rows and _are_raw(rows))):
-        # A module is run, so that nothing has to be assumed about it.
+        # Outputs are compared below, so remarks on assumptions are not needed.
         model = build_model(checkpoint, score, layer_map, lambda _: widths)
         model = replace(model, warnings=layout.warnings(state))
     else:
@@ -152,7 +152,10 @@ def _same(tower: Graph, other: Graph) -> bool:
 
 
 def _joined(graph: Graph, node: Node) -> tuple[Op, tuple[str, ...]]:
-    """A layer merged with the layers right before it, of which it may read a part; its input."""
+    """A layer merged with the layers right before it, and the input of the first.
+
+    A layer may read a part of the outputs of the layer before it.
+    """
     op, inputs = node.op, node.inputs
     while type(op) is Mvm:
         columns, before = np.arange(op.weight.shape[0]), graph.by_name.get(inputs[0])
@@ -275,7 +278,7 @@ def _compare(
 
 
 def _share(data: Array) -> Array:
-    """Rows of the data to compare, evenly spread; without rows of zeros, which norms may refuse."""
+    """Rows of the data to compare, evenly spread; no rows of zeros, which have no norm."""
     places = np.linspace(0, len(data) - 1, min(MOST_COMPARED, len(data))).astype(np.int64)
     rows = np.asarray(data[places], np.float32)
     return rows[rows.any(axis=1)]
@@ -381,7 +384,7 @@ def choices(module: nn.Module, rows: Array) -> list[str]:
             return made
 
     class Read(TorchFunctionMode):
-        """Observes functions that pass a tensor's memory on; these are not operators."""
+        """Observes functions that pass on a tensor's memory; these are not operators."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -407,7 +410,7 @@ def _place(tensor: torch.Tensor) -> int:
 
 
 def _line_of_caller() -> str:
-    """The file and line of the innermost frame of a module's call, the user's code if possible."""
+    """File and line of the innermost frame of a module's call, in the user's code if possible."""
     import torch
 
     libraries = tuple(str(Path(inspect.getfile(library)).parent) for library in (torch, np))

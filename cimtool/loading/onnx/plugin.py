@@ -1,4 +1,4 @@
-"""The pairs of projectors that this folder reads: ONNX files, and torch modules in memory."""
+"""Kinds of projector pairs that this folder reads: ONNX files, and torch modules in memory."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class OnnxFiles(ProjectorPair, name="onnx"):
 
 
 class TorchModules(ProjectorPair, name="torch"):
-    """Two modules, or exported programs, of torch."""
+    """Two torch modules or exported programs."""
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """True for a class of torch; torch is not imported for this test."""
+        """True for a torch module or exported program; the test does not import torch."""
         kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__}
         return not kinds.isdisjoint(MODULES)
 

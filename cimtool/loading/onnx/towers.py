@@ -1,4 +1,4 @@
-"""Towers of ONNX graphs: each node by its rule, in the order of the file."""
+"""Towers of ONNX graphs: each node is translated by its rule, in the order of the file."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ OF_SEVERAL_VALUES = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 def translate(graph: OnnxGraph) -> Graph:
     """The tower of an ONNX graph.
 
-    Raises CimError naming the first node that is not supported, and if mu and logvar differ in
-    extent.
+    Raises CimError, which names the first unsupported node, and if mu and logvar differ in extent.
     """
     builder = FileBuilder(graph.width)
     numbers = sum(array.size for array in graph.constants.values())
@@ -60,7 +59,7 @@ def translate(graph: OnnxGraph) -> Graph:
 
 
 def _named_anew(builder: Builder, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
-    """The node without the number that set it apart from nodes that were then dropped."""
+    """The node without a number in its name that kept it apart from nodes since dropped."""
     return builder.add(re.sub(r"\.\d+$", "", node.name), op, *inputs)
 
 
@@ -95,7 +94,7 @@ def _translate_nodes(
 
 
 def _made(t: Translation) -> Translated | tuple[Translated, ...]:
-    """The values of a node: constants that are computed now, or what its rule makes."""
+    """The values of a node: constants that are computed now, or the values that its rule makes."""
     node = t.node
     constants = constant_inputs(node, t.values)
     foldable = not node.domain and node.kind in FOLDS
@@ -118,11 +117,11 @@ def _made(t: Translation) -> Translated | tuple[Translated, ...]:
 
 
 SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Tile": 1}
-"""The input of an operator that says extents, or how often a constant comes."""
+"""The index of an operator's input that gives extents, or the repeats of a constant."""
 
 
 def over_items(t: Translation) -> bool:
-    """True if a node of constants makes one for each item; its integers are of shapes."""
+    """True if a node repeats a real constant for each item; integers belong to shapes."""
     index, value = SHAPE_INPUTS.get(t.node.kind), t.node.attributes.get("value")
     if index is None or (value is not None and value.data_type not in REAL_TYPES):
         return False
@@ -130,9 +129,9 @@ def over_items(t: Translation) -> bool:
 
 
 def _alike_for_items(t: Translation) -> Rows | None:
-    """The value of a node of single numbers that is the same for all items.
+    """The value of an elementwise node or Cast if it is the same for all items.
 
-    None of other nodes, and if the items are in several places, or in an axis with others.
+    None for other nodes, and if the items are at different places or share an axis.
     """
     if not (t.node.kind in ELEMENTWISE or t.node.kind == "Cast"):
         return None
@@ -156,7 +155,7 @@ def _alike_for_items(t: Translation) -> Rows | None:
 
 
 def _with_constants(t: Translation) -> Mapping[str, Translated]:
-    """The values of a node's inputs, numbers in the place of one that is the same for all items."""
+    """A node's input values, with the numbers of an input that is the same for all items."""
     given = {name: t.values[name] for name in t.node.inputs if name in t.values}
     views = {name: value for name, value in given.items() if isinstance(value, Rows)}
     known = {name: t.builder.numbers(view) for name, view in views.items()}

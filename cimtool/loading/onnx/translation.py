@@ -1,6 +1,6 @@
-"""A node of an ONNX graph on its way into a program: the values of its inputs, and errors.
+"""Translation of one ONNX node into operations: its input values, and its errors.
 
-The rules by which nodes become operations register themselves here, by the operator's name.
+Rules turn nodes into operations; they register themselves here by the operator's name.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cimtool.loading.onnx.constants import COUNTED, ConstantFolder, Counted
 from cimtool.loading.onnx.graph import OnnxGraph, OnnxNode
 
 MOST_ITEM_NUMBERS, MOST_ITEM_PRODUCTS = 1 << 24, 1 << 32
-"""Numbers that an item may have in all values together, and multiply-adds that make them."""
+"""Numbers that an item may have in all values together, and multiply-adds that compute them."""
 
 MOST_AXES = 24
-"""Axes of a value; numpy has 64, and products and norms need a few more on their way."""
+"""Axes of a value at most; numpy allows 64, and products and norms add a few."""
 
 MOST_ITEM_PLACES = 1 << 27
-"""Numbers that an item may have in all values of a file, which also has them in other places."""
+"""Numbers that an item may have in all values of a file; views of the same numbers count too."""
 
 OPEN_ITEMS = (
     ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
@@ -39,11 +39,11 @@ OPEN_ITEMS = (
 """The end of a sentence on a file that may have been made for a fixed number of items."""
 
 INTEGERS = re.compile("bool|u?int[248]$")
-"""Types of truths and of a quantized model's codes, whose scale is not known."""
+"""Booleans, and integer types of a quantized model's codes, whose scale is not known."""
 
 
 class Unread:
-    """A value that only some rules read, and words for errors of others."""
+    """A value that only some rules read; `text` and `expected` are for the errors of others."""
 
     text: ClassVar[str] = "a constant"
     expected: ClassVar[str] = "rows of numbers"
@@ -52,7 +52,7 @@ class Unread:
 
 
 class KeptConstant:
-    """A constant that a rule keeps in a form of its own, with the layer that it makes."""
+    """A constant that a rule keeps in a special form, with the layer that it makes."""
 
     rules: ClassVar[Mapping[str, Rule]] = {}
     """Rules of operators whose first input is such a constant."""
@@ -60,19 +60,19 @@ class KeptConstant:
     """The real numbers that it stands for."""
 
     def layer(self, t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
-        """The layer of weights [K, N] that these are; `axis` of the constant are the outputs."""
+        """The layer of these weights [K, N]; `axis` is the constant's axis of outputs."""
         raise NotImplementedError
 
 
 Translated: TypeAlias = Rows | Array | Counted | KeptConstant | Unread
-"""The form of an ONNX value in a program: a view of one, or a constant."""
+"""The form of an ONNX value here: a view of a program's value, a constant, or Unread."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One node of a graph that a builder takes over; `values` are those known before it.
+    """One node of a graph, to be added to a builder; `values` are known before it.
 
-    Methods that take the index of an input raise CimError, naming file and node, where the input
+    Methods that take the index of an input raise CimError, which names file and node, if the input
     is of another kind.
     """
 
@@ -82,7 +82,7 @@ class Translation:
     builder: FileBuilder
     folder: ConstantFolder
     views: dict[str, Rows] = field(default_factory=dict)
-    """The views by which values of the program are taken in the node."""
+    """The views through which this node reads values of the program."""
 
     def fail(self, complaint: str) -> NoReturn:
         """Raise CimError naming the file, the node and its kind."""
@@ -124,23 +124,23 @@ class Translation:
         return value
 
     def numbers(self, index: int) -> FloatArray | None:
-        """The numbers of a constant, or of a value that is the same for all items."""
+        """The numbers of a constant or of a value that is the same for all items; else None."""
         value = self.value(index)
         if isinstance(value, Rows):
             return self.builder.numbers(value)
         return None if isinstance(value, Unread) else self.mask_numbers(index)
 
     def whole(self, view: Rows) -> Rows:
-        """The view if it has all numbers of its value, else one of them moved into rows."""
+        """The view if it has all numbers of its value, else a view of its numbers, in rows."""
         return self._seen(view) if self.builder.covered(view) else self.in_rows(view)
 
     def _seen(self, view: Rows) -> Rows:
-        """The view, by which its value is taken from here on."""
+        """The view, through which the node reads its value from now on."""
         self.views[view.name] = view
         return view
 
     def rows(self, index: int = 0) -> str:
-        """The program's name of an input, whose every number an operation takes by itself."""
+        """The program's name of an input, for operations that take each number by itself."""
         return self.whole(self.view(index)).name
 
     def in_rows(self, view: Rows, columns: int = 1) -> Rows:
@@ -151,12 +151,12 @@ class Translation:
         return self._seen(self.builder.in_rows(view, columns))
 
     def in_order(self, view: Rows) -> Rows:
-        """The same with the rows of an item in the order of the view."""
+        """As `in_rows`, with an item's rows in the order of the view."""
         self.require_numbers(view.size)
         return self._seen(self.builder.in_order(view))
 
     def require_numbers(self, count: int) -> None:
-        """Raise CimError for more numbers of an item than may move."""
+        """Raise CimError if an item has more than LARGEST_ITEM numbers."""
         if count > LARGEST_ITEM:
             self.fail(f"an item has {count:,} numbers; expected at most {LARGEST_ITEM:,}")
 
@@ -192,7 +192,7 @@ class Translation:
             self.fail(f"its input {name} holds texts or complex numbers; expected real ones")
         if not isinstance(value, np.ndarray):
             self.fail(f"its input {name} is computed; expected a constant of numbers")
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by name
+        with np.errstate(over="ignore", invalid="ignore"):  # callers refuse non-finite numbers
             return value.astype(np.float64)
 
     def weights(self, index: int) -> FloatArray:
@@ -209,7 +209,7 @@ class Translation:
         return array
 
     def sizes(self, index: int) -> list[int]:
-        """Extents, or numbers of times, in which the number of items may be a factor."""
+        """Extents or repeats, which may have the number of items as a factor."""
         value, (items, other) = self.value(index), self.graph.counts
         if isinstance(value, Counted):
             a, b = value.first, value.second
@@ -220,7 +220,7 @@ class Translation:
         return self.integers(index)
 
     def integers(self, index: int) -> list[int]:
-        """A constant of whole numbers; none if it is left out."""
+        """A constant of whole numbers; empty if it is left out."""
         array = self.constant(index)
         if array is None:
             return []
@@ -230,12 +230,12 @@ class Translation:
         return [int(number) for number in kind.reshape(-1)]
 
     def require_axes(self, count: int) -> None:
-        """Raise CimError for more axes than a value has."""
+        """Raise CimError for more than MOST_AXES axes."""
         if count > MOST_AXES:
             self.fail(f"makes {count} axes; expected at most {MOST_AXES}")
 
     def items_axis(self, sizes: Sequence[int]) -> int | None:
-        """The axis whose extent has the number of items in it; None if none is known to."""
+        """The first axis whose extent contains the number of items; None if there is none."""
         rows, items = self.graph.rows, self.graph.items
         for axis, size in enumerate(sizes):
             if items > 1 and (size == items or (rows is None and size and size % items == 0)):
@@ -243,20 +243,20 @@ class Translation:
         return None
 
     def mask_numbers(self, index: int) -> FloatArray:
-        """A constant of real numbers, or -inf, or of truths, as masks of attention have them."""
+        """A constant of real numbers, -inf or booleans, as in attention masks."""
         array = self.constant(index)
         if array is None or np.isnan(array).any() or (array == np.inf).any():
             return self.weights(index)
         return array
 
     def require_storable(self, what: str, array: FloatArray) -> None:
-        """Raise CimError if float32, in which the float graph is emitted, cannot hold it."""
+        """Raise CimError if float32, the type of the emitted float graph, cannot hold the array."""
         beyond = ~(np.abs(array) <= LARGEST_NUMBER)
         if beyond.any():
             self.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
 
     def channels(self, array: FloatArray, width: int) -> FloatArray:
-        """One number a channel, from any shape that spreads over rows [n, width] and no further."""
+        """One number per channel, from any shape that broadcasts to [1, width]."""
         try:
             spread = np.broadcast_to(array, (1, width))
         except ValueError:
@@ -270,10 +270,10 @@ class Translation:
         )
 
     def spread(self, view: Rows, *arrays: FloatArray) -> tuple[str, list[FloatArray]]:
-        """The program's name of a view, and constants over its axes as numbers of its columns.
+        """The program's name of a view, and constants over its axes as one number per column.
 
-        A single number stays one. Where rows of an item have other constants, as tokens do, the
-        value becomes one row an item.
+        A single number stays a single number. If an item's rows need different constants, as tokens
+        do, the value becomes one row per item.
         """
         view = self.whole(view)
         self.require_numbers(view.size)
@@ -301,9 +301,9 @@ class Translation:
             self._misshapen(array, view.size)
 
     def of_items(self, array: FloatArray, view: Rows) -> FloatArray:
-        """A constant over the axes of a view; one with a row for each item as one row.
+        """A constant over the axes of a view; equal rows for all items become one row.
 
-        Exporters write such for a fixed number of items.
+        Exporters for a fixed number of items write such a row for each item.
         """
         axis, items, before = view.items, self.graph.rows, view.before
         if array.ndim != view.rank or items is None:
@@ -318,14 +318,14 @@ class Translation:
         return first.reshape(*ends[0], before * after, *ends[1]) if same else array
 
     def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
-        """A view times a constant over its axes plus another; axes of one number grow to these."""
+        """A view times a constant over its axes, plus another; axes of extent 1 are broadcast."""
         view = self.grown(view, factor, offset)
         offset = np.maximum(offset, -LARGEST_NUMBER)  # -inf has no bounds to add
         name, (factor, offset) = self.spread(view, factor, offset)
         return self.add(Add((factor,), offset), name)
 
     def grown(self, view: Rows, *arrays: FloatArray) -> Rows:
-        """A view whose axes of one number have as many as constants over its axes."""
+        """A view whose axes of extent 1 are broadcast to the extents of constants."""
         for array in (self.of_items(one, view) for one in arrays):
             if (missing := view.rank - array.ndim) >= 0:
                 extents = [*[1] * missing, *array.shape]
@@ -334,7 +334,7 @@ class Translation:
         return view
 
     def aligned(self, doing: str, a: Rows, b: Rows) -> tuple[str, str]:
-        """The program's names of two values, with numbers in equal places; one may spread."""
+        """The program's names of two values, broadcast to each other, with equal places."""
         pairs = list(zip(a.extents, b.extents, strict=False))
         meeting = (a.rank, a.items, a.before) == (b.rank, b.items, b.before)
         at_items = pairs[a.items] if meeting else (0, 1)
@@ -356,14 +356,14 @@ class Translation:
         return first, second
 
     def place(self, axis: int, view: Rows | None = None) -> int:
-        """The place of an axis of a view, or of the first input, counted from the first."""
+        """An axis of a view, or of the first input, counted from 0; CimError if there is none."""
         view = self.view() if view is None else view
         if not -view.rank <= axis < view.rank:
             self.fail(f"is along axis {axis} of {view.text}; expected one of these")
         return axis % view.rank
 
     def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:
-        """A view in other axes, one of which may be -1: what is left. None if it does not fit."""
+        """A view in other axes, of which one may be -1: the rest. None if the sizes do not fit."""
         items, sizes = self.graph.items, list(sizes)
         self.require_axes(len(sizes))
         if sizes.count(-1) == 1 and min(sizes) >= -1:
@@ -397,7 +397,7 @@ class Translation:
         return self.integers(1) if self.input(1) else [*self.node.attributes.get("axes", ())]
 
     def require_last_axis(self) -> None:
-        """Raise CimError unless the attribute `axis` is the first input's last one, or absent."""
+        """Raise CimError unless the attribute `axis` is the first input's last axis, or absent."""
         axis, view = int(self.node.attributes.get("axis", -1)), self.view()
         if axis not in (-1, view.rank - 1):
             self.fail(f"axis is {axis} of {view.text}; expected the last one")
@@ -409,16 +409,16 @@ class Translation:
     def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
         """Append an operation, named after the node's output, `name`, or the node.
 
-        The value has the axes of the first input of as many rows and columns.
+        The value has the axes of the first input that has the same number of rows and columns.
         """
         return self._made(self._plain(name), op, inputs)
 
     def part(self, name: str, op: Op, *inputs: str) -> str:
-        """Append an operation of several that the node becomes; returns its value's name."""
+        """Append one of several operations for the node; returns its value's name."""
         return self._made(self.called(name), op, inputs).name
 
     def called(self, name: str) -> str:
-        """The name of a part of what the node becomes."""
+        """The name of one of several operations for the node."""
         return f"{self._plain()}_{name}"
 
     def _made(self, name: str, op: Op, inputs: tuple[str, ...]) -> Rows:
@@ -429,7 +429,7 @@ class Translation:
         return self._seen(replace(view, name=made))
 
     def _plain(self, name: str = "") -> str:
-        """A name without a dot: those that passes derive from them hold one."""
+        """A name without a dot: names that passes derive have dots."""
         outputs = self.graph.outputs
         roles = [role for role, value in outputs.items() if value == self.node.outputs[0]]
         own = roles[0] if roles else name or self._label()
@@ -454,7 +454,7 @@ RULES: dict[str, Rule] = {}
 """The rules of ONNX's own operators (beside Constant and If)."""
 
 DOMAINS: dict[str, dict[str, Rule]] = {"": RULES}
-"""The rules by the domain of their operators."""
+"""Rules by domain, then by operator."""
 
 
 def rule(*kinds: str) -> Callable[[Rule], Rule]:

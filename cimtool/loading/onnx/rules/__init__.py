@@ -1,8 +1,8 @@
-"""Rules by which ONNX operators become operations, and reasons why others do not compile.
+"""Rules that turn ONNX operators into operations, and reasons why other operators do not compile.
 
 Each module registers its own rules. The operators' definitions: https://onnx.ai/onnx/operators/.
-Operators without a rule are known by what keeps them from hardware of multiply, add and clip. If a
-constant takes the place of the input, most of them are computed while a file is read.
+An operator without a rule has a reason: why hardware of multiply, add and clip cannot compute it.
+If its inputs are constants, most such operators are computed while a file is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from cimtool.base.named import nearest, register_modules
 
 PAGE = "docs/onnx-projectors.md"
-"""The page with the operators that compile, and those that do not."""
+"""The page that lists operators that compile, and operators that do not."""
 
 REASONS = {
     "And Equal GreaterOrEqual Hardmax IsInf Less LessOrEqual Not OneHot Or Shrink ThresholdedRelu "
@@ -89,7 +89,7 @@ REASONS = {
         "with opset_version=20"
     ),
 }
-"""The sentence's end for operators, whose names stand beside one another."""
+"""The end of the error for each group of operators; a key joins their names by spaces."""
 
 INSTEAD = {
     "CastLike": "Cast to float",
@@ -107,13 +107,13 @@ INSTEAD = {
     "SwiGLU": "Split, Swish and Mul",
     "Trilu": "Mul by a constant of ones and zeros",
 }
-"""The operators that one without a rule is written in."""
+"""Operators to write instead of an operator without a rule."""
 
 UNSUPPORTED = {kind: reason for kinds, reason in REASONS.items() for kind in kinds.split()} | {
     kind: f"has no rule of its own; expected {operators} in its place"
     for kind, operators in INSTEAD.items()
 }
-"""The sentence's end for each operator."""
+"""The end of the error for each operator."""
 
 OF_DOMAINS = {
     "com.microsoft": (
@@ -125,11 +125,11 @@ OF_DOMAINS = {
         "activations"
     ),
 }
-"""The same for all operators of a domain."""
+"""The end of the error for all operators of a domain."""
 
 
 def unsupported(kind: str, domain: str, supported: Iterable[str]) -> str:
-    """The end of a sentence on an operator; `supported` are those of ONNX that compile."""
+    """The end of the error on an operator; `supported` are ONNX's operators that compile."""
     if not domain:
         known = f"has no rule{nearest(kind, supported)}; expected an operator that {PAGE} lists"
         return UNSUPPORTED.get(kind, known)

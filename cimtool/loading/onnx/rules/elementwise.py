@@ -1,7 +1,7 @@
-"""Rules of operators that take numbers one by one: activations, sums, products, limits, choices.
+"""Rules of elementwise operators: activations, sums, products, limits, choices.
 
-An activation that the program has no operation for is a line of ACTIVATIONS, in operations that it
-has: `lower` fits a chain of functions of one value as a whole.
+Each activation is an entry of ACTIVATIONS, written in the program's operations; `lower` fits a
+chain of functions of one value as a whole.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from cimtool.loading.onnx.rules.norms import over_norms
 from cimtool.loading.onnx.translation import Translated, Translation, Unread, rule
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
-"""The defaults of the operator."""
+"""The defaults of the operator Selu."""
 
 LEAST_ALPHA = 2.0**-20
 
 SAME_SOFTPLUS = 15.0
-"""From here on softplus is its input within 2^-21: an exporter's choice between them is none."""
+"""From here on softplus equals its input within 2^-21, so a choice between them can be dropped."""
 
 UNIT = Clip(scalar(0.0), scalar(1.0))
 
 Step: TypeAlias = tuple[str, Op, str]
-"""A part of what a node becomes: its name, its operation, and the names of what it reads."""
+"""One of several operations for a node: its name, the operation, and the names of its inputs."""
 
 GATED: Step = ("y", Gate(), "x gate")
 
@@ -113,7 +113,7 @@ ACTIVATIONS: dict[str, Callable[[Translation], Sequence[Step]]] = {
     "power 2": lambda t: [("y", Gate(), "x x")],
     "power 3": lambda t: [("square", Gate(), "x x"), ("y", Gate(), "square x")],
 }
-"""The steps from an input `x` to the value `y` of each activation."""
+"""For each activation, the steps from its input `x` to its value `y`."""
 
 
 def activation(t: Translation, name: str) -> Translated:
@@ -132,14 +132,14 @@ for kind in ACTIVATIONS:
 
 @rule("Gelu")
 def gelu(t: Translation) -> Translated:
-    """By erf, or by tanh."""
+    """Gelu by erf, or its approximation by tanh."""
     by_tanh = t.node.attributes.get("approximate", b"none") == b"tanh"
     return activation(t, "Gelu by tanh" if by_tanh else "Gelu")
 
 
 @rule("PRelu")
 def parametric_relu(t: Translation) -> Translated:
-    """`x` above 0, below it times a slope a channel, or one for all."""
+    """`x` above 0; below 0, `x` times a slope, for each channel or for all."""
     x, (slopes,) = t.spread(t.view(), t.weights(1))
     above = t.part("above", Clip(scalar(0.0), scalar(np.inf)), x)
     below = t.part("below", Clip(scalar(-np.inf), scalar(0.0)), x)
@@ -148,7 +148,7 @@ def parametric_relu(t: Translation) -> Translated:
 
 @rule("Pow")
 def power(t: Translation) -> Translated:
-    """A square or a cube, by products; another constant exponent, as of a root."""
+    """A square or a cube, as products; other constant exponents, such as roots, as Power."""
     exponent = t.weights(1)
     if not exponent.size or np.ptp(exponent):
         t.fail(f"has {exponent.size} exponents; expected one")
@@ -158,7 +158,7 @@ def power(t: Translation) -> Translated:
 
 @dataclass(frozen=True, eq=False)
 class Compared(Unread):
-    """A value of the program above a limit, or not: what a choice is made by."""
+    """A comparison of a value with a limit, as the condition of a choice."""
 
     text = "a comparison"
     of: Rows
@@ -167,7 +167,7 @@ class Compared(Unread):
 
 @rule("Greater")
 def greater(t: Translation) -> Translated:
-    """A value compared with a constant, for the choice that torch writes behind a softplus."""
+    """A comparison with a constant, for the choice that torch writes after a softplus."""
     x, limit = t.whole(t.view()), t.weights(1)
     if limit.size != 1:
         t.fail("is supported for one number alone")
@@ -175,7 +175,10 @@ def greater(t: Translation) -> Translated:
 
 
 def chosen_softplus(t: Translation) -> Translated:
-    """The softplus of a choice between it and, above a limit from where both agree, its input."""
+    """The softplus in torch's choice between softplus and its input.
+
+    The choice can be dropped because the two agree above the limit. Other choices raise CimError.
+    """
     condition = t.value(0)
     if isinstance(condition, Compared) and condition.limit >= SAME_SOFTPLUS and t.is_rows(1):
         of, line, bent = condition.of, t.view(1), t.view(2)
@@ -192,13 +195,13 @@ def chosen_softplus(t: Translation) -> Translated:
 
 
 def _scaled(t: Translation, name: str) -> tuple[str, FloatArray]:
-    """The value and the factor that a value is a product of, or itself and 1."""
+    """A source and a factor whose product the value is; else the value itself and 1."""
     made = t.builder.multiple(name)
     return (name, scalar(1.0)) if made is None else (made[0], made[1].factors[0])
 
 
 def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
-    """True if a value is another one times a factor, within float32's rounding."""
+    """True if `line` is `of` times a factor, within float32's rounding."""
     if line == of:
         return bool(np.allclose(factor, 1.0, rtol=1e-6, atol=0.0))
     base, multiple = _scaled(t, of)
@@ -207,9 +210,9 @@ def _same_line(t: Translation, line: str, of: str, factor: FloatArray) -> bool:
 
 @rule("BatchNormalization")
 def batch_normalization(t: Translation) -> Translated:
-    """Inference with running statistics.
+    """A batch norm with running statistics.
 
-    Before operator set 14, which has `training_mode`, outputs beside the first say training.
+    Before operator set 14, which added `training_mode`, more than one output means training.
     """
     if t.node.attributes.get("training_mode", 0):
         t.fail("training_mode = 1; expected a model exported for inference")
@@ -240,10 +243,10 @@ def batch_normalization(t: Translation) -> Translated:
 
 
 def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
-    """A constant of a batch norm, one number a channel.
+    """A constant of a batch norm, one number per channel.
 
-    Where items are channels, as exporters write an instance norm with running statistics, those of
-    each item, which are the same.
+    Exporters write an instance norm with running statistics as a batch norm with the items among
+    the channels; then the constants, equal for all items, are taken once.
     """
     value = t.value(index)
     numbers = t.builder.numbers(value) if isinstance(value, Rows) else None
@@ -256,7 +259,7 @@ def _of_channels(t: Translation, index: int, view: Rows) -> FloatArray:
 
 @rule("Clip")
 def clip(t: Translation) -> Translated:
-    """A value, or a constant, within limits."""
+    """A value, or a constant, clipped to limits."""
     (lo, hi), value = t.limits(), t.value(0)
     if isinstance(value, np.ndarray):
         t.folder.take(value.size, t.where)
@@ -267,7 +270,7 @@ def clip(t: Translation) -> Translated:
 
 
 def limit(t: Translation, lower: bool) -> Translated:
-    """The largest, or the smallest, of a value and constants."""
+    """The maximum (`lower`) or the minimum of a value and constants."""
     values = [t.value(i) for i in range(len(t.node.inputs))]
     if len(values) == 1:
         return values[0]
@@ -287,7 +290,7 @@ rule("Min")(partial(limit, lower=False))
 
 
 def add(t: Translation, sign: float = 1.0) -> Translated:
-    """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
+    """`a + sign b` for two values (a residual), or for a value and a constant in either order."""
     signs = (1.0, sign)
     if t.is_rows(0) and t.is_rows(1):
         return t.add(plus(*signs), *t.aligned("adds", t.view(0), t.view(1)))
@@ -299,9 +302,10 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
 
 
 def _with_bias(t: Translation, index: int, constant: FloatArray) -> Rows | None:
-    """The layer that an input is, with a constant as its bias; None if it is another value.
+    """The layer that makes an input, with the constant added to its bias.
 
-    None also if something else reads the layer, and for constants that are masks.
+    None if no layer makes the input, if another node reads the layer, and if the constant is a
+    mask.
     """
     name, view = t.input(index), t.view(index)
     maker, node = t.graph.makers.get(name), t.builder.by_name.get(view.name)
@@ -326,7 +330,7 @@ rule("Sub")(partial(add, sign=-1.0))
 
 @rule("Mul")
 def multiply(t: Translation) -> Translated:
-    """A value times a constant, the product of two values, as gates have it, or a norm."""
+    """A value times a constant, the product of two values (a gate), or a norm."""
     if t.is_rows(0) and t.is_rows(1):
         a, b = t.view(0), t.view(1)
         unit = over_norms(t, a, b, -0.5) or over_norms(t, b, a, -0.5)
@@ -337,7 +341,7 @@ def multiply(t: Translation) -> Translated:
 
 @rule("Div")
 def divide(t: Translation) -> Translated:
-    """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
+    """A value divided by a constant, another value, or its row norms (torch's `normalize`)."""
     if t.is_rows(1):
         if t.is_rows(0) and (unit := over_norms(t, t.view(0), t.view(1), 0.5)) is not None:
             return unit
@@ -356,7 +360,7 @@ def divide(t: Translation) -> Translated:
 
 @rule("Where")
 def choose(t: Translation) -> Translated:
-    """One of two values or constants in each place, the same for all items."""
+    """At each place one of two values or constants; the choice is the same for all items."""
     condition = t.numbers(0)
     if condition is None:
         return chosen_softplus(t)
@@ -384,7 +388,7 @@ def choose(t: Translation) -> Translated:
 
 @rule("Dropout")
 def dropout(t: Translation) -> Translated:
-    """The same value, as at inference."""
+    """The input unchanged, as in inference."""
     training = t.constant(2)
     if training is not None and training.any():
         t.fail("training_mode is set; expected a model exported for inference")
@@ -393,7 +397,7 @@ def dropout(t: Translation) -> Translated:
 
 @rule("Cast")
 def cast(t: Translation) -> Translated:
-    """The same value: programs of real numbers are float64."""
+    """The input unchanged: programs of real numbers run in float64."""
     if t.node.attributes["to"] not in REAL_TYPES:
         t.fail(
             "casts to another type than float or double; expected real numbers of 32 or 64 bits "
@@ -403,4 +407,4 @@ def cast(t: Translation) -> Translated:
 
 
 rule("Identity")(lambda t: t.value(0))
-rule("IsNaN")(lambda t: np.array(False))  # no number of a program is none
+rule("IsNaN")(lambda t: np.array(False))  # programs hold no NaN

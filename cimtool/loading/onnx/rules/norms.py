@@ -1,8 +1,8 @@
-"""Norms of rows however an exporter wrote them: found backwards from what is divided by them.
+"""Norms of rows, as exporters write them: found backwards from a division by them.
 
-`ReduceMean`, `Sub`, `Pow`, `ReduceMean`, `Add`, `Sqrt`, `Div` are a layer norm. Each of these is an
-operation of its own until a value is divided by the root of its own sum of squares: then one
-operation stands for all, and the others are not needed. What divides by something else stays.
+For example, `ReduceMean`, `Sub`, `Pow`, `ReduceMean`, `Add`, `Sqrt`, `Div` are a layer norm. Each
+of these becomes an operation. If a value is then divided by the root of its own sum of squares, one
+operation replaces all of them. A division by something else stays.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LARGEST_EPSILON = 1e-6
 
 
 MOST_STEPS = 16
-"""Operations between a sum of squares and what a value is divided by."""
+"""Operations at most between a sum of squares and the divisor."""
 
 
 @dataclass(frozen=True)
 class Norms:
-    """`max(factor * sum of squares + added, least) ** power` of the rows [k n, width] of a value.
+    """`max(factor * sum of squares + added, least) ** power` for rows [k n, width] of a value.
 
-    They are norms if power is 0.5.
+    With power 0.5 these are norms.
     """
 
     of: str
@@ -43,7 +43,7 @@ class Norms:
     power: float = 1.0
 
     def then(self, op: Op) -> Norms | None:
-        """The norms that an operation makes of them; None if these are none."""
+        """The norms after an operation on them; None if the results are no norms."""
         match op:
             case Sqrt():
                 return self._raised(0.5)
@@ -65,7 +65,7 @@ class Norms:
         return replace(self, power=power) if power in (0.5, -0.5) else None
 
     def _line(self, factor: float, offset: float) -> Norms | None:
-        """Norms times a number above 0, plus an epsilon in the squares or one that only guards."""
+        """Norms times a factor above 0, plus an offset: epsilon on squares, or only a guard."""
         if not factor > 0:
             return None
         by = factor ** (1 / self.power)
@@ -75,9 +75,9 @@ class Norms:
         return own if abs(offset) <= own._guard() else None
 
     def _guard(self) -> float:
-        """The lower limit of norms, or of their squares, that only guards against zero.
+        """The largest lower limit of norms, or of their squares, that only guards against zero.
 
-        It is LARGEST_EPSILON of a row's norm or of its root mean square, whichever is larger.
+        It is LARGEST_EPSILON times a row's norm or root mean square, the larger of the two.
         """
         if self.power < 0:
             return 0.0
@@ -86,9 +86,9 @@ class Norms:
 
 
 def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows | None:
-    """A value over its own row norms; None if the divisor is something else.
+    """A value divided by its row norms; None if `divisor` does not hold these.
 
-    It is their norms for `power` 0.5, and for -0.5 the reciprocals that a value is multiplied by.
+    With `power` 0.5, `divisor` holds norms; with -0.5, their reciprocals, to multiply by.
     """
     norms = _norms_of(t.builder, divisor.name)
     if norms is None or norms.power != power or divisor.rank != value.rank:
@@ -109,7 +109,7 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
             same = own.name == norms.of or (
                 centre is not None and _centre(t.builder, own.name) == centre
             )
-            moved = op is not None and own is not rows  # a product by constants of other places
+            moved = op is not None and own is not rows  # the constants have other places
             if same and not moved and _beside(divisor.reordered(order), own):
                 unit = _unit(t, norms, own, centre)
                 made = unit if op is None else t.add(op, unit.name)
@@ -118,7 +118,7 @@ def over_norms(t: Translation, value: Rows, divisor: Rows, power: float) -> Rows
 
 
 def _beside(norms: Rows, rows: Rows) -> bool:
-    """True if a view has the norm of each of some rows beside it, once or for all its numbers."""
+    """True if a view has the norm of each row at the row's place, once or for all its numbers."""
     own = rows.places // rows.extents[-1]
     placed = (norms.items, norms.before) == (rows.items, rows.before)
     fitting = all(n in (1, size) for n, size in zip(norms.extents, rows.extents, strict=True))
@@ -126,7 +126,7 @@ def _beside(norms: Rows, rows: Rows) -> bool:
 
 
 def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
-    """The norms that a value of one number for each row is; None of other values."""
+    """The norms that a value with one number per row holds; None for other values."""
     after, node = list[Op](), builder.by_name.get(name)
     while node is not None and not isinstance(node.op, Axis):
         if len(node.inputs) != 1 or len(after) == MOST_STEPS:
@@ -147,7 +147,7 @@ def _norms_of(builder: FileBuilder, name: str) -> Norms | None:
 
 
 def _before_moves(builder: FileBuilder, name: str) -> tuple[Node | None, IntArray | None]:
-    """The node that makes the numbers of a value, and their places in it if they moved since."""
+    """The node that computes a value's numbers, and their places in its value if they moved."""
     node = builder.by_name.get(name)
     if node is None or not isinstance(node.op, Arrange):
         return node, None
@@ -155,7 +155,7 @@ def _before_moves(builder: FileBuilder, name: str) -> tuple[Node | None, IntArra
 
 
 def _centre(builder: FileBuilder, name: str) -> str | None:
-    """The rows of which a value is those less their means; None of other values."""
+    """The rows x if a value is x minus the means of x's rows; None for other values."""
     node, places = _before_moves(builder, name)
     if node is None or not isinstance(node.op, Add) or len(node.inputs) != 2:
         return None
@@ -176,7 +176,7 @@ def _centre(builder: FileBuilder, name: str) -> str | None:
 
 
 def _unit(t: Translation, norms: Norms, rows: Rows, centre: str | None) -> Rows:
-    """The rows that norms are of, divided by these."""
+    """The rows divided by their norms."""
     width, x = norms.width, norms.of if centre is None else centre
     t.views[x] = replace(rows, name=x)
     gain = (norms.factor * width) ** -0.5

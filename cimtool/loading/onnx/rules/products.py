@@ -1,8 +1,8 @@
 """Rules of products: layers in crossbars, and sums over products of two values.
 
-`Gemm`, `MatMul` and `Einsum` say one thing in three ways, which axes are summed over. By constants
-that is a layer; if each of several blocks (heads, say) has weights of its own, one layer whose
-other weights are 0. By values it is a product in the digital unit.
+`Gemm`, `MatMul` and `Einsum` say in three ways which axes are summed over. A product with constants
+is a layer; if blocks such as heads have different weights, it is one layer with weights of 0
+between blocks. A product of two values runs in the digital unit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from cimtool.loading.onnx.translation import (
 )
 
 LARGEST_WEIGHTS = 1 << 26
-"""Weights that a layer of several blocks may have, those between blocks included."""
+"""Weights that a layer of several blocks may have, including the zeros between blocks."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A value, or the numbers of a constant, and a label of each axis."""
+    """A value, or the numbers of a constant, with a label for each axis."""
 
     of: Rows | FloatArray
     labels: tuple[str, ...]
@@ -43,7 +43,7 @@ class Operand:
         return dict(zip(self.labels, sizes, strict=True))
 
     def ordered(self, *groups: Sequence[str]) -> Rows:
-        """The value with the axes of each group joined to one; others have one number."""
+        """The value with the axes of each group joined to one axis; other axes have extent 1."""
         assert isinstance(self.of, Rows)
         sizes, own = self.extents, self.labels[self.of.items]
         kept = [self.labels.index(label) for group in groups for label in group]
@@ -57,7 +57,7 @@ class Operand:
 
 @rule("Gemm")
 def gemm(t: Translation) -> Translated:
-    """`alpha x W + beta b`, W transposed with transB."""
+    """`alpha x W + beta b`; with transB, W is transposed."""
     attributes = t.node.attributes
     if attributes.get("transA", 0):
         t.fail("transA = 1 is not supported; expected rows of inputs first")
@@ -70,7 +70,7 @@ def gemm(t: Translation) -> Translated:
 
 @rule("MatMul")
 def matmul(t: Translation) -> Translated:
-    """`x W`, or the product of two values, or of constants with axes that they share."""
+    """`x W`, or a product with batch axes, of two values or of a value and a constant."""
     if t.is_rows(0) and not t.is_rows(1) and np.ndim(t.weights(1)) == 2:
         return layer(t, t.view(), t.weights(1), scalar(0.0), 1)
     first, second = _operand(t, 0), _operand(t, 1)
@@ -89,7 +89,7 @@ def _last(labels: Sequence[str], count: int) -> tuple[str, ...]:
 
 @rule("Einsum")
 def einsum(t: Translation) -> Translated:
-    """Sums of products along axes that letters name, of two inputs."""
+    """Sums of products of two inputs; letters name the axes."""
     text = t.node.attributes["equation"].decode("utf-8", "replace").replace(" ", "")
     terms, arrow, out = text.partition("->")
     letters = terms.split(",")
@@ -105,7 +105,7 @@ def einsum(t: Translation) -> Translated:
 
 
 def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
-    """The reason why an equation is no product of two inputs; nothing if it is one."""
+    """The reason why an equation is no product of two inputs; empty if it is one."""
     if len(terms) != 2:
         count = "of one input" if len(terms) == 1 else f"of {len(terms)} inputs"
         return (
@@ -123,7 +123,7 @@ def _no_product(terms: Sequence[str], arrow: str, out: str) -> str:
 
 
 def _operand(t: Translation, index: int) -> Operand:
-    """An input with labels that are its places; numbers if items do not differ in them."""
+    """An input, labelled by the numbers of its axes."""
     value = t.value(index)
     if isinstance(value, np.ndarray | KeptConstant):
         if isinstance(value, KeptConstant):
@@ -134,7 +134,7 @@ def _operand(t: Translation, index: int) -> Operand:
 
 
 def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
-    """The sums over axes that both have and the result `out` has not."""
+    """The sums of products over the axes that both operands have and the result `out` lacks."""
     if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
         t.fail(
             "is of constants alone, which this operator is not computed of while a file is read; "
@@ -180,7 +180,7 @@ def _text(operand: Operand) -> str:
 
 
 def _known(t: Translation, one: Operand, other: Operand) -> Operand:
-    """Numbers in the place of a value that is the same for all items, where the other is not."""
+    """The numbers of `one`, if only `one` is the same for all items; else `one` unchanged."""
     if not isinstance(one.of, Rows):
         return one
     numbers = t.builder.numbers(one.of)
@@ -189,7 +189,7 @@ def _known(t: Translation, one: Operand, other: Operand) -> Operand:
 
 
 def _spread(one: Operand, other: Operand) -> Operand:
-    """An operand without axes of one number that the other one has more of, or the items in."""
+    """An operand broadcast to the other; a constant loses the axes that it would broadcast."""
     sizes, items = other.extents, _items_label(other)
     if not isinstance(one.of, Rows):
         left = [
@@ -213,7 +213,7 @@ def _items_label(operand: Operand) -> str | None:
 
 
 def _by_values(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Rows:
-    """One product of matrices for each index of the axes that all three have."""
+    """A product of matrices for each index of the axes shared by both operands and the result."""
     assert isinstance(a.of, Rows)
     assert isinstance(b.of, Rows)
     batch = [label for label in a.labels if label in b.labels and label in out]
@@ -243,7 +243,10 @@ def _by_values(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
 
 
 def _by_weights(t: Translation, value: Operand, constant: Operand, out: Sequence[str]) -> Rows:
-    """One layer: the weights of each block are those that the value's numbers of it meet."""
+    """The product of a value and a constant as one layer, with a block of weights per index.
+
+    The indices of blocks run over the axes shared by both operands and the result.
+    """
     value, constant, groups = _items_apart(value, constant, out)
     assert isinstance(constant.of, np.ndarray)
     made = [label for group in groups for label in group]
@@ -271,7 +274,7 @@ def _by_weights(t: Translation, value: Operand, constant: Operand, out: Sequence
 def _items_apart(
     value: Operand, constant: Operand, out: Sequence[str]
 ) -> tuple[Operand, Operand, list[tuple[str, ...]]]:
-    """The same with the items in an axis of their own, and how axes of the result are joined."""
+    """The operands with the items alone in an axis, and the axes that the result then joins."""
     items = _items_label(value)
     if items not in constant.labels:
         return value, constant, [(label,) for label in out]
@@ -293,7 +296,7 @@ def _items_apart(
 
 
 def _diagonal(t: Translation, blocks: FloatArray) -> FloatArray:
-    """Weights [B K, B C] of B blocks [B, K, C]: 0 between different ones."""
+    """Weights [B K, B C] from B blocks [B, K, C], with 0 between different blocks."""
     count, inner, free = blocks.shape
     if count * inner * count * free > LARGEST_WEIGHTS:
         t.fail(
@@ -312,10 +315,10 @@ def layer(
     bias: FloatArray | None = None,
     axis: int | None = None,
 ) -> Rows:
-    """A layer over the last axis of a view: the same weights [in, out] for each of its rows.
+    """A layer over the last axis of a view: the same weights [in, out] for each row.
 
-    Its outputs are along `axis` of the node's second input, which holds the weights; None if
-    they were put in another order.
+    `axis` is the axis of outputs in the node's second input, which holds the weights; None if the
+    weights were put in another order.
     """
     x = t.in_rows(view)
     width = t.width(x.name)
@@ -338,7 +341,7 @@ def layer(
 
 @rule("Conv")
 def convolution(t: Translation) -> Translated:
-    """A layer, of a convolution of width 1: the same for each place."""
+    """A convolution of width 1, as a layer that is the same for each place."""
     view, weight = t.view(), t.weights(1)
     attributes, behind = t.node.attributes, view.rank - 2
     if (

@@ -1,8 +1,8 @@
-"""Rules of quantizers, whose scales, zero points and bits a model brings: QDQ, QCDQ and QONNX.
+"""Rules of quantizers with the model's scales, zero points and bits: QDQ, QCDQ and QONNX.
 
-A constant that is dequantized is the weight of a layer, and its integers stay as they are. A value
-that is quantized and dequantized is stored in that format. The definitions:
-https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html, and of QONNX
+A dequantized constant is the weight of a layer; its integers are kept. A value that is quantized
+and dequantized is stored in that format. The definitions:
+https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html, and for QONNX
 https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/quant_op.md.
 """
 
@@ -37,23 +37,23 @@ INTEGERS = {
     for bits in (2, 4, 8, 16)
     for sign in ("", "u")
 }  # fmt: skip
-"""Bits of the types of codes, and whether they are signed."""
+"""Types of codes: bits, and True if signed."""
 
 BIAS_TYPE = "int32"
-"""The type of codes that biases have, and nothing else."""
+"""The type of codes of biases; only biases have it."""
 
 MOST_BITS = 16
-"""Bits of a weight or an activation that a program takes."""
+"""Bits at most of a weight or an activation."""
 
 MOST_BIAS_BITS = 32
-"""Bits of a bias, which is a real number in a program."""
+"""Bits at most of a bias, which is a real number in a program."""
 
 EVEN = (b"ROUND", b"HALF_EVEN")
-"""The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
+"""The rounding modes of QONNX that round as QuantizeLinear does: halves to even."""
 
 
 def _limited(t: Translation) -> Translated:
-    """Codes within limits, of fewer bits (QCDQ)."""
+    """Codes clipped to fewer bits (QCDQ)."""
     codes = t.value(0)
     assert isinstance(codes, Codes)
     lo, hi = _within(t, codes.lo, codes.hi)
@@ -62,7 +62,7 @@ def _limited(t: Translation) -> Translated:
 
 @dataclass(frozen=True, eq=False)
 class Codes(Unread):
-    """Integers in `lo` to `hi` of a value, by a quantizer of this step and zero point."""
+    """Integer codes, `lo` to `hi`, of a value, from a quantizer with this step and zero point."""
 
     text = "codes of a quantizer"
     expected = (
@@ -91,9 +91,9 @@ def _turned(t: Translation) -> Translated:
 
 @dataclass(frozen=True, eq=False)
 class IntegerWeights(KeptConstant):
-    """Whole weights, zero points taken off, with one scale or one for each place along an axis.
+    """Integer weights minus zero points, with one scale or a scale per index of an axis.
 
-    `bits` are those of their quantizer; `axis` is None for one `scale` [1].
+    `bits` are the quantizer's; `axis` is None for one `scale` [1].
     """
 
     rules: ClassVar = {"Transpose": _turned}
@@ -104,13 +104,13 @@ class IntegerWeights(KeptConstant):
 
     @property
     def real(self) -> FloatArray:  # type: ignore[override]
-        """The real numbers that they stand for, as float32 has them."""
+        """The real numbers that they stand for, rounded to float32."""
         along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
-        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
+        with np.errstate(over="ignore"):  # callers refuse infinite weights
             return np.asarray(single(self.codes * self.scale.reshape(along)))
 
     def layer(self, t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
-        """The layer with the file's whole weights."""
+        """The layer with the file's integer weights."""
         weight, factor = np.ascontiguousarray(weight), abs(t.number("alpha", 1.0))
         if not factor:
             return Mvm(weight, bias)
@@ -141,7 +141,7 @@ def quantize_linear(t: Translation) -> Translated:
 
 @rule("DequantizeLinear")
 def dequantize_linear(t: Translation) -> Translated:
-    """`(codes - zero point) * scale`: of rows a store, of a matrix weights, else real numbers."""
+    """`(codes - zero point) * scale`: a store for rows, weights for a matrix, else real numbers."""
     _require_one_scale(t)
     codes = t.value(0)
     if isinstance(codes, Codes):
@@ -161,7 +161,7 @@ def dequantize_linear(t: Translation) -> Translated:
 
 
 def _bits_of_constant(t: Translation, codes: Array) -> int:
-    """Bits of constant codes: of their type, or of the limits of a `Clip` before (QCDQ)."""
+    """Bits of constant codes: from their type, or from the limits of a `Clip` before (QCDQ)."""
     if codes.dtype.name not in INTEGERS:
         kind = codes.dtype.name
         t.fail(f"{t.input(0)} is of type {kind}; expected integers of 2, 4, 8 or 16 bits")
@@ -175,7 +175,7 @@ def _bits_of_constant(t: Translation, codes: Array) -> int:
 
 
 def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
-    """The limits of codes behind a `Clip`."""
+    """The limits of codes after a `Clip`."""
     least, most = t.limits()
     if not max(least, lo) < min(most, hi):
         t.fail(f"limits codes to {least:g} .. {most:g}; expected two codes at least")
@@ -183,7 +183,7 @@ def _within(t: Translation, lo: int, hi: int) -> tuple[int, int]:
 
 
 def quant(t: Translation) -> Translated:
-    """QONNX: the value rounded to this many bits, in real numbers."""
+    """QONNX: the input rounded to a number of bits, as real numbers."""
     signed, narrow = (bool(_integer(t, name, 1)) for name in ("signed", "narrow"))
     mode = t.node.attributes.get("rounding_mode", b"ROUND")
     if not isinstance(mode, bytes) or mode.upper() not in EVEN:
@@ -216,7 +216,7 @@ def quant(t: Translation) -> Translated:
 def _constant_quant(
     t: Translation, bits: int, signed: bool, limits: tuple[int, int]
 ) -> IntegerWeights | Array:
-    """A constant of QONNX, with one scale and zero point or with those of channels."""
+    """A constant of QONNX, with one scale and zero point, or with one each per channel."""
     value, (lo, hi) = t.weights(0), limits
     t.folder.take(value.size, t.where)
     scale, axis = _along_an_axis(t, value, _scale(t, 1), "scales")
@@ -254,7 +254,7 @@ def _signs(value: Array) -> IntArray:
 
 
 def require_one_quantizer(tower: Graph, file: str) -> None:
-    """Raise CimError if a quantizer reads the input of a projector and something else does too.
+    """Raise CimError if a quantizer and another operation both read the input of a projector.
 
     A program takes its input in one form.
     """
@@ -268,12 +268,12 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
 
 
 def refused(complaint: str) -> Rule:
-    """The rule of an operator that is refused, and why."""
+    """A rule that refuses an operator with this complaint."""
     return lambda t: t.fail(complaint)
 
 
 def _stored(t: Translation, view: Rows, step: float, limits: tuple[int, int]) -> Rows:
-    """The store of a value of the program, one for all equal quantizers of it."""
+    """The store of a program's value; equal quantizers of the value share one store."""
     x, (lo, hi) = t.whole(view), limits
     role = "input" if x.name == "x" else "activation"
     op = QuantizedStore(role, (hi - lo).bit_length(), scale=step, lo=lo, hi=hi)
@@ -287,18 +287,18 @@ def _stored(t: Translation, view: Rows, step: float, limits: tuple[int, int]) ->
 def _weights(
     codes: IntArray, scale: FloatArray, axis: int | None, bits: int
 ) -> IntegerWeights | Array:
-    """Dequantized constants: a matrix, or kernels, as weights; a vector as plain numbers."""
+    """Dequantized constants: weights for a matrix or kernels, plain numbers for a vector."""
     weights = IntegerWeights(codes, scale.reshape(-1), axis, bits)
     return weights if codes.ndim > 1 else weights.real
 
 
 def _limits(bits: int, signed: bool) -> tuple[int, int]:
-    """The codes of a quantizer: two's complement, or from 0."""
+    """The lowest and highest code: two's complement if signed, else from 0."""
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def _require_one_scale(t: Translation) -> None:
-    """Raise CimError for blocks of numbers with a scale each, and for a division of its own."""
+    """Raise CimError for a scale per block of numbers, and for division in another precision."""
     from onnx import TensorProto
 
     if block := _integer(t, "block_size", 0):
@@ -311,7 +311,7 @@ def _require_one_scale(t: Translation) -> None:
 
 
 def _code_type(t: Translation) -> str:
-    """The type of a quantizer's codes: its zero point's, or as it says, or uint8."""
+    """The type of a quantizer's codes: its zero point's, else its `output_dtype`, else uint8."""
     kind, said = "uint8", _integer(t, "output_dtype", 0)
     if t.input(2):
         kind = _constant(t, 2).dtype.name
@@ -331,7 +331,7 @@ def _constant(t: Translation, index: int) -> Array:
 
 
 def _integer(t: Translation, name: str, absent: int) -> int:
-    """A whole number among the attributes, which of other domains nobody checks."""
+    """An attribute that is a whole number; in other domains nothing else checks its type."""
     value = t.node.attributes.get(name, absent)
     if not isinstance(value, int):
         t.fail(f"{name} is {value!r}; expected a whole number")
@@ -339,7 +339,7 @@ def _integer(t: Translation, name: str, absent: int) -> int:
 
 
 def _scale(t: Translation, index: int) -> FloatArray:
-    """A scale, or those of channels: constants of float32 above 0."""
+    """A scale, or the scales of channels: constants of float32 above 0."""
     scale = _constant(t, index)
     if scale.dtype != np.float32:
         t.fail(f"{t.input(index)} is of type {scale.dtype.name}; expected a scale of float")
@@ -379,7 +379,10 @@ def _whole(t: Translation, index: int, what: str) -> int:
 
 
 def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | None]:
-    """Scale and zero point over a constant, and its axis along which they differ."""
+    """Scale and zero point, shaped to broadcast over a constant, and the axis of their numbers.
+
+    The axis is None if there is a single scale.
+    """
     scale = _scale(t, 1)
     zero = _constant(t, 2).astype(np.int64) if t.input(2) else np.zeros(scale.shape, np.int64)
     if zero.size != scale.size:
@@ -400,7 +403,7 @@ def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | N
 def _along_an_axis(
     t: Translation, value: Array, numbers: FloatArray, what: str
 ) -> tuple[FloatArray, int | None]:
-    """Numbers of QONNX that spread over a constant, and the axis along which they differ."""
+    """Numbers of QONNX, shaped to broadcast over a constant, and their axis (None for one)."""
     ends = (1,) * (value.ndim - numbers.ndim) + numbers.shape
     long = [axis for axis, extent in enumerate(ends) if extent > 1]
     if len(ends) != value.ndim or len(long) > 1 or any(ends[a] != value.shape[a] for a in long):

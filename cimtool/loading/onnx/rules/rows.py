@@ -1,4 +1,4 @@
-"""Rules of operators over whole rows: norms, softmax, order, sums and largest numbers."""
+"""Rules of operators over whole rows: norms, softmax, sorting, sums and maxima."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNPADDED = (b"NOTSET", b"VALID")
 
 @rule("LayerNormalization")
 def layer_normalization(t: Translation) -> Translated:
-    """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
+    """Rows scaled to mean 0 and variance 1, then a gain and an offset per channel."""
     view = t.view()
     first = t.place(int(t.node.attributes.get("axis", -1)), view)
     if view.items >= first:
@@ -48,7 +48,7 @@ def layer_normalization(t: Translation) -> Translated:
 
 @rule("RMSNormalization")
 def rms_normalization(t: Translation) -> Translated:
-    """Rows to mean square 1, then a gain a channel."""
+    """Rows scaled to mean square 1, then a gain per channel."""
     x = t.in_rows(t.view()).name
     t.require_last_axis()
     gamma = t.channels(t.weights(1), t.width(x))
@@ -57,13 +57,13 @@ def rms_normalization(t: Translation) -> Translated:
 
 @rule("InstanceNormalization")
 def instance_normalization(t: Translation) -> Translated:
-    """A layer norm of each channel's numbers, with a gain and an offset a channel."""
+    """A layer norm of each channel's numbers, with a gain and an offset per channel."""
     return _normalised(t, t.view(), t.weights(1), t.weights(2))
 
 
 @rule("GroupNormalization")
 def group_normalization(t: Translation) -> Translated:
-    """A layer norm of each group of channels, then a gain and an offset a channel, or a group."""
+    """A layer norm of each group of channels, then a gain and an offset per channel or group."""
     view, groups = t.view(), int(t.node.attributes["num_groups"])
     channels = view.extents[1] if view.rank > 1 else 0
     if groups < 1 or channels % groups:
@@ -80,14 +80,14 @@ def group_normalization(t: Translation) -> Translated:
 
 
 def _merged(t: Translation, view: Rows, sizes: list[int]) -> Rows:
-    """A view in axes that it had before."""
+    """A view with the axes that it had before."""
     found = t.reshaped(view, sizes)
     assert found is not None
     return found
 
 
 def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray) -> Rows:
-    """Layer norms over all axes of a view behind the second, with constants along that one."""
+    """Layer norms over all axes after the second, with constants along the second."""
     behind = view.rank - 2
     if behind < 1 or view.items != 0:
         t.fail(f"is over {view.text}; expected channels of several numbers, behind the items")
@@ -116,9 +116,10 @@ def lp_normalization(t: Translation) -> Translated:
 
 @rule("Softmax")
 def softmax(t: Translation) -> Translated:
-    """`exp(x)` over its sum along an axis.
+    """`exp(x)` divided by its sum along an axis.
 
-    Before operator set 13 along all axes from one on, of which only the last is read.
+    Before operator set 13, the sum is over all axes from `axis` on; only the last axis is
+    supported.
     """
     view, older = t.view(), t.graph.opset < FREE_SOFTMAX
     axis = t.place(int(t.node.attributes.get("axis", 1 if older else -1)), view)
@@ -139,9 +140,9 @@ def softmax(t: Translation) -> Translated:
 
 
 def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | None]:
-    """Numbers that a softmax along an axis reads, and what masks them: 0 for one that counts.
+    """The numbers that a softmax along an axis reads, and their mask: 0 for numbers that count.
 
-    Added numbers that leave another some weight belong to the former.
+    Added constants that do not mask become part of the numbers. The mask is None without masks.
     """
     if view.name not in t.builder.masks:
         return view, None
@@ -160,7 +161,7 @@ def _parted(t: Translation, view: Rows, axis: int) -> tuple[Rows, FloatArray | N
 
 @rule("TopK")
 def top(t: Translation) -> Translated:
-    """The largest numbers along an axis, or the smallest, in their order."""
+    """The largest, or the smallest, numbers along an axis, sorted."""
     places = t.node.outputs[1] if len(t.node.outputs) > 1 else ""
     if places and any(places in one.inputs for one in t.graph.nodes):
         t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
@@ -184,13 +185,13 @@ def top(t: Translation) -> Translated:
 
 @rule("ReduceL1", "ReduceL2", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare")
 def reduction(t: Translation) -> Translated:
-    """One number along axes, as of tokens: a sum, a mean, a norm, the smallest."""
+    """A sum, mean, norm or minimum along axes, for example over tokens."""
     return _reduced(t, t.node.kind, t.axes())
 
 
 @rule("ReduceMax")
 def reduce_max(t: Translation) -> Translated:
-    """The largest number along axes, as of tokens; of masked ones those that count."""
+    """The maximum along axes, for example over tokens; masked numbers do not count."""
     axes = t.axes()
     if len(axes) == 1 and t.view().name in t.builder.masks:
         axis = t.place(axes[0])
@@ -207,7 +208,7 @@ def reduce_max(t: Translation) -> Translated:
 
 @rule("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 def pooled(t: Translation) -> Translated:
-    """The mean, or the largest, over all axes behind the channels."""
+    """The mean, or the maximum, over all axes after the channels."""
     view, attributes = t.view(), t.node.attributes
     behind = range(2, view.rank)
     size, kernel = [view.extents[i] for i in behind], attributes.get("kernel_shape")
@@ -230,7 +231,7 @@ def pooled(t: Translation) -> Translated:
 
 
 def _reduced(t: Translation, kind: str, axes: Sequence[int]) -> Rows:
-    """One number of those along axes, in the axes of the node's value."""
+    """The reduction `kind` along axes, with the axes of the node's output."""
     view = t.view()
     places = sorted({t.place(axis) for axis in axes})
     if not places or view.items in places:

@@ -1,4 +1,4 @@
-"""Rules of operators that move numbers and compute none; and constants that come to items.
+"""Rules of operators that only move numbers, or that repeat constants for each item.
 
 Each makes another view of a value; numbers move if the next operation needs them in rows.
 """
@@ -21,7 +21,7 @@ from cimtool.loading.onnx.translation import OPEN_ITEMS, Translated, Translation
 
 @rule("Flatten")
 def flatten(t: Translation) -> Translated:
-    """The axes before one as one axis, and those from it on as another."""
+    """The axes before `axis` joined to one, and the axes from it on joined to another."""
     view = t.view()
     axis = t.place(t.node.attributes.get("axis", 1))
     found = t.reshaped(view, [math.prod(view.sizes(t.graph.items)[:axis]), -1])
@@ -32,7 +32,7 @@ def flatten(t: Translation) -> Translated:
 
 @rule("Reshape")
 def reshape(t: Translation) -> Translated:
-    """The same numbers in other axes."""
+    """The same numbers in axes of other sizes."""
     view = t.view()
     own, shape = view.sizes(t.graph.items), t.sizes(1)
     if not t.node.attributes.get("allowzero", 0):
@@ -48,7 +48,7 @@ def reshape(t: Translation) -> Translated:
 
 @rule("Unsqueeze")
 def unsqueeze(t: Translation) -> Translated:
-    """An axis of extent 1 more."""
+    """New axes of extent 1."""
     view, axes = t.view(), t.axes()
     t.require_axes(rank := view.rank + len(axes))
     places = {axis % rank for axis in axes if -rank <= axis < rank}
@@ -61,7 +61,7 @@ def unsqueeze(t: Translation) -> Translated:
 
 @rule("Squeeze")
 def squeeze(t: Translation) -> Translated:
-    """An axis of extent 1 less."""
+    """The value without axes of extent 1."""
     view, axes = t.view(), t.axes()
     ones = [i for i, size in enumerate(view.extents) if i != view.items and size == 1]
     places = {t.place(axis, view) for axis in axes} or set(ones)
@@ -93,7 +93,7 @@ def shape(t: Translation) -> Translated:
 
 @rule("Split")
 def split(t: Translation) -> tuple[Translated, ...]:
-    """Numbers along an axis in groups."""
+    """Consecutive groups of numbers along an axis."""
     view, count = t.view(), len(t.node.outputs)
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
     width = view.extents[axis]
@@ -137,7 +137,7 @@ def sliced(t: Translation) -> Translated:
 
 @rule("Gather")
 def gather(t: Translation) -> Translated:
-    """Numbers along an axis by their places, or one, without the axis."""
+    """The numbers at given places along an axis; a single place drops the axis."""
     view = t.view()
     axis = _axis_of_numbers(t, int(t.node.attributes.get("axis", 0)))
     given, width = t.weights(1), view.extents[axis]
@@ -152,7 +152,7 @@ def gather(t: Translation) -> Translated:
 
 
 def _axis_of_numbers(t: Translation, axis: int) -> int:
-    """The place of an axis that items are not in."""
+    """The place of an axis; CimError if it is the axis of the items."""
     view, place = t.view(), t.place(axis)
     if place == view.items:
         t.fail(f"is along axis {axis} of {view.text}; expected the channels")
@@ -161,7 +161,7 @@ def _axis_of_numbers(t: Translation, axis: int) -> int:
 
 @rule("Expand")
 def expand(t: Translation) -> Translated:
-    """Axes of extent 1 repeated; a constant over the items."""
+    """A value with axes of extent 1 repeated, or a constant repeated for each item."""
     sizes = t.sizes(1)
     if t.is_rows(0):
         return _widened(t, t.view(), sizes)
@@ -197,7 +197,7 @@ def _said(t: Translation, sizes: Sequence[int]) -> str:
 
 
 def _repeated(t: Translation, array: FloatArray, sizes: Sequence[int]) -> Rows:
-    """A constant in these extents, the items among them."""
+    """A constant broadcast to these extents, which include the items."""
     rank = max(array.ndim, len(sizes))
     own = [*[1] * (rank - array.ndim), *array.shape]
     wanted = [max(pair) for pair in zip(own, [*[1] * (rank - len(sizes)), *sizes], strict=True)]
@@ -225,7 +225,7 @@ def constant_of_shape(t: Translation) -> Translated:
 
 @rule("Tile")
 def tile(t: Translation) -> Translated:
-    """Numbers along axes several times, and a constant once for each item."""
+    """A value repeated along axes, or a constant repeated for each item."""
     repeats = t.sizes(1)
     rank = t.view().rank if t.is_rows(0) else t.weights(0).ndim
     if len(repeats) != rank or min(repeats, default=1) < 1:
@@ -247,9 +247,10 @@ def tile(t: Translation) -> Translated:
 
 @rule("Concat")
 def concat(t: Translation) -> Translated:
-    """Values and constants one after another along an axis.
+    """Values and constants, one after another along an axis.
 
-    Each value is brought to its places among zeros; the sum of all has them and the constants.
+    Each value is moved to its places, with zeros elsewhere; the sum of all, plus the constants, is
+    the result.
     """
     parts: list[Rows | FloatArray]
     parts = [t.view(i) if t.is_rows(i) else t.weights(i) for i in range(len(t.node.inputs))]
@@ -287,7 +288,7 @@ def concat(t: Translation) -> Translated:
 
 
 def _joined(t: Translation, sources: dict[str, IntArray], offset: FloatArray) -> str:
-    """The value [n, numbers] that has those of each source at its places, constants elsewhere."""
+    """The value [n, numbers] with each source's numbers at their places, constants elsewhere."""
     names = [
         arranged(t.builder, name, np.maximum(places, 0).reshape(1, -1))
         for name, places in sources.items()
