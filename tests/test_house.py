@@ -222,6 +222,8 @@ READERS = {
     "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
     "cimtool/bundle/compilation.py": "warnings among notes",
+    "cimtool/bundle/inspect.py": "keys of other people's files",
+    "cimtool/bundle/outputs_check.py": "names of arrays that a user gives",
     "cimtool/base/toml_files.py": "a target given as a path or as a name",
     "cimtool/cli/*": "what a user typed, and messages of click",
     "cimtool/*/commands/*": "what a user typed",

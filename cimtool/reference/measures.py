@@ -90,7 +90,7 @@ class RankingMetric(Metric):
 Pooling = Literal[
     "text mean", "video mean", "text root", "text largest", "worse mean", "worse root"
 ]
-"""How queries give one number: a mean, its root, or the largest; the worse of both sides."""
+"""The way that queries give one number: mean, its root, or largest; the worse of both sides."""
 
 
 @dataclass(frozen=True)

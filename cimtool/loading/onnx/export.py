@@ -260,7 +260,7 @@ def _read(model: ModelProto, where: str) -> Graph:
 
 
 def _expected(module: nn.Module, width: int) -> str:
-    """What to expect, in words, of a module that does not run on rows [n, width]."""
+    """The expected form, in words, for a module that does not run on rows [n, width]."""
     import torch
 
     try:
