@@ -33,7 +33,7 @@ QUERY_BITS = (6, 4, 3, 2)
 """Bits of a query that a search tries, beside the bits of features."""
 
 HALVINGS, LEAST_DIMENSIONS = 4, 8
-"""How often a search halves the dimensions of `mu`, and the fewest dimensions that it tries."""
+"""Halvings of the dimensions of `mu` by a search, and the fewest dimensions that it tries."""
 
 LENGTHS = (1, 10, 50)
 """Lengths of shortlists in the picture, beside the chosen length: it has four kinds of marks."""

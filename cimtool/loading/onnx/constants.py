@@ -26,7 +26,7 @@ LARGEST_RESULTS = 1 << 30
 """Bytes that the computed constants of a file may take in total, beside quantized constants."""
 
 QUANTIZED_STEPS = 4
-"""How often a number of a file may be quantized, clipped, dequantized or transposed for free."""
+"""Times that a number of a file may be quantized, clipped, dequantized or transposed for free."""
 
 MOST_PRODUCTS = 1 << 34
 """Multiply-adds, in total, to compute the constants of a file: some seconds."""
