@@ -76,6 +76,14 @@ LONGEST = (
 """The files of tests that take ten seconds and more, about, the longest first."""
 
 
+def pytest_configure() -> None:
+    """Let no test fail by its duration: a first call compiles, and machines are busy."""
+    from hypothesis import settings
+
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of the first tier."""
     parser.addoption("--quick", action="store_true", help="Leave out tests marked thorough.")

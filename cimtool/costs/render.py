@@ -251,7 +251,7 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
     if redrawn.cells_written:
         rewritten = f", and in arrays it would write {redrawn.cells_written:,} cells each time"
         if sampled.endurance is not None:
-            rewritten += f"; a cell endures {sampled.endurance:.3g} writes"
+            rewritten += f"; a cell endures {sampled.endurance:.3g} pulses"
     return [
         f"Monte Carlo, K = {K}: an array adds products before anything is done with them, and each "
         f"of the {K * K} distances of a pair needs a sigmoid before their mean: "

@@ -71,9 +71,11 @@ def best_ranks(scores: Array, right: IntArray) -> FloatArray:
 def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:
     """Return the ranks of the `relevant` items of one query's `scores` [m], from 1, best first.
 
-    Among equal scores wrong items come first, and so do wrong items with a score of NaN.
+    Among equal scores wrong items come first. NaN counts against the right items: as the best score
+    of a wrong item, and as the worst of a right one.
     """
-    right, wrong = -np.sort(-scores[relevant]), np.sort(scores[~relevant])
+    found = scores[relevant]
+    right, wrong = -np.sort(-np.where(np.isnan(found), -np.inf, found)), np.sort(scores[~relevant])
     ahead = len(wrong) - np.searchsorted(wrong, right)
     positions: IntArray = ahead + np.arange(1, len(right) + 1)
     return positions

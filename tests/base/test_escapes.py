@@ -55,7 +55,7 @@ MARKUP = [
     "1. ",
 ]
 hostile = st.lists(st.one_of(st.text(max_size=8), st.sampled_from(MARKUP))).map("".join)
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=300)
 
 
 @many
@@ -73,7 +73,7 @@ def test_characters_that_steer_are_not_shown(character: str) -> None:
     assert visible(f"a{character}b") == "a\ufffdb"
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(st.lists(hostile, min_size=20, max_size=40))
 def test_strings_and_comments_of_c_hold_texts_and_no_code(
     tmp_path_factory: pytest.TempPathFactory, values: list[str]

@@ -136,7 +136,7 @@ steps = st.tuples(places, replacements, rows)
 
 
 @pytest.mark.thorough("a long random sequence")
-@settings(max_examples=SEQUENCES, deadline=None)
+@settings(max_examples=SEQUENCES)
 @given(way=st.sampled_from(sorted(WAYS)), sequence=st.lists(steps, min_size=1, max_size=5))
 def test_a_sequence_of_changes_is_programming_anew(
     encoded: dict[str, Encoded],

@@ -23,7 +23,7 @@ def is_lossless(stored: StoredWeights) -> bool:
     return all(lossless(bounds, stored.crossbar) for bounds in stored.cells.bounds)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(-128, 127), (127, 127), (-128, -128), (0, 0)]))
 def test_isaac_is_lossless_with_flips_for_every_weight(seed: int, limits: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
     assert (mvm(x, stored, at_steps(stored.crossbar, (0,) * 4)) != x @ weight).any()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.one_of(CONVERTING, MEASURED),
     st.integers(1, 15),

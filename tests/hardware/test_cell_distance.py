@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
@@ -65,7 +65,6 @@ def one_by_one(op: CellDistance, query: IntArray) -> Array:
     return found
 
 
-@settings(deadline=None)
 @given(searches())
 def test_all_implementations_agree(case: tuple[CellDistance, IntArray]) -> None:
     op, query = case
@@ -78,7 +77,6 @@ def test_all_implementations_agree(case: tuple[CellDistance, IntArray]) -> None:
         np.testing.assert_array_equal(runner.run({"text.mu": query})["ed"], expected)
 
 
-@settings(deadline=None)
 @given(searches())
 def test_onnx_agrees(case: tuple[CellDistance, IntArray]) -> None:
     op, query = case
@@ -90,7 +88,6 @@ def test_onnx_agrees(case: tuple[CellDistance, IntArray]) -> None:
     np.testing.assert_array_equal(evaluated, expected)
 
 
-@settings(deadline=None)
 @given(searches())
 def test_a_cam_that_senses_all_has_the_distances_of_numpy(
     case: tuple[CellDistance, IntArray],

@@ -24,7 +24,7 @@ from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.stored import StoredWeights
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(CROSSBARS, st.integers(1, 19), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_without_converters_it_is_the_integer_product(
     hardware: Crossbar, rows: int, columns: int, seed: int

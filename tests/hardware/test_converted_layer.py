@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from crossbars import PLAIN, changed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_layers import input_limits, integers, random_crossbar, random_layer
 
@@ -57,14 +57,12 @@ def drawn(seed: int) -> tuple[CrossbarMvm, IntArray]:
     return op, integers(rng, *input_limits(op.crossbar), (5, len(op.weight)))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_its_data_make_the_outputs(seed: int) -> None:
     op, x = drawn(seed)
     np.testing.assert_array_equal(outputs(op.layer, x), op.run(x))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_so_do_those_of_a_die(seed: int, finer: int) -> None:
     """Cells count in finer places there; a unit column on a die is not modelled."""
@@ -86,7 +84,6 @@ def test_so_do_those_of_a_die(seed: int, finer: int) -> None:
     np.testing.assert_array_equal(outputs(found, x), layer_mvm(x, found))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_sum_lies_within_its_bounds(seed: int) -> None:
     op, x = drawn(seed)
@@ -104,7 +101,6 @@ def test_every_sum_lies_within_its_bounds(seed: int) -> None:
                 assert (p <= column.bounds[1][r]).all()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_a_corner_is_the_layer_of_its_first_weights(seed: int, columns: int) -> None:
     op, x = drawn(seed)

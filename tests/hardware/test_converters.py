@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.hardware.converters import (
@@ -63,7 +63,6 @@ def test_the_table_of_an_ideal_converter_is_the_formula(bits: int, signed: bool)
         assert table.unclipped(step) == formula.unclipped(step)
 
 
-@settings(deadline=None)
 @given(thresholds(), st.booleans(), st.integers(1, 600), st.lists(st.integers(-9999, 99999)))
 def test_a_code_counts_the_thresholds_below(
     transfer: tuple[int, ...], signed: bool, step: int, sums: list[int]
@@ -77,7 +76,6 @@ def test_a_code_counts_the_thresholds_below(
         assert law.lo <= code <= law.hi
 
 
-@settings(deadline=None)
 @given(st.one_of(measured(), uneven()), st.integers(1, 600))
 def test_the_table_gives_the_levels(law: StaircaseLaw, step: int) -> None:
     first, table = law.table
@@ -89,7 +87,6 @@ def test_the_table_gives_the_levels(law: StaircaseLaw, step: int) -> None:
     np.testing.assert_array_equal(table[np.clip(entry, 0, len(table) - 1)], levels)
 
 
-@settings(deadline=None)
 @given(st.one_of(measured(), uneven()), st.integers(1, 70))
 def test_the_error_of_a_staircase_is_not_left(law: StaircaseLaw, step: int) -> None:
     lo, hi = law.ends

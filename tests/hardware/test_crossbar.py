@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from crossbars import PLAIN, changed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_crossbars import (
     CONVERTING,
@@ -60,7 +60,6 @@ def test_the_leak_cancels_in_analog_differences() -> None:
     assert changed(hardware, adc_on="polarity").fraction_bits == 12
 
 
-@settings(deadline=None)
 @given(st.one_of(CROSSBARS, CONVERTING, MEASURED))
 def test_a_crossbar_is_read_back_from_a_file(hardware: Crossbar) -> None:
     assert Crossbar.from_json(json.loads(json.dumps(hardware.to_json()))) == hardware

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from crossbars import mvm
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, INPUTS, drawn, input_limits
 
@@ -22,7 +22,6 @@ from cimtool.hardware.target import derived, load_target
 from cimtool.ir.types import integer
 
 
-@settings(deadline=None)
 @given(CROSSBARS, st.integers(0, 2**32 - 1))
 def test_cycles_rebuild_the_inputs(hardware: Crossbar, seed: int) -> None:
     x = drawn(np.random.default_rng(seed), input_limits(hardware), (2, 5))
@@ -41,7 +40,6 @@ def test_cycles_rebuild_the_inputs(hardware: Crossbar, seed: int) -> None:
     np.testing.assert_array_equal(total, x)
 
 
-@settings(deadline=None)
 @given(CROSSBARS)
 def test_limits_are_the_smallest_and_the_largest_input(hardware: Crossbar) -> None:
     assert hardware.inputs.limits(hardware.inputs.bits) == input_limits(hardware)

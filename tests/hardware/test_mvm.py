@@ -60,7 +60,7 @@ def test_runs_stay_inside_the_bounds(
     assert (found <= known.hi).all()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.builds(
         crossbar_of,

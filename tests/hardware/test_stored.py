@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from crossbars import PLAIN, changed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, drawn, weight_limits
 
@@ -19,7 +19,6 @@ def test_offset_inputs_are_corrected_in_the_bias() -> None:
     assert not StoredWeights(weight, PLAIN).correction.any()
 
 
-@settings(deadline=None)
 @given(CROSSBARS, st.integers(1, 19), st.integers(0, 2**32 - 1))
 def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, seed: int) -> None:
     weight = drawn(np.random.default_rng(seed), weight_limits(hardware), (rows, 3))

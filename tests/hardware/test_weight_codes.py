@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from crossbars import PLAIN, changed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, drawn, weight_limits
 
@@ -13,7 +13,6 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.stored import StoredWeights
 
 
-@settings(deadline=None)
 @given(CROSSBARS, st.integers(1, 19), st.integers(0, 2**32 - 1))
 def test_slices_rebuild_the_weights(hardware: Crossbar, rows: int, seed: int) -> None:
     weight = drawn(np.random.default_rng(seed), weight_limits(hardware), (rows, 3))
@@ -36,7 +35,6 @@ def test_slices_rebuild_the_weights(hardware: Crossbar, rows: int, seed: int) ->
     np.testing.assert_array_equal(total, weight)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 8), st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_after_flipping_no_column_stores_more_than_half(
     cell_bits: int, rows: int, height: int, seed: int

@@ -133,7 +133,7 @@ CHOICES: tuple[Callable[[Builder, np.random.Generator, str, str], str], ...] = (
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32 - 1))
 def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -155,7 +155,7 @@ def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
         np.testing.assert_array_equal(fast[name], value, err_msg=f"{seed} {name}")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_pairs_stay_inside_their_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -176,7 +176,7 @@ def test_bounds_of_a_layer_are_reached() -> None:
     np.testing.assert_array_equal(hi, corners.max(axis=0))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 29), st.integers(1, 29))
 def test_bounds_of_a_layer_are_exact_at_any_size(seed: int, bits: int, weight_bits: int) -> None:
     rng = np.random.default_rng(seed)

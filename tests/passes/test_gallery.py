@@ -91,7 +91,7 @@ arrays = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(flags=arrays)
 def test_lossless_arrays_give_the_digital_score(small: Compiled, flags: dict[str, object]) -> None:
     graph, _ = small.programmed(**flags)

@@ -103,7 +103,7 @@ bits = st.dictionaries(
 ).filter(lambda found: any(found.get(name, (8, 8))[0] != 0 for name in PRODUCTS))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(chosen=bits)
 def test_the_mean_of_every_item_stays(small: Compiled, chosen: Bits) -> None:
     """Over the queries that it is fitted on, to the rounding of a constant a product."""
@@ -126,7 +126,7 @@ def factor(name: str, product: str, whole: Graph) -> int:
     return abs(int(dict(zip(node.inputs, node.op.factors, strict=True)).get(product, 0)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(chosen=bits, encoding=st.sampled_from(["offset", "differential", "twos-complement"]))
 def test_implementations_agree(small: Compiled, chosen: Bits, encoding: str) -> None:
     graph = small.programmed(chosen, encoding=encoding, array="64x64", cell_bits=2)
@@ -179,7 +179,7 @@ def test_a_score_without_any_product_is_refused(small: Compiled) -> None:
         small.programmed(dict.fromkeys(PRODUCTS, (0, None)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     values=st.lists(st.integers(-(1 << 20), 1 << 20), min_size=1, max_size=30),
     width=st.integers(2, 16),

@@ -231,6 +231,9 @@ def test_ties_and_nan_count_against_the_right_items() -> None:
     relevant = np.array([True, False, True, True, False, False])
     # NaN first, then the wrong one of three ties, both right ones, and the one below.
     assert hit_positions(scores, relevant).tolist() == [3, 4, 5]
+    # A right item whose score is NaN is the last.
+    scores, relevant = np.array([5.0, np.nan, 3, 6]), np.array([False, True, True, False])
+    assert hit_positions(scores, relevant).tolist() == [3, 4]
 
 
 def test_nothing_right_has_no_precision() -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from cimtool.reference.bootstrap import QueryCounts, Samples
 from cimtool.reference.limits import limit_metrics
@@ -90,7 +90,6 @@ def test_a_shift_of_a_query_leaves_its_ranking_but_not_that_of_the_videos():
     assert found.top1_agreement < 0.3
 
 
-@settings(deadline=None)  # the first call compiles
 @given(tied_scores())
 def test_scores_agree_with_themselves(case):
     scores, _ = case

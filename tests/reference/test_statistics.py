@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
@@ -48,7 +48,6 @@ def test_statistics_are_those_of_sampled_distances():
     assert distance_variance(text, video)[0] == pytest.approx(distance.var(), rel=0.02)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(n=st.integers(1, 7), d=st.integers(1, 40), seed=st.integers(0, 1000))
 def test_pairs_by_rows_are_aligned_rows(n, d, seed):
     text, video = make(n, d, seed, 3.0), make(5, d, seed + 1)

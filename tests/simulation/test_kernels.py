@@ -116,7 +116,7 @@ def _thresholds(bits: int) -> tuple[int, ...]:
     return tuple(16 * j + 8 + 3 * j % 5 for j in range((1 << bits) - 1))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(crossbars(), st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_conversions_are_those_of_the_contract(
     hardware: Crossbar, rows: int, columns: int, seed: int

@@ -88,7 +88,7 @@ def rows_of(op: NoisyMvm, count: int, seed: int = 1) -> np.ndarray:
     references=st.sampled_from(["fixed", "column"]),
     count=st.sampled_from([1, 5, 12, 13]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_noise_is_that_of_the_readable_operation(
     redraw: str,
     seed: int,

@@ -78,7 +78,7 @@ def assert_equal(op: CrossbarMvm, limits: tuple[int, int], count: int = 5) -> No
 
 
 @pytest.mark.thorough("more of the same kind")
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     st.sampled_from(["offset", "offset-flip", "centred", "differential"]),
     st.sampled_from(["unsigned", "twos-complement", "offset"]),

@@ -91,7 +91,7 @@ def noisy_layer(kit: SimpleNamespace, noise: Noise, seed: int, **hardware: Any) 
     redraw=st.sampled_from(["mvm", "cycle", None]),
     without=st.sets(st.sampled_from(["adc", "stuck", "flicker", "drift"])),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_the_fast_kernel_gives_the_readable_numbers(
     kit: SimpleNamespace,
     seed: int,
