@@ -137,7 +137,7 @@ def test_the_bundle_names_the_plug_in_and_says_where_it_is_missing(
     assert (done.returncode, done.stderr) == (
         2,
         f"cimtool: error: {bundle}/manifest.json: needs the plug-in acme-arrays 0.1, which is not "
-        "installed; expected it\n",
+        "installed; install it\n",
     )
 
 

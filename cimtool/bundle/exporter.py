@@ -73,7 +73,7 @@ def export_bundle(
         if not taken and getattr(request, name) != getattr(Request, name):
             able = (f'"{other}"' for other, one in Exporter.every().items() if name in one.takes)
             raise ArgumentError(
-                '{format_name} is "{}", which takes no {}; expected {} with it',
+                '{format_name} is "{}", which does not take {}; expected {} with it',
                 format_name,
                 Argument(name),
                 " or ".join(able),
@@ -105,6 +105,6 @@ def _check_place(folder: Path, exporter: type[Exporter]) -> None:
         return
     if not folder.is_dir() or not {f.name for f in folder.iterdir()} <= exporter.earlier(folder):
         raise CimError(
-            f"{folder}: exists and is no earlier export, so it is not replaced; expected a new "
+            f"{folder}: exists and is not an earlier export, so it is not replaced; expected a new "
             "place"
         )

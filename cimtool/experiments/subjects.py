@@ -75,7 +75,7 @@ def sources_of(
         if unused := [name for name in given if what or name != "head"]:
             has = "a bundle has its score" if what else "raw embeddings have none"
             raise ArgumentError(
-                "{} says the score of trained projectors, and {}; expected it with a checkpoint",
+                "{} sets the score of trained projectors, but {}; expected it with a checkpoint",
                 Argument(unused[0]),
                 has,
             )
@@ -107,8 +107,8 @@ def subjects_of(
 
     if sources and modalities is not None:
         raise ArgumentError(
-            "{modalities} says which raw embeddings are compared, and a model knows its own; "
-            "expected it without a checkpoint or bundle"
+            "{modalities} names raw embeddings to compare, but a model knows its own; expected it "
+            "without a checkpoint or bundle"
         )
     found: list[Subject] = []
     for source in sources:
@@ -118,8 +118,8 @@ def subjects_of(
             found += trained_subjects(source, rows, samples, say)
     if samples and not any(subject.samples for subject in found):
         raise ArgumentError(
-            "{samples} is {}, and no subject has a score that samples estimate; expected trained "
-            "projectors with variances whose a and b are known",
+            "{samples} is {}, but no subject has a score that sampling can estimate; expected "
+            "trained projectors with variances whose a and b are known",
             ",".join(map(str, samples)),
         )
     if not sources:
@@ -147,7 +147,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     kind = Head.named(head, Argument("head"))
     if not kind.scores_raw:
         raise ArgumentError(
-            '{head} is "{}", which scores what projectors give; expected {} for raw embeddings',
+            '{head} is "{}", which scores outputs of projectors; expected {} for raw embeddings',
             head,
             " or ".join(raw_heads()),
         )

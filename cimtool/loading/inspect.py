@@ -255,7 +255,7 @@ def _ledger(file: Path) -> Facts:
         }
         totals = {key: values[key] for key in ("next_item", written, most)}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CimError(f"{file}: is no ledger of a gallery") from error
+        raise CimError(f"{file}: is not a gallery's ledger") from error
     return {**totals, "matrices": matrices}
 
 

@@ -325,7 +325,7 @@ def test_a_place_without_a_name_takes_no_bundle(
 ) -> None:
     ran = cimtool(*compiling(small_trunk, place))
     assert (ran.status, ran.out) == (2, "")
-    assert ran.sentence.startswith(f"{place}: is no name for a bundle; expected a new folder")
+    assert ran.sentence.startswith(f"{place}: is not a name for a bundle; expected a new folder")
 
 
 def test_details_are_printed_with_verbose_and_named_without(

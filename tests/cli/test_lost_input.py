@@ -52,7 +52,8 @@ def test_embeddings_are_not_replaced_by_scores(
     ran = cimtool("simulate", small_bundle, "--inputs", inputs, "-o", output)
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence == (
-        f"--output {output}: is the file of --inputs, which would be lost; expected another one"
+        f"--output {output}: is the file of --inputs, which would be overwritten; expected another "
+        "file"
     )
     assert inputs.read_bytes() == small_trunk.eval.read_bytes()
 
@@ -165,7 +166,7 @@ def test_judgements_are_not_replaced_by_those_that_are_written(
     ran = cimtool(*command, tmp_path)
     assert ran.status == 2
     assert ran.sentence.endswith(
-        f"{qrels}: is the file of --qrels, which would be lost; expected another one"
+        f"{qrels}: is the file of --qrels, which would be overwritten; expected another file"
     )
     assert qrels.read_text() == "0 0 0 1\n"
     assert cimtool(*command, tmp_path / "other", "--head", "cosine").status == 0

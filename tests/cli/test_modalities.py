@@ -209,4 +209,4 @@ def test_a_model_is_not_told_its_modalities(
 ) -> None:
     ran = cimtool("evaluate", trained, "--data", three, "--modalities", "text,video")
     assert ran.status == 2
-    assert "--modalities says which raw embeddings are compared" in ran.sentence
+    assert "--modalities names raw embeddings to compare" in ran.sentence

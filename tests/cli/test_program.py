@@ -50,7 +50,7 @@ def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     assert "(95% intervals, Clopper and Pearson)" in said
     ran = cimtool(*program, "--shortlist", 1, "--shortlist-bits", 1, "-o", tmp_path / "none")
     assert (ran.status, ran.out) == (2, "")
-    assert "no setting holds 0.9 on both halves of the calibration queries" in ran.sentence
+    assert "no setting reaches 0.9 on both halves of the calibration queries" in ran.sentence
     assert not (tmp_path / "none").exists()
 
 
@@ -215,7 +215,7 @@ def test_a_mistake_in_a_change_is_one_sentence(
         ((living, "--remove", "1", "--recall", "0.9"), "--recall is 0.9; expected it with --gall"),
         ((living,), "expected --gallery, to program one, or --add, --remove and --replace"),
         ((living, "--remove", "1", "--gallery", small_trunk.eval), "expected --gallery, to prog"),
-        ((folder, "--remove", "1"), f"{folder}: holds no gallery that could be changed; program "),
+        ((folder, "--remove", "1"), f"{folder}: holds no gallery to change; program "),
         ((living, "--replace", "1,2", small_trunk.eval), "--replace names 2 items and eval.npz ha"),
     ]
     for words, sentence in cases:

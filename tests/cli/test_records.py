@@ -146,7 +146,7 @@ def test_texts_become_values(capsys: pytest.CaptureFixture[str]) -> None:
     ("given", "sentence"),
     [
         (("--limits", "r1"), "--limits r1: expected METRIC=VALUE, such as logit_rmse=0.2"),
-        (("--trials", "3"), "--trials is about dies; expected --noise with it"),
+        (("--trials", "3"), "--trials applies only to dies; expected --noise with it"),
     ],
 )
 def test_a_text_that_is_no_value_is_told_by_its_option(

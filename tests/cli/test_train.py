@@ -196,9 +196,12 @@ def test_fine_tuning_that_diverges_is_a_failed_check(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--loss", "info-nce"], "--loss is not for --hardware"),
-        (["--set", "loss.tau=1"], "--set is not for --hardware"),
-        (["--noise-model", "neurram"], "--noise-model is about dies; expected --noise with it"),
+        (["--loss", "info-nce"], "--loss does not apply to --hardware"),
+        (["--set", "loss.tau=1"], "--set does not apply to --hardware"),
+        (
+            ["--noise-model", "neurram"],
+            "--noise-model applies only to dies; expected --noise with it",
+        ),
         (["--noise"], '"isaac-rram-128" has no [noise]'),
         (["--hardware", "isaac"], 'did you mean "isaac-rram-128"?'),
         (["--weight-bits", "40"], "--weight-bits = 40: must be an integer from 2 to 16"),
@@ -218,8 +221,8 @@ def test_bad_input_of_fine_tuning_is_one_sentence(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--weight-bits", "4"], "--weight-bits is about the hardware; expected --hardware"),
-        (["--noise"], "--noise is about the hardware; expected --hardware with it"),
+        (["--weight-bits", "4"], "--weight-bits applies only to the hardware; expected --hardware"),
+        (["--noise"], "--noise applies only to the hardware; expected --hardware with it"),
         (["--hardware", "ideal"], "--start is missing; expected it with --hardware"),
     ],
 )

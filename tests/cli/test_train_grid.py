@@ -150,7 +150,7 @@ def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
         (["--grid", "model.hidden=8"], "--grid model.hidden and --set model.hidden are both"),
         (["--grid", "seed=1,2", "--seed", "3"], "--grid seed and --seed are both given"),
         (["--grid", "batch=300,400"], "--batch is 300, and "),
-        (["--grid", "seed=1,2", "--resume"], "--resume is not for --grid"),
+        (["--grid", "seed=1,2", "--resume"], "--resume does not apply to --grid"),
         (["--grid", "seed=1,2", "--set", "loss.c=1"], "--set loss.c: is no option of loss info-"),
     ],
 )

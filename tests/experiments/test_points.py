@@ -114,7 +114,10 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"a b": [4]}, "grid a b: is no key"),
         ({"target": ["isac"]}, 'target "isac" is not known: .*did you mean "isaac-rram-128"'),
         ({"target.row_active": [4]}, 'no single value of this name; .*"target.rows_active"'),
-        ({"target.bits": [4]}, "several keys end so; expected one of target.input.bits, target.we"),
+        (
+            {"target.bits": [4]},
+            "several keys end in this name; expected one of target.input.bits, target.we",
+        ),
         ({"target.name": ["x"]}, "target.name: a target has no single value of this name"),
         ({"target.rows_active": [0]}, "rows_active: 0: must be an integer of at least 1"),
         (

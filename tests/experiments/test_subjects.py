@@ -57,11 +57,11 @@ def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
     [
         ({"text": np.ones((3, 2)), "video": np.ones((3, 4))}, {}, "cannot be compared; expected"),
         ({"text": np.ones((3, 2)), "video": np.ones((2, 2))}, {}, "text_to_video is missing"),
-        ({"rows": np.ones((3, 2))}, {}, "labels is missing, the class of each item"),
+        ({"rows": np.ones((3, 2))}, {}, "labels, the class of each item, is missing"),
         ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row alone ranks nothing"),
         (rows(), {"head": "cosin"}, 'did you mean "cosine"'),
         (rows(), {"head": "csd"}, "expected cosine or euclidean for raw embeddings"),
-        (rows(), {"poly": "p.json"}, "poly says the score of trained projectors, and raw"),
+        (rows(), {"poly": "p.json"}, "poly sets the score of trained projectors, but raw"),
         (rows(), {"resamples": 1}, "resamples is 1; expected at least 2"),
         (rows(), {"seed": -1}, "seed is -1; expected 0 to"),
         (rows(), {"samples": [10, 1]}, "samples is 1; expected at least 2"),
@@ -126,7 +126,9 @@ def test_samples_of_a_score_that_none_estimate(tmp_path: Path) -> None:
     torch.save(content, tmp_path / "same.pth")
     for what in (tmp_path / "same.pth", None):
         given = () if what is None else (what,)
-        with pytest.raises(CimError, match="samples is 4, and no subject has a score that samples"):
+        with pytest.raises(
+            CimError, match="samples is 4, but no subject has a score that sampling"
+        ):
             cimtool.evaluate(rows(), *given, samples=[4])
 
 

@@ -213,7 +213,7 @@ def test_a_half_of_hardly_any_queries_is_refused(
     right: list[int], videos: int, counts: str
 ) -> None:
     rows = (np.zeros((count, 1), np.float32) for count in (len(right), videos))
-    with pytest.raises(CimError, match=rf"^e\.npz: {counts} leave a half, .* fewer than 2 queries"):
+    with pytest.raises(CimError, match=rf"^e\.npz: {counts} are too few: .* fewer than 2 queries"):
         halves(Embeddings(*rows, np.array(right), file="e.npz"))
 
 

@@ -80,7 +80,7 @@ def test_an_encoding_that_was_killed_goes_on_and_ends_with_the_same_bytes(
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
     assert not (killed / INDEX).exists()
-    with pytest.raises(CimError, match="so it is no gallery or not whole yet"):
+    with pytest.raises(CimError, match="so it is not a gallery, or not complete yet"):
         open_gallery(killed, api.load(small_bundle).bundle)
     kept = (killed / "000003.safetensors").stat().st_mtime_ns
     api.encode(small_bundle, many, output=killed, items_per_shard=20)

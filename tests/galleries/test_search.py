@@ -129,7 +129,7 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     ("last", "happened"),
     [
         ("scheduler", "the connection to the scheduler was lost"),
-        ("workers", "all workers that held the model ended on their own"),
+        ("workers", "all workers that held the model were killed"),
     ],
 )
 def test_a_cluster_that_ends_is_told(
@@ -208,7 +208,7 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
     [
         (lambda g: changed_byte(g / "000001.safetensors"), "000001.safetensors: is not the shard"),
         (lambda g: (g / "000001.safetensors").unlink(), "000001.safetensors: there is no such"),
-        (lambda g: (g / "gallery.json").unlink(), "no gallery or not whole yet"),
+        (lambda g: (g / "gallery.json").unlink(), "not a gallery, or not complete yet"),
         (lambda g: (g / "gallery.json").write_text("{"), "gallery.json: is not JSON"),
         (swapped_shards, "gallery.json: changed since it was written"),
         (

@@ -167,5 +167,5 @@ def test_deep_nesting_in_a_bundle_is_one_sentence(name: str, tmp_path: Path) -> 
     manifest = dict.fromkeys(MANIFEST_KEYS, 1) | {"files": {"ledger.json": ""}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / name).write_text("[" * 100_000)
-    with pytest.raises(CimError, match=r"is not a bundle's manifest|is no ledger of a gallery"):
+    with pytest.raises(CimError, match=r"is not a bundle's manifest|is not a gallery's ledger"):
         inspect(tmp_path)

@@ -87,7 +87,7 @@ HOSTILE = {
     "bytes": (raw(FIELDS % ("'V1000000000'", "(0, 1)")), "holds |V1000000000; expected numbers"),
     "extents that no array has": (
         raw(FIELDS % ("'<f4'", f"(0, {10**17}, {10**17})")),
-        "which no array has",
+        "which no array can have",
     ),
     "an unknown type": (raw(FIELDS % ("'<q9'", "(1,)")), "is of the unknown type '<q9'"),
     "objects": (raw(FIELDS % ("'|O'", "(1,)")), "holds Python objects, which are never loaded"),

@@ -390,7 +390,9 @@ def test_a_bit_that_differs_fails(
     other = make_bundle("other", weight_bits=7)
     changed = rewritten(bundle, tmp_path / "changed")
     (changed.folder / "video.onnx").write_bytes((other.folder / "video.onnx").read_bytes())
-    with pytest.raises(CimError, match=r"video\.onnx: is not the file that is written of program"):
+    with pytest.raises(
+        CimError, match=r"video\.onnx: is not the file that cimtool writes for program"
+    ):
         verify_bundle(changed, data)
     # An error of the emitter: the file is the program's own, and does not compute what it does.
     monkeypatch.setattr("cimtool.verification.bits.require_own_file", lambda file, graph: None)

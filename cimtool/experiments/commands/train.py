@@ -94,12 +94,14 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     hardware = {name: x for name, x in given.items() if name not in plain}
     if given["hardware"] is None:
         for stray in _given(hardware):
-            raise ArgumentError("{} is about the hardware; expected {hardware} with it", stray)
+            raise ArgumentError(
+                "{} applies only to the hardware; expected {hardware} with it", stray
+            )
     else:
         for stray in _given({name: plain[name] for name in plain if name in TRAINING}):
             raise ArgumentError(
-                "{} is not for {hardware}, which trains on the model's own logits; expected it "
-                "without",
+                "{} does not apply to {hardware}, which trains on the model's own logits; leave it "
+                "out",
                 stray,
             )
     return plain, hardware
@@ -168,7 +170,9 @@ def _train_grid(
     from cimtool.experiments.engine import PointsFailed
 
     if plain.pop("resume"):
-        raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
+        raise ArgumentError(
+            "{resume} does not apply to {grid}, which continues by itself; leave it out"
+        )
     found = parse_grid(
         (text if "." in text.partition("=")[0] else _as_argument(text) for text in grid),
         "batch=16,64",
