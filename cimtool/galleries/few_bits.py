@@ -141,8 +141,8 @@ class PrincipalComponents:
         """
         if not 1 <= dimensions <= self.most:
             raise ArgumentError(
-                "{shortlist_dimensions} is {}; expected 1 to {}: the dimensions in which "
-                "calibration features differ, fewer than their {}",
+                "{shortlist_dimensions} is {}; expected 1 to {}, in which the calibration features "
+                "differ, and fewer than their {}",
                 dimensions,
                 self.most,
                 len(self.directions),

@@ -128,7 +128,7 @@ def check_cells(array: ArraySpec, keys: Keys) -> None:
     needed = keys.cells_per_weight
     if array.cells_per_weight != needed:
         raise ValueError(
-            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding "
+            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, as encoding "
             f'"{keys.encoding}" needs for {keys.weight_bits}-bit weights in {keys.cell_bits}-bit '
             "cells"
         )

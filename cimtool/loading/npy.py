@@ -161,5 +161,7 @@ def _header_text(stream: IO[bytes], where: str) -> str:
         raise CimError(f"{where}: is truncated within its header")
     (length,) = struct.unpack(layout, packed)
     if length > LONGEST_HEADER:
-        raise CimError(f"{where}: its header has {length:,} bytes; expected {LONGEST_HEADER:,}")
+        raise CimError(
+            f"{where}: its header has {length:,} bytes; expected at most {LONGEST_HEADER:,}"
+        )
     return stream.read(length).decode("latin-1")

@@ -94,14 +94,14 @@ def _kind(
 def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
     if wanted.polynomial is not None and not kind.takes_polynomial:
         raise ArgumentError(
-            '{poly} is given, and head "{}" has no polynomial; expected none, or {head} {}',
+            '{poly} is given, but head "{}" has no polynomial; expected none, or {head} {}',
             kind.name,
             DEFAULT_HEAD,
         )
     for name in ("a", "b"):
         if getattr(wanted, name) is not None and not kind.is_sampled:
             raise ArgumentError(
-                '{} is given, and the score of head "{}" stands for no sigmoid; expected none',
+                '{} is given, but the score of head "{}" has no sigmoid; expected none',
                 Argument(name),
                 kind.name,
             )

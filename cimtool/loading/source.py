@@ -177,7 +177,7 @@ class ModelSource:
                 kind = ProjectorPair.of(pair)
                 if kind is None:
                     raise CimError(
-                        f"{self}: this cimtool reads no pairs of projectors, as its folder "
+                        f"{self}: this cimtool cannot read pairs of projectors, as its folder "
                         "loading/onnx is missing; expected a checkpoint"
                     )
                 model = kind.read(pair, score, layer_map, self.widths, self.rows)

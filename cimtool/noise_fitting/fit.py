@@ -203,7 +203,7 @@ def _fit_sums(file: Path) -> NoiseFit:
 
 def _largest(file: Path, target: FloatArray) -> float:
     if target.max() <= 0:
-        raise CimError(f"{file}: has no target above 0; expected one, the largest is g_max")
+        raise CimError(f"{file}: has no target above 0; expected one, as the largest is g_max")
     return float(target.max())
 
 
@@ -216,7 +216,8 @@ def _fit_devices(file: Path) -> NoiseFit:
     whole = each.shape[1] == len(times) and (seconds[each] == times).all()
     if not whole or (np.diff(device[each], axis=1) != 0).any():
         raise CimError(
-            f"{file}: its devices are not all read once at each of {len(times)} times; expected so"
+            f"{file}: its devices are not all read at the same times; expected one reading of each "
+            f"at each of {len(times)} times"
         )
     if len(times) == 2:
         raise CimError(
@@ -289,7 +290,8 @@ def _dynamics(
     known = np.array([k for k in range(len(x)) if x[k] > 0 and (g[level == k] > 0).all()], np.int64)
     if not known.size:
         raise CimError(
-            f"{file}: no target has readings above 0 alone, so drift cannot be fitted; expected one"
+            f"{file}: every target has readings of 0 or below, so drift cannot be fitted; expected "
+            "a target without them"
         )
     held = np.isin(level, known)
     logs, level = np.log(g[held]), level[held]

@@ -220,7 +220,7 @@ def make_job(
     model_kind, loss_kind = kinds_of(wanted, start)
     if poly is not None and not loss_kind.needs_polynomial:
         raise ArgumentError(
-            '{poly} is given, and loss "{}" has no polynomial; expected none', loss_kind.name
+            '{poly} is given, but loss "{}" has no polynomial; expected none', loss_kind.name
         )
     loss = loss_kind(**options["loss"])
     if loss.needs_variance and not model_kind.has_variance:

@@ -339,7 +339,7 @@ def test_a_target_file_with_an_unknown_key(refused: Callable[..., str], tmp_path
 @pytest.mark.parametrize(
     ("thresholds", "expected"),
     [
-        ("0.5, 1.5", ["transfer has 2 thresholds", "adc bits = 2 has 3"]),
+        ("0.5, 1.5", ["transfer has 2 thresholds", "adc bits = 2 needs 3"]),
         ("0.5, 2.5, 1.5", ["transfer falls from 2.5 to 1.5 at threshold 2"]),
         ("0.5, 1.5, inf", ["adc.transfer", "a number from"]),
     ],
@@ -670,9 +670,9 @@ def test_a_disk_without_room_is_told_before_an_export(
             {"head": "cosin"},
             '--head "cosin" is not known: cosine, csd, euclidean, pcme-poly; did y',
         ),
-        ({"head": "cosine"}, '--poly is given, and head "cosine" has no polynomial; expected none'),
-        ({"head": "csd", "poly": None}, 'does not say a and b, which head "csd" needs'),
-        ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, and the score of head "eu'),
+        ({"head": "cosine"}, '--poly is given, but head "cosine" has no polynomial; expected none'),
+        ({"head": "csd", "poly": None}, 'does not give a and b, which head "csd" needs'),
+        ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, but the score of head "eu'),
     ],
 )
 def test_a_head_that_does_not_fit(

@@ -155,7 +155,7 @@ def test_a_shortlist_without_a_hybrid_score_is_refused(
 ) -> None:
     done = cimtool(*compiling(small_trunk, tmp_path / "b", shortlist=5))
     assert done.status == 2
-    assert 'shortlist = 5: score_mapping = "digital" draws up none' in done.sentence
+    assert 'shortlist = 5: score_mapping = "digital" uses none' in done.sentence
 
 
 def test_inspect_names_the_gallery(

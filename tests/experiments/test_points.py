@@ -52,7 +52,7 @@ def test_a_head_without_a_polynomial_has_no_degree_and_samples_are_points_of_the
 def test_parameters_of_a_converter_are_keys_of_any_name(name: str) -> None:
     axes = read_grid({name: [1, 2]})
     assert axes[0].path == ("target", "adc", "parameters", "trim")
-    refused = "adc_parameters are of a kind of converter"
+    refused = "adc_parameters belong to a kind of converter"
     assert all(refused in point.refusal for point in points(axes, "isaac-rram-128", None))
     with pytest.raises(CimError, match=r'did you mean "target\.adc\.parameters\.NAME"'):
         read_grid({"target.adc.parameters": [1]})

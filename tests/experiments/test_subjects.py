@@ -58,7 +58,7 @@ def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
         ({"text": np.ones((3, 2)), "video": np.ones((3, 4))}, {}, "cannot be compared; expected"),
         ({"text": np.ones((3, 2)), "video": np.ones((2, 2))}, {}, "text_to_video is missing"),
         ({"rows": np.ones((3, 2))}, {}, "labels, the class of each item, is missing"),
-        ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row alone ranks nothing"),
+        ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row cannot be ranked"),
         (rows(), {"head": "cosin"}, 'did you mean "cosine"'),
         (rows(), {"head": "csd"}, "expected cosine or euclidean for raw embeddings"),
         (rows(), {"poly": "p.json"}, "poly sets the score of trained projectors, but raw"),
@@ -78,7 +78,7 @@ def test_what_cannot_be_evaluated(
 def test_a_bundle_has_its_score_and_refuses_its_calibration_rows(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
-    with pytest.raises(CimError, match=r"head says the score .* a bundle has its score"):
+    with pytest.raises(CimError, match=r"head sets the score .* a bundle has its score"):
         cimtool.evaluate(small_trunk.eval, small_bundle, head="cosine")
     with pytest.raises(CimError, match="expected unseen rows, or calibration_rows allow"):
         cimtool.evaluate(small_trunk.calibration, small_bundle)

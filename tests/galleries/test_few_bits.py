@@ -152,7 +152,7 @@ def test_components_keep_more_the_more_of_them_there_are(case: Case) -> None:
 def test_more_components_than_rows_differ_in_are_refused(case: Case) -> None:
     made = case.shortlist()
     made.text, made.video = made.text[:2], made.video[:2]
-    with pytest.raises(ArgumentError, match="in which calibration features differ"):
+    with pytest.raises(ArgumentError, match="in which the calibration features differ"):
         made.reduced(5)
     width = case.video["mu"].shape[1]
     with pytest.raises(ArgumentError, match="fewer than their"):

@@ -272,7 +272,7 @@ def test_settings_of_the_score_mapping() -> None:
         resolve(target, None, {"score_mapping": "in-memori"})
     with pytest.raises(CimError, match="shortlist = 0: must be an integer"):
         resolve(target, None, {"score_mapping": "hybrid", "shortlist": 0})
-    with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" draws up none'):
+    with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" uses none'):
         resolve(target, None, {"shortlist": 5})
 
 
@@ -288,7 +288,7 @@ def test_the_library_has_it(made: SimpleNamespace) -> None:
 
 
 FORGED = {
-    "items": (3, f"gallery has 3 items; expected {ITEMS}, as program.json has"),
+    "items": (3, f"gallery has 3 items; expected {ITEMS}, as in program.json"),
     "mapping": ("hybrid", "gallery.mapping is hybrid .* settings.score_mapping in-memory"),
     "shortlist": (5, "gallery.mapping is in-memory with shortlist 5"),
 }

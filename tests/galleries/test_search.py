@@ -219,7 +219,7 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
             lambda g: changed_index(g, format_version=1),
             "format_version is 1; expected 2; run `cimtool encode` again",
         ),
-        (lambda g: changed_index(g, items=81), "shards has 4 of 81 items; expected 5"),
+        (lambda g: changed_index(g, items=81), "lists 4 shards for 81 items; expected 5"),
         (lambda g: changed_index(g, items="many"), "items = .many.: must be an integer"),
         (lambda g: changed_index(g, bundle_sha256="0" * 64), "was encoded by small@isaac-rram-128"),
         (lambda g: other_features(g, "mu", lambda x: x[:, :-1]), "mu has shape"),

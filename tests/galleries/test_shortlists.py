@@ -108,7 +108,7 @@ def test_a_list_is_made_longer_until_both_halves_hold_it() -> None:
 
 
 def test_nothing_that_holds_a_recall_on_both_halves_is_said() -> None:
-    with pytest.raises(CimError, match=r"best item of 100 of 100 and 94 of 100, and 98 and 98 are"):
+    with pytest.raises(CimError, match=r"best item of 100 of 100 and 94 of 100, but 98 and 98 are"):
         searched([trial(2, 20, 0, 6), trial(3, 30, 7, 0)], 0.97, 20, "cells")
 
 

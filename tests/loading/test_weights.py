@@ -126,7 +126,7 @@ def test_directions_of_zeros_are_refused(trunks: TwoTower, poly_file: Path, tmp_
     state = torch.load(tmp_path / "m.pth")
     state["text_proj.trunk.0.weight_v"][2] = 0
     torch.save(state, tmp_path / "m.pth")
-    with pytest.raises(CimError, match=r"trunk\.0\.weight_v has a direction of zeros, which a"):
+    with pytest.raises(CimError, match=r"trunk\.0\.weight_v has a direction of zeros, and a"):
         ModelSource(tmp_path / "m.pth", poly_file).load()
 
 

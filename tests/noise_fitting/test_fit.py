@@ -167,7 +167,10 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "no line": (DEVICES, "has no line below its header; expected measurements"),
     "few devices": (DEVICES + "0,1,1,1\n", "1 device has the target 1; expected at least 10"),
     "two times": (of_devices(0, times=2), "has readings at 2 times, which cannot tell drift"),
-    "a reading missing": (of_devices(0).rpartition("\n4")[0], "its devices are not all read once"),
+    "a reading missing": (
+        of_devices(0).rpartition("\n4")[0],
+        "its devices are not all read at the same times",
+    ),
     "no time": (DEVICES + "0,1,0,1\n", "line 2: seconds is 0; expected a number from 1e-09"),
     "no target": (DEVICES + "0,0,1,1\n" * 20, "has no target above 0; expected one"),
     "two targets": (DEVICES + "0,1,1,1\n0,2,2,1\n0,2,3,1\n", "gives a device two targets"),

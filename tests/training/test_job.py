@@ -98,7 +98,7 @@ def test_one_modality_with_other_rows(tmp_path: Path) -> None:
 
 
 def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
-    with pytest.raises(CimError, match='poly is given, and loss "info-nce" has no polynomial'):
+    with pytest.raises(CimError, match='poly is given, but loss "info-nce" has no polynomial'):
         job(loss="info-nce", poly=poly)
 
 

@@ -204,8 +204,8 @@ def _state(module: nn.Module, where: str) -> dict[str, Array]:
     for key, tensor in tensors.items():
         if is_lazy(tensor):
             raise CimError(
-                f"{where}: {key} is of a lazy module that was not called yet; expected one call "
-                "with rows, which gives it its extents"
+                f"{where}: {key} belongs to a lazy module that was not called yet; call it once "
+                "with rows, which sets its shapes"
             )
     state = {key: tensor_array(tensor, where, key) for key, tensor in tensors.items()}
     for key, inner in module.named_modules():
@@ -257,8 +257,8 @@ def _compare(
             if not (np.isfinite(wanted[key]).all() and np.isfinite(found).all()):
                 raise CimError(
                     f"{where} gives {'a mu' if key == 'mu' else 'an exp(logvar)'} that is not "
-                    f"finite on {what}; expected rows and weights of the scale that it was "
-                    "trained with"
+                    f"finite on {what}; expected rows and weights at the scale that it was trained "
+                    "with"
                 )
             off = _error(found, wanted[key])
             if not off <= PROBE_TOLERANCE:
@@ -307,7 +307,7 @@ def _forward(
         except Exception as error:
             raise CimError(
                 f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
-                "expected rows as wide as it takes"
+                "expected rows of the width that it takes"
             ) from None
         outputs = outputs_of(value)
         if outputs is None or len(outputs) != 1 + has_variance:
@@ -325,9 +325,9 @@ def _forward(
     for key, array in found.items():
         if _error(again[key], array) > PROBE_TOLERANCE:
             raise CimError(
-                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when it is called "
-                "again with the same rows; expected outputs that depend on the rows alone, on no "
-                "state of a call before and no random numbers"
+                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when called again with "
+                "the same rows; expected outputs that depend only on the rows, not on earlier "
+                "calls or random numbers"
             )
     return found
 

@@ -106,7 +106,7 @@ def test_a_parameter_of_no_extent_is_one_sentence(key: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        (lambda w: w[:0], r"mu\.weight has shape \[0, \d+\], which has no numbers"),
+        (lambda w: w[:0], r"mu\.weight has shape \[0, \d+\], which is empty"),
         (lambda w: torch.ones(()), r"mu\.weight has shape \[\]; expected \[any, any\]"),
         (lambda w: w[0], r"mu\.weight has shape \[\d+\]; expected \[any, any\]"),
         (lambda w: w[..., None], r"mu\.weight has shape \[\d+, \d+, 1\]; expected \[any, any\]"),

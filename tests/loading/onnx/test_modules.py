@@ -268,7 +268,8 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
         ),
         (
             nn.Sequential(nn.Unflatten(0, (7, 3)), nn.Linear(6, 5)),
-            r"model: the text module runs on no rows \[n, in\] of floats \(.+\); expected one that",
+            r"model: the text module does not run on rows \[n, in\] of floats \(.+\); expected one "
+            r"that",
         ),
         (
             Held(body(nn.SiLU()), lambda h: torch.linalg.svdvals(h[:, None])),
@@ -546,7 +547,7 @@ def test_a_modules_state_is_left_as_it_was() -> None:
 
 
 def test_a_module_whose_outputs_depend_on_calls_before_is_refused() -> None:
-    with pytest.raises(CimError, match=r"text module gives another mu when it is called again"):
+    with pytest.raises(CimError, match=r"text module gives another mu when called again"):
         ModelSource((Fading(), body()), head="cosine", widths=(6, 6)).load()
 
 
@@ -695,10 +696,14 @@ def drawn(h: Tensor) -> object:
         ),
         (
             lambda: nn.LazyLinear(5),
-            r"weight is of a lazy module that was not called yet; expected one call",
+            r"weight belongs to a lazy module that was not called yet; call it once",
         ),
         (Features, r"numbers, which .*; expected one that takes them as a tensor, without the d"),
-        (of_two_rows, r"runs on 2 rows and not on 31 \(.*; expected any number of them \(dynam"),
+        (
+            of_two_rows,
+            r"runs on 2 rows and not on 31 \(.*; expected a module for any number of "
+            r"rows \(dynam",
+        ),
     ],
 )
 def test_what_a_module_lacks_is_said(made: Callable[[], nn.Module], sentence: str) -> None:

@@ -262,8 +262,8 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
     if len(readers) > 1 and any(isinstance(node.op, QuantizedStore) for node in readers):
         names = " and ".join(node.name for node in readers)
         raise CimError(
-            f"{file}: the input is read through different quantizers, or through one and without "
-            f"({names}); expected one quantizer for all that reads it"
+            f"{file}: the input is read through different quantizers, or sometimes without one "
+            f"({names}); expected one quantizer for all its readers"
         )
 
 
@@ -411,10 +411,10 @@ def _along_an_axis(
     return numbers.reshape(ends), long[0] if long else None
 
 
-OF_INTEGERS = refused(
-    "is in the form of integer operators; expected QuantizeLinear and DequantizeLinear (QDQ)"
+OF_INTEGERS = refused("uses integer operators; expected QuantizeLinear and DequantizeLinear (QDQ)")
+DYNAMIC = refused(
+    "computes its scale from each row; expected constant scales (static quantization)"
 )
-DYNAMIC = refused("draws its scale from each row; expected constant scales (static quantization)")
 
 RULES |= dict.fromkeys(("MatMulInteger", "QLinearConv", "QLinearMatMul"), OF_INTEGERS)
 RULES["DynamicQuantizeLinear"] = DYNAMIC
@@ -434,5 +434,5 @@ for domain in ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.gener
         "BipolarQuant": bipolar_quant,
         "IntQuant": quant,
         "Quant": quant,
-        "Trunc": refused("cuts bits off; expected Quant"),
+        "Trunc": refused("truncates bits; expected Quant"),
     }

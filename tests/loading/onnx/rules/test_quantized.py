@@ -336,11 +336,11 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "dynamic": (
         [node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], "q")],
-        r"q \(DynamicQuantizeLinear\): draws its scale from each row; expected constant scales",
+        r"q \(DynamicQuantizeLinear\): computes its scale from each row; expected constant scales",
     ),
     "integer operators": (
         [X[0], node("MatMulInteger", ["xq", "i8"], ["h"], "m")],
-        r"m \(MatMulInteger\): is in the form of integer operators; expected QuantizeLinear and",
+        r"m \(MatMulInteger\): uses integer operators; expected QuantizeLinear and",
     ),
     "bits 0": ([quant("x", "none", "h")], r"its bit width is 0; expected 1 to 16"),
     "bits 33": ([quant("x", "many", "h")], r"its bit width is 33; expected 1 to 16"),
@@ -407,7 +407,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "trunc": (
         [node("Trunc", ["x"] * 5, ["h"], "t", domain=QONNX)],
-        r"t \(Trunc\): cuts bits off; expected Quant",
+        r"t \(Trunc\): truncates bits; expected Quant",
     ),
     "operator of the domain": (
         [node("MultiThreshold", ["x", "s"], ["h"], "m", domain=QONNX)],
