@@ -86,7 +86,7 @@ class Layout(Named):
         if cls.assumed is None or ACTIVATION in weights.values:
             return ()
         return (
-            f"{weights.file} does not say its {ACTIVATION}, which no weight shows: layout "
+            f"{weights.file} does not say its {ACTIVATION}, and weights do not show it: layout "
             f"{cls.name} takes {cls.assumed}. Say it beside the weights or in a layer map "
             f'({ACTIVATION} = "{cls.assumed}"), or export a model with another one to ONNX',
         )

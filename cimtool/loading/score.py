@@ -141,9 +141,9 @@ def statistics_note(layout: str, width: int) -> str | None:
         return None
     ed, vd = divisors
     return (
-        f"layout {layout}: the polynomial is of ed/{ed:g} and vd/{vd:.10g}, which its scale_ed and "
-        "scale_vd divide once more; one that was fitted on ed and vd as they are needs both scales "
-        "divided by these numbers"
+        f"layout {layout}: the polynomial takes ed/{ed:g} and vd/{vd:.10g}, which its scale_ed and "
+        "scale_vd divide again; if it was fitted on plain ed and vd, divide both scales by these "
+        "numbers"
     )
 
 

@@ -203,7 +203,7 @@ def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tupl
         return ()
     return (
         f"{poly} was fitted to another model ({fitted[:8]}), neither {model} nor one that it "
-        "started from: its pairs may lie where the polynomial means nothing",
+        "started from: its pairs may lie outside the polynomial's domain",
     )
 
 

@@ -93,9 +93,9 @@ class Weights:
         if not self.made:
             return ()
         return (
-            f"{self.file}: weights are weight norms by their keys and were read as such, g v / "
-            "||v||; what else a module does to them no key shows. Compare the model with outputs "
-            "of its own",
+            f"{self.file}: weights have the keys of weight norms and were read as g v / ||v||; the "
+            "keys do not show what else a module does to them. Compare the model with its own "
+            "outputs",
         )
 
     def in_order(self, layers: Collection[str]) -> bool:
@@ -405,7 +405,7 @@ OR_EXPORT = "or both projectors as ONNX (torch.onnx.export)"
 OTHER_FORMS = (
     (
         r"\.(weight)_u$|\.parametrizations\.(\w+)\.\d+\._u$",
-        "is of a spectral norm; expected the {part} itself: "
+        "belongs to a spectral norm; expected the {part} itself: "
         "torch.nn.utils.remove_spectral_norm(layer), or "
         'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}"), before it is saved',
     ),
@@ -416,12 +416,12 @@ OTHER_FORMS = (
     ),
     (
         r"\.parametrizations\.(\w+)\.",
-        "is of a parametrized {part}; expected the {part} itself: "
+        "belongs to a parametrized {part}; expected the {part} itself: "
         'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}") before it is saved',
     ),
     (
         r"\.(lora_\w+|base_layer)\b",
-        "is of an adapter (LoRA) that stands beside its layer; expected it merged: "
+        "belongs to an adapter (LoRA) beside its layer; expected it merged: "
         "model.merge_and_unload() of peft before it is saved",
     ),
 )

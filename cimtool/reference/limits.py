@@ -120,8 +120,8 @@ def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, w
     for metric in limits:
         if not truth.ranks and metric not in UNRANKED_LIMITS:
             raise ArgumentError(
-                "{} {}: {} holds items of one modality and no label that two of them share, so "
-                "nothing is right for any; expected labels, or a limit of {}",
+                "{} {}: {} holds items of one modality and no two share a label, so no item is "
+                "right for any query; expected labels, or a limit of {}",
                 Argument(argument),
                 metric,
                 where,

@@ -158,7 +158,7 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     if report is not None:
         check_folder(Path(report))
     if pt_keys is not None and (output is None or Path(output).suffix != ".pt"):
-        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
+        raise ArgumentError("{pt_keys} names the keys of a .pt; expected a .pt as {output}")
     if (projectors is None) != (data is None):
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if projectors is None and options.layer_map is not None:

@@ -110,7 +110,7 @@ class Start:
         if trained in names:
             return str(trained)
         raise ArgumentError(
-            '{}: which model trains layout "{}" cannot be told ({}); say it with {model}',
+            '{}: which model trains layout "{}" is not clear ({}); name it with {model}',
             self.file,
             layout.name,
             ", ".join(names) or "none does",
@@ -225,8 +225,8 @@ def make_job(
     loss = loss_kind(**options["loss"])
     if loss.needs_variance and not model_kind.has_variance:
         raise CimError(
-            f'loss "{loss.name}" needs a variance, and model "{model_kind.name}" has none; '
-            "expected another of either"
+            f'loss "{loss.name}" needs a variance, but model "{model_kind.name}" has none; '
+            "expected another loss or model"
         )
     optimisation = loss.optimisation.given(vars(wanted))
     modalities = modalities_for(wanted, start)
@@ -337,8 +337,8 @@ def _require_fit(rows: Embeddings, model: type[ProjectorModel]) -> None:
         )
     if rows.alone and rows.labels is None and rows.compared is None:
         raise CimError(
-            f"{rows.file}: labels is missing, without which all that each of its rows can find is "
-            "itself; expected rows [n, in] with labels [n], or with pairs or triplets"
+            f"{rows.file}: labels is missing, so each row can only find itself; expected rows [n, "
+            "in] with labels [n], or with pairs or triplets"
         )
     if rows.labels is None or rows.text_to_video is None:
         return

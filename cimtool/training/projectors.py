@@ -319,8 +319,8 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     if polynomial.domain is None or polynomial.domain.vd_line is None:
         if job.start is None:
             raise ArgumentError(
-                "{}: the polynomial has no domain, outside which it means nothing; expected one "
-                "that `cimtool fit` wrote, or {start}, the model that it was fitted to",
+                "{}: the polynomial has no domain, and it is meaningless outside of it; expected "
+                "one that `cimtool fit` wrote, or {start}, the model that it was fitted to",
                 job.files["poly"],
             )
         try:

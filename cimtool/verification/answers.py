@@ -47,7 +47,7 @@ def trained_clause(report: Report) -> list[str]:
         return []
     texts, videos = item_names(report.drift.modalities)
     rows = f"{data.trained.texts:,} of the {texts} and {data.trained.videos:,} of the {videos}"
-    return [f"the model was trained on {rows}, so the figures say little of unseen rows"]
+    return [f"the model was trained on {rows}, so the figures say little about unseen rows"]
 
 
 def survival_sentence(report: Report) -> str:

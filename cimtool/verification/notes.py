@@ -51,8 +51,8 @@ def notes_of(
         notes.append(head.closed_form_note)
     elif runs.scatter is None:
         notes.append(
-            "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
-            "and drift is measured against the float polynomial; compile with them"
+            "the teacher's a and b are not known, so the exact and Monte Carlo rows are missing "
+            "and drift is measured against the float polynomial; compile with a and b"
         )
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
@@ -67,7 +67,7 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
         if truth.judged is not None:
             right = "right is what is judged so"
         elif not truth.ranks:
-            right = "nothing is right without labels that two items share, so nothing is ranked"
+            right = "no item is right without labels that two items share, so nothing is ranked"
         notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
         notes += filter(None, [without_cosine(data)])
@@ -119,7 +119,7 @@ def alike_text(statistics: Iterable[str], data: Embeddings) -> str:
 def _recall_note(shortlist: int, runs: StageRuns) -> str:
     best, ten = recall(runs.scores, runs.simulator, runs.features["text"], shortlist)
     return (
-        f"hybrid score: the scores above are the exact ones of all pairs; the shortlist of "
+        "hybrid score: the scores above are the exact scores of all pairs; the shortlist of "
         f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
         "ten"
     )

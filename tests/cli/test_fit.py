@@ -126,8 +126,11 @@ def changed(teacher: Path, folder: Path, **arrays: object) -> Path:
     ("arrays", "sentence"),
     [
         ({"ed": None}, "changed.npz: ed is missing; it holds vd, y, "),
-        ({"vd": np.zeros(599)}, "changed.npz: ed has 600 pairs and vd 599; expected as many"),
-        ({"video": np.zeros(3)}, "changed.npz: ed has 600 pairs and video 3; expected as many"),
+        ({"vd": np.zeros(599)}, "changed.npz: ed has 600 pairs and vd 599; expected equal numbers"),
+        (
+            {"video": np.zeros(3)},
+            "changed.npz: ed has 600 pairs and video 3; expected equal numbers",
+        ),
         ({"log_p": np.full(600, np.nan)}, "changed.npz: log_p of pair 0 is nan; expected finite"),
         ({"ed": np.full(600, 7.0)}, "changed.npz: ed is 7.0 for all of the teacher's pairs"),
         (
@@ -231,7 +234,7 @@ def test_keys_of_a_pt_are_refused_for_json(
 ) -> None:
     ran = cimtool("fit", teacher, "--pt-keys", keys, "-o", tmp_path / "p.json")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.sentence == "--pt-keys names the keys of a .pt; expected one as --output"
+    assert ran.sentence == "--pt-keys names the keys of a .pt; expected a .pt as --output"
     assert not (tmp_path / "p.json").exists()
 
 

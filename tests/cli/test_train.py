@@ -119,7 +119,7 @@ def test_scores_that_are_not_finite_before_any_training(
     [
         (["--model", "trunc"], 'did you mean "trunk"?'),
         (["--set", "loss.tau"], '--set "loss.tau": expected model.KEY=VALUE or loss.KEY=VALUE'),
-        (["--batch", "600"], "--batch is 600, and 86 pairs train"),
+        (["--batch", "600"], "--batch is 600, but only 86 pairs"),
         (["--set", "model.hidden=100000000000"], "does not fit in memory; expected smaller"),
         (["--set", "model.hidden=1e20"], "model.hidden is 1e20; expected an integer of 64 bits"),
         (["--loss", "info-nce-poly"], "expected --poly FILE, as `cimtool fit` writes it"),
@@ -144,7 +144,7 @@ def test_a_polynomial_without_a_domain_needs_a_start(
     poly.write_text(json.dumps(values))
     more = "--poly", str(poly)
     assert train(small_trunk.calibration, tmp_path / "run", *more) == 2
-    assert "the polynomial has no domain, outside which it means" in capsys.readouterr().err
+    assert "the polynomial has no domain, and it is meaningless" in capsys.readouterr().err
 
 
 HARDWARE = {
@@ -205,7 +205,7 @@ def test_fine_tuning_that_diverges_is_a_failed_check(
         (["--noise"], '"isaac-rram-128" has no [noise]'),
         (["--hardware", "isaac"], 'did you mean "isaac-rram-128"?'),
         (["--weight-bits", "40"], "--weight-bits = 40: must be an integer from 2 to 16"),
-        (["--batch", "600"], "--batch is 600 and there are 87 texts to learn from"),
+        (["--batch", "600"], "--batch is 600 but only 87 texts are for training"),
     ],
 )
 def test_bad_input_of_fine_tuning_is_one_sentence(

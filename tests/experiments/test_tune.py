@@ -234,7 +234,7 @@ def test_a_budget_of_recall_on_items_without_labels_is_refused(
 ) -> None:
     with np.load(small_trunk.eval) as held:
         data = {"rows": held["text"]}
-    with pytest.raises(CimError, match=r"budget r1_loss: .* so nothing is right for any"):
+    with pytest.raises(CimError, match=r"budget r1_loss: .* so no item is right for any query"):
         tune(small_trunk, tmp_path / "b.toml", data=data, budget={"r1_loss": 0.1})
     assert not list(tmp_path.iterdir())
 

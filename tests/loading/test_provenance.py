@@ -119,7 +119,7 @@ def test_pairs_that_an_ancestor_was_trained_on_do_not_validate(
     with np.load(files["one"]) as rows:
         seen = np.flatnonzero(known.known_pairs(rows["text"], rows["video"]))[:20]
         few = {name: rows[name][seen] for name in ("text", "video")}
-    with pytest.raises(CimError, match=r"was trained on all 20 pairs that validate; expected"):
+    with pytest.raises(CimError, match=r"was trained on all 20 validation pairs; expected"):
         cimtool.train(files["unseen"], tmp_path / "b", validation=few, **more)
     assert not (tmp_path / "b").exists()
 

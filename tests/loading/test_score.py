@@ -128,5 +128,5 @@ def test_modules_of_a_head_without_a_polynomial(trunks: TwoTower) -> None:
 
 def test_a_layout_says_what_its_polynomials_are_of() -> None:
     said = statistics_note("two-branch", 512) or ""
-    assert said.startswith("layout two-branch: the polynomial is of ed/512 and vd/262144, ")
+    assert said.startswith("layout two-branch: the polynomial takes ed/512 and vd/262144, ")
     assert [statistics_note(layout, 512) for layout in ("trunk", "onnx")] == [None, None]

@@ -70,7 +70,7 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"loss": "info-nse"}, 'loss "info-nse" is not known'),
         ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected poly'),
         ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
-        ({"batch": 81}, "batch is 81, and 72 pairs train; expected no more"),
+        ({"batch": 81}, "batch is 81, but only 72 pairs are for training; expected at most that"),
         ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
         ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
         ({"epochs": 10_001}, "epochs is 10001; expected at most 10,000"),

@@ -81,7 +81,7 @@ def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
 
 def test_other_data_are_refused_before_anything_runs(bundle: Bundle, written: Path) -> None:
     other = embeddings_of(pairs(40, seed=8), "others")
-    with pytest.raises(CimError, match="is of other data than others, or of other rows of it"):
+    with pytest.raises(CimError, match="reports on other data than others, or on other rows of it"):
         verify_bundle(bundle, other, earlier=Earlier(read_earlier(written), {}), say=pytest.fail)
 
 

@@ -252,7 +252,7 @@ def test_a_two_branch_polynomial_of_raw_statistics_gets_a_hint(make_bundle: Make
     raw = Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.0, a=0.1, b=0.0, K=10)
     own = replace(raw, scale_ed=1 / D, scale_vd=1 / D**2)
     rows = {name: unit_rows(x) for name, x in pairs(64, D).items()}
-    said = f"layout two-branch: the polynomial is of ed/{D} and vd/{D**2}, "
+    said = f"layout two-branch: the polynomial takes ed/{D} and vd/{D**2}, "
     for polynomial, wrong in ((raw, True), (own, False)):
         made = make_bundle(f"statistics-{wrong}", polynomial, two_branch, calibration=rows)
         assert any(note.startswith(said) for note in made.manifest["notes"])

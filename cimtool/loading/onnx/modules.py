@@ -102,7 +102,7 @@ def model_from_modules(
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             found = (
-                f"the modules have the layers of layout {layout.name} and compute something else "
+                f"the modules have the layers of layout {layout.name} but compute something else "
                 "with them: they are read as they are, "
             )
             if same:
@@ -251,7 +251,7 @@ def _compare(
         chosen, notes = ", ".join(choices(module, probes[-1][0])), []
     except Exception as error:  # compiled code may not allow this
         reason = first_line(error)
-        chosen, notes = "", [f"{where}: no choices in Python were looked for ({reason})"]
+        chosen, notes = "", [f"{where}: choices in Python were not looked for ({reason})"]
     for what, wanted, outputs in compared:
         for key, found in outputs.items():
             if not (np.isfinite(wanted[key]).all() and np.isfinite(found).all()):
@@ -269,8 +269,8 @@ def _compare(
                 )
     if chosen:
         notes.append(
-            f"{where} makes a choice in Python that depends on the input ({chosen}): one way of "
-            f"it was read, which gives the same on {what}"
+            f"{where} makes a choice in Python that depends on the input ({chosen}): only one "
+            f"branch was read; it gives the same on {what}"
         )
     return notes
 
@@ -286,7 +286,7 @@ def _reason(module: nn.Module, chosen: str) -> str:
     """The end of a sentence on a module that computes something else: the reason, if known."""
     if chosen:
         return (
-            f": a choice in Python depends on the input ({chosen}), of which one way was read; "
+            f": a choice in Python depends on the input ({chosen}), and only one branch was read; "
             "expected the same arithmetic for all rows"
         )
     kind = next((str(array.dtype).removeprefix("torch.") for array in floats(module)), "")

@@ -56,7 +56,9 @@ def test_an_activation_that_is_assumed_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "net.pth"
     saved(file, "trunk", "relu")
     (warning,) = ModelSource(file).load_projectors().warnings
-    assert warning.startswith(f"{file} does not say its activation, which no weight shows: layout ")
+    assert warning.startswith(
+        f"{file} does not say its activation, and weights do not show it: layout "
+    )
     layer_map = tmp_path / "map.toml"
     layer_map.write_text('[text]\nactivation = "relu"\n[video]\nactivation = "relu"\n')
     assert ModelSource(file, layer_map=layer_map).load_projectors().warnings == ()

@@ -260,7 +260,7 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
         ),
         (
             Held(body(nn.SiLU()), torch.sin),
-            r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
+            r"model: the text module: node_sin \(Sin\): is periodic, which .*; expected ",
         ),
         (
             Held(body(nn.SiLU()), lambda h: (h, h, h)),
@@ -443,7 +443,7 @@ def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
     rows = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
     (note,) = source.for_rows({"text": rows, "video": rows}).load().warnings
     assert "text module makes a choice in Python that depends on the input (test_modules" in note
-    assert note.endswith("which gives the same on 256 rows of the data")
+    assert note.endswith("it gives the same on 256 rows of the data")
     with pytest.raises(
         CimError, match=r"256 rows of the data .* a choice in Python .*test_modules"
     ):
@@ -580,7 +580,7 @@ class Unfollowed(nn.Module):
 def test_a_module_that_cannot_be_followed_is_still_compared() -> None:
     model = ModelSource((Unfollowed(), body()), head="cosine", widths=(5, 6)).load()
     assert model.warnings == (
-        "model: the text module: no choices in Python were looked for (takes no dispatch mode)",
+        "model: the text module: choices in Python were not looked for (takes no dispatch mode)",
     )
 
 

@@ -147,11 +147,11 @@ def dequantize_linear(t: Translation) -> Translated:
     if isinstance(codes, Codes):
         if (codes.step, codes.zero) != (_step(t), _zero(t)):
             t.fail(
-                "has another scale or zero point than what quantized its input; expected the same"
+                "has another scale or zero point than the quantizer of its input; expected the same"
             )
         return _stored(t, codes.of, codes.step, (codes.lo - codes.zero, codes.hi - codes.zero))
     if not isinstance(codes, np.ndarray):
-        t.fail(f"its input {t.input(0)} is no quantizer's; expected codes")
+        t.fail(f"its input {t.input(0)} is not a quantizer's; expected codes")
     t.folder.take(codes.size, t.where)
     if t.input(2) and _constant(t, 2).dtype != codes.dtype:
         t.fail(f"{t.input(2)} is of another type than {t.input(0)}; expected the same")
@@ -383,7 +383,7 @@ def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | N
     scale = _scale(t, 1)
     zero = _constant(t, 2).astype(np.int64) if t.input(2) else np.zeros(scale.shape, np.int64)
     if zero.size != scale.size:
-        t.fail(f"has {scale.size} scales and {zero.size} zero points; expected as many")
+        t.fail(f"has {scale.size} scales and {zero.size} zero points; expected equal numbers")
     if scale.size == 1:
         return scale.reshape(()), zero.reshape(()), None
     axis = _integer(t, "axis", 1)

@@ -287,14 +287,15 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"has scales \[6\] along axis 1 of \[6, 5\]; expected one in all, or one for each place",
     ),
     "zero points of another extent": (
-        [*X, *layer("i8", "wsN", "z8", axis=1)], r"has 5 scales and 1 zero points; expected as many"
+        [*X, *layer("i8", "wsN", "z8", axis=1)], r"has 5 scales and 1 zero points; expected equal "
+                                                 r"numbers"
     ),
     "zero point of another type": (
         [*X, *layer("i8", "ws", "z")], r"z is of another type than i8; expected the same"
     ),
     "other scale": (
         [X[0], node("DequantizeLinear", ["xq", "ws", "z"], ["xd"]), *layer("i8")],
-        r"has another scale or zero point than what quantized its input; expected the same",
+        r"has another scale or zero point than the quantizer of its input; expected the same",
     ),
     "blocks": (
         [*X, node("DequantizeLinear", ["i8", "six1"], ["w"], "d", axis=1, block_size=5), MATMUL],
@@ -316,7 +317,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "not quantized": (
         [node("DequantizeLinear", ["x", "s", "z"], ["xd"], "d"), *layer("i8")],
-        r"d \(DequantizeLinear\): its input x is no quantizer's; expected codes",
+        r"d \(DequantizeLinear\): its input x is not a quantizer's; expected codes",
     ),
     "codes used": (
         [X[0], node("Relu", ["xq"], ["h"], "r")],
