@@ -174,7 +174,7 @@ class PrepareOptions(BuildOptions, SettingOptions):
     """The options of `prepare`."""
 
     check: File | Mapping[str, Array] | None = optional(
-        "Rows, and the mu and logvar that the model should give (.npz).", FILE
+        "Rows, with the mu and logvar that the model should give for them (.npz).", FILE
     )
 
 
@@ -183,7 +183,7 @@ class CompileOptions(PrepareOptions):
 
     output: File | None = optional("Folder of the bundle.", DIR, short="o")
     stages: bool = option(
-        "Keep what verify, compare and evaluate alone read: more than half of the bundle.",
+        "Keep the files that only verify, compare and evaluate read: more than half of the bundle.",
         OnOrOff(),
         default=True,
     )

@@ -46,7 +46,7 @@ class ChipSpec(TomlTable):
     arrays_per_macro: AtLeastOne = Field(default=1, title="Arrays in a macro.")
     macros_per_core: AtLeastOne = Field(default=1, title="Macros in a core.")
     cores: AtLeastOne | None = Field(
-        default=None, title="Cores on the chip; left out, its size is not given."
+        default=None, title="Cores on the chip; if left out, its size is not given."
     )
 
     @property

@@ -42,7 +42,7 @@ class LayerBits(TomlTable):
     """The keys that a layer may have of its own; `activation_bits` are those of its input."""
 
     weight_bits: Bits | Literal[0] | None = key(
-        "Bits of a weight, or of what an item stores for a product of a score in the memory; 0 "
+        "Bits of a weight, or of an item's stored values for a product of a score in the memory; 0 "
         "leaves such a product out.",
         default=None,
     )

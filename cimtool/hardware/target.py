@@ -68,7 +68,7 @@ class AdcSpec(TomlTable):
     settable: tuple[SettableReference, ...] = Field(
         default=(),
         strict=False,
-        title="What a source says of the steps and offsets that can be set.",
+        title="Steps and offsets that can be set, according to a source.",
     )
 
 

@@ -28,7 +28,7 @@ class JudgedData(Record):
     """Right answers of data that do not say them."""
 
     qrels: File | None = optional(
-        "Judgements of what is right: lines of text, 0, video, grade (TREC qrels).", FILE
+        "Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).", FILE
     )
 
 

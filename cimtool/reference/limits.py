@@ -54,8 +54,8 @@ def limits_text() -> str:
     )
     first, *others = RANKINGS
     return (
-        f"{errors}, and the losses of retrieval in the worse direction, shares as fractions: "
-        f"{first.loss}, and so for {', '.join(one.name for one in others)}"
+        f"{errors}, and losses of retrieval as fractions, the worse of both directions: "
+        f"{first.loss}, likewise for {', '.join(one.name for one in others)}"
     )
 
 

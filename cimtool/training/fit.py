@@ -124,9 +124,9 @@ class FitOptions(FormOptions):
         "The checkpoint (or twice, .onnx: text, then video).", FILES
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    data: EmbeddingsLike | None = optional("Embeddings of which the table has R@1.", EMBEDDINGS)
+    data: EmbeddingsLike | None = optional("Embeddings for R@1 in the table.", EMBEDDINGS)
     target: File | Target | None = optional(
-        "Target by which the table has an item's energy.", Word("NAME|FILE")
+        "Target for the energy per item in the table.", Word("NAME|FILE")
     )
     output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
     pt_keys: PtKeys | None = optional(

@@ -25,20 +25,20 @@ class ExportOptions(DrawnDies):
     inputs: EmbeddingsLike | None = optional(
         "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
-    gallery: bool = option("Also what `cimtool program` put into the arrays.", default=False)
+    gallery: bool = option("Also export the gallery that `cimtool program` wrote.", default=False)
 
 
 @record_command(ExportOptions)
 def command(out: Output, options: ExportOptions) -> None:
     """Write a bundle's files for other tools.
 
-    `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
+    `testvectors` are stimuli for each layer (zero, extremes, one-hot, checkerboard, worst-case
     column, random, real rows) with the numbers at five taps of every row group, and embeddings with
     their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
-    `conductances` are the level and the target conductance of every cell, a CSV file a layer: what
-    `--chip` of `simulate` and `verify` reads with measured ones in their place. `handoff` is what a
-    chip team needs: a golden model in C, and a Makefile that checks it; with --noise also
-    what cells of drawn dies came to and what they show, which is statistics.
+    `conductances` are the level and the target conductance of every cell, one CSV file per layer;
+    put in measured conductances and `simulate` and `verify` read them with `--chip`. `handoff` is
+    for a chip team: a golden model in C, and a Makefile that checks it; with --noise also the
+    cells of drawn dies and their outputs, as statistics.
     """
     read, output, name = read_bundle(options.bundle), options.output, options.format_name
     layers = "*" if options.layers is None else options.layers

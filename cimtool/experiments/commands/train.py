@@ -116,15 +116,18 @@ def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
-    DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP;
-    DIR/test.npz has the pairs of --test, which the run does not see;
-    last.pth is what --resume goes on from; training.html has the curves. Exit status 1 where the
-    loss diverges: the best is kept. With --hardware the checkpoint of --start learns to give its
-    own logits again once it is compiled, with the roundings of that target and those settings in
-    the loop; --data needs no labels, and --model, --loss and the like are not for it.
-    With --grid a model is trained for every point and measured on the pairs of --test, or those
-    held out; DIR has results.json, grid.html and a run's folder for each point, which the same
-    command does not train again. Exit status 1 where points failed.
+    DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP.
+    DIR/test.npz has the pairs of --test, which the run does not see. --resume continues from
+    last.pth; training.html has the curves. If the loss diverges, the best epoch is kept and the
+    exit status is 1.
+
+    With --hardware the checkpoint of --start learns to keep its own logits when it is compiled,
+    with the roundings of that target and those settings in the loop; --data needs no labels, and
+    --model, --loss and the like do not apply.
+
+    With --grid a model is trained for every point and measured on the pairs of --test, or on the
+    held-out ones. DIR has results.json, grid.html and a run's folder for each point; the same
+    command does not train finished points again. If points failed, the exit status is 1.
     """
     from cimtool.training.page import retrieval_headline
     from cimtool.training.trainer import BEST, TEST
