@@ -333,7 +333,7 @@ class Ranker:
             return ranked, said
         say(f"{name}: exact scores")
         if scores.size > MOST_PAIRS:
-            few = f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"
+            few = f"no logit RMSE for more than {MOST_PAIRS:,} pairs; use `cimtool verify`"
             return ranked, [*said, few]
         place = id(subject.trained), subject.sigmoid
         try:

@@ -193,9 +193,9 @@ def _fit_sums(file: Path) -> NoiseFit:
         worst = int(np.argmax(off * np.abs(mean / rows - target)))
         notes.append(
             f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
-            f"scatter, that of {target[worst]:g} uS at {mean[worst] / rows[worst]:.4g} uS a cell: "
-            "programming.sigma takes an error of scale or offset that all cells have in common for "
-            "one of each cell"
+            f"scatter; the mean for {target[worst]:g} uS is {mean[worst] / rows[worst]:.4g} uS per "
+            "cell: programming.sigma counts an error of scale or offset that all cells share as an "
+            "error of each cell"
         )
     count, targets = int(columns.sum()), tuple(levels.tolist())
     return NoiseFit(file.name, tuple(parameters), g_max, None, count, targets, tuple(notes))
@@ -261,8 +261,8 @@ def _without_freedom(key: str, targets: int, most: int) -> list[str]:
         return []
     few = "1 target leaves" if targets == 1 else f"{targets} targets leave"
     return [
-        f"warning: {few} {key} no freedom: it meets each of them, and nothing shows whether it "
-        f"holds between; measure {most + 1} targets or more"
+        f"warning: {few} {key} no freedom: it meets each of them, and may be wrong between them; "
+        f"measure {most + 1} targets or more"
     ]
 
 
@@ -409,7 +409,7 @@ def _programming(
     at = int(values.argmin())
     note = (
         f"warning: programming.sigma without a bound is {values[at]:.4g} uS at x = {grid[at]:.3g}, "
-        "where read noise or too few devices hide it; it is bound to at least 0"
+        "as read noise or too few devices hide it; it is limited to at least 0"
     )
     return found, [note, *notes]
 

@@ -98,8 +98,8 @@ class DriftLimit:
         """The metric and its limit, for a message."""
         if not self.founded:
             return (
-                f"{self.metric} is {self.text} against a float score that is BROKEN, so that no "
-                "limit is kept"
+                f"{self.metric} is {self.text} against a float score that is BROKEN, so no limit "
+                "is kept"
             )
         return f"{self.metric} is {self.text}; the limit is {self.limit:g}"
 

@@ -152,7 +152,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
             return ()
         return (
             f"{self.start.file} was trained on {seen} of the {len(self.held)} pairs that choose "
-            "the epoch; their error is not one of unseen rows.",
+            "the epoch; their error is not an error on unseen rows.",
         )
 
     def parameters(self) -> Iterator[Tensor]:

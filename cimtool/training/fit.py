@@ -350,7 +350,7 @@ def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
         share = teacher.clipped / (teacher.clipped + len(teacher))
         notes.append(
             f"warning: {teacher.clipped:,} labels ({share:.1%}) are probabilities clipped at 1e-6 "
-            "and were left out: where they were, the fit extrapolates"
+            "and were left out: there the fit extrapolates"
         )
     if teacher.probabilities:
         notes.append(
@@ -359,22 +359,21 @@ def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
         )
     if teacher.kind == "mc":
         notes.append(
-            "the labels are Monte Carlo, so the errors hold their noise too; how far the fit is "
-            "from the exact logit does not show in this file (cimtool teacher --labels exact)"
+            "the labels are Monte Carlo, so the errors include their noise; this file does not "
+            "show how far the fit is from the exact logit (cimtool teacher --labels exact)"
         )
         labels, error = teacher.labels, teacher.labels.standard_error
         if error is not None and error.any():
             # E[label] less the exact logit, to second order (Jensen).
             offset = float(np.mean((np.exp(labels.log_p) - 0.5) * np.square(error)))
             notes.append(
-                "as a logarithm of a mean, such a label is off the exact logit by "
-                f"{offset:+.2g} on average, to second order; the fit follows the labels, and "
-                "larger K or exact labels mend it"
+                "such a label is the logarithm of a mean and is off the exact logit by "
+                f"{offset:+.2g} on average, to second order; the fit follows the labels, so use a "
+                "larger K or exact labels"
             )
     elif teacher.kind is None:
         notes.append(
-            "how the labels were made is not known, so how far the fit is from the exact logit is "
-            "not either"
+            "how the labels were made is not known, nor how far the fit is from the exact logit"
         )
     if teacher.a is None or teacher.b is None:
         notes.append("a and b are not in the file; give them to `cimtool compile`")

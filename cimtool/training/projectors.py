@@ -116,9 +116,9 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)
     outgrown = share > OUTSIDE and (job.start is None or run.best.number > 0)
     if share > OUTSIDE:
-        cause = "the model has outgrown it, and needs another before it is compiled"
+        cause = "the model has outgrown it; fit another before you compile"
         if not outgrown:
-            cause = "it is narrower than the pairs of rows that it was not fitted to"
+            cause = "it is too narrow for pairs of unseen rows"
         remarks.append(
             f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted "
             f"on: {cause}"

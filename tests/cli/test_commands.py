@@ -302,7 +302,7 @@ def test_what_stood_in_the_place_is_said_to_be_aside(
     assert "stood there" not in cimtool(*compiling(small_trunk, place)).out
     ran = cimtool(*compiling(small_trunk, place))
     assert (
-        f"the bundle that stood there is {place}.previous now, the only earlier one kept" in ran.out
+        f"the earlier bundle was moved to {place}.previous; no other earlier one is kept" in ran.out
     )
     assert cimtool(*compiling(small_trunk, place), "--json").json["previous"] == f"{place}.previous"
 

@@ -112,7 +112,10 @@ def test_runs_of_judged_items_are_written_and_judgements_amiss_are_not(
     ran = cimtool(*arguments)
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.splitlines()[5].startswith(" text to video: mAP, %")
-    assert f"right is what {qrels} grades above 0, 56 pairs of 28 texts and 8 videos" in ran.out
+    assert (
+        f"right pairs are those that {qrels} grades above 0, 56 pairs of 28 texts and 8 videos"
+        in ran.out
+    )
     assert f"wrote runs and qrels into {folder}" in ran.out
     written = {path.name for path in folder.iterdir()}
     ways = ("text_to_video", "video_to_text")

@@ -220,7 +220,7 @@ def test_the_table_has_the_recall_of_a_known_model_and_says_what_it_lacks(
     cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     given = ("fit", teacher, "--degree", "1,2", "-o", tmp_path / "p.json")
-    lacking = "R@1 takes --projectors, and --data that they have not seen."
+    lacking = "R@1 needs --projectors, and --data that they have not seen."
     assert lacking in cimtool(*given).out
     ran = cimtool(*given, "--projectors", small_trunk.projectors, "--data", small_trunk.eval)
     assert lacking not in ran.out

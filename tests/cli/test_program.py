@@ -39,9 +39,7 @@ def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     assert (
         "Shortlists that hold the best item of 90% of the queries, on both halves of them" in said
     )
-    assert (
-        "taken (*): the one of least conversions. Of 96 calibration queries it holds the " in said
-    )
+    assert "taken (*): the one with the least conversions. Of 96 calibration queries it" in said
     halves = re.search(
         r"of one half of them of ([\d.]+)% \[.*\], of the other of ([\d.]+)% \[", said
     )
@@ -104,7 +102,7 @@ def test_a_gallery_is_programmed_and_queried(
     done = cimtool("simulate", programmed, "--inputs", small_trunk.eval, "-o", output)
     assert done.out.splitlines() == [
         f"wrote {output}: scores [40, 40], items [40]",
-        "videos are the 40 items of eval.npz in the memory; those of the inputs are not looked at",
+        "videos are the 40 items of eval.npz in the memory; the inputs' own are not used",
     ]
     assert cimtool("verify", programmed, "--data", small_trunk.eval, "--samples", 2).status == 0
 

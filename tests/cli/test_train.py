@@ -51,7 +51,7 @@ def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     folder = tmp_path / "run"
     assert train(small_trunk.calibration, folder, "--epochs", "1", "--test", "0.2") == 0
     printed = capsys.readouterr().out
-    (line,) = (line for line in printed.splitlines() if "no part of this run saw" in line)
+    (line,) = (line for line in printed.splitlines() if "this run did not see" in line)
     command = line.partition(": cimtool ")[2]
     assert (
         command == f"evaluate {folder / 'model.pth'} --head euclidean --data {folder / 'test.npz'}"

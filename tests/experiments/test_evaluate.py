@@ -104,7 +104,7 @@ def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
     monkeypatch.setattr(run, "MOST_PAIRS", 10)
     found = cimtool.evaluate(small_trunk.eval, source)
     assert "logit_rmse" not in found.scores[0].metrics
-    assert any("no logit RMSE of more than 10 pairs" in note for note in found.notes)
+    assert any("no logit RMSE for more than 10 pairs" in note for note in found.notes)
 
 
 def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bundle: Path) -> None:

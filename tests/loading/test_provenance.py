@@ -208,8 +208,8 @@ def test_fine_tuning_says_how_many_of_its_judges_were_trained_on(
     assert cli.run([*arguments, str(tmp_path / "other"), "--seed", "1"]) == 0
     (said,) = json.loads(capsys.readouterr().out)["remarks"]
     assert said.startswith(f"{files['first']} was trained on ")
-    assert said.endswith(" of the 12 pairs that choose the epoch; their error is not one of unseen "
-                         "rows.")  # fmt: skip
+    assert said.endswith(" of the 12 pairs that choose the epoch; their error is not an error on "
+                         "unseen rows.")  # fmt: skip
 
 
 def test_shares_of_a_teachers_file(tmp_path: Path) -> None:

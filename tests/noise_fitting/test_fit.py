@@ -60,7 +60,7 @@ def test_sums_below_zero_are_refused_and_far_means_told(tmp_path: Path) -> None:
     far = [*near[:3], "25,64,500,1280,40\n"]
     (note,) = (n for n in fitted(tmp_path / "b.csv", "".join([SUMS, *far])).notes if "farther" in n)
     assert note.startswith("warning: 1 of 4 means are farther from their targets than columns ")
-    assert "that of 25 uS at 20 uS a cell" in note
+    assert "the mean for 25 uS is 20 uS per cell" in note
 
 
 @pytest.mark.parametrize("kind", [of_devices, of_sums])

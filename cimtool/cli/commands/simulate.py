@@ -80,5 +80,5 @@ def _gallery(found: Simulation) -> Iterator[Sentence]:
         some = f", of which the {gallery.shortlist:,} of the smallest ed are scored"
     yield Sentence(
         f"{items} are the {gallery.items:,} items of {gallery.file}{changed} in the memory{some}; "
-        "those of the inputs are not looked at"
+        "the inputs' own are not used"
     )

@@ -162,7 +162,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
         head = " --head csd" if run.lacks_polynomial else ""
         head = " --head euclidean" if run.lacks_sigmoid else head
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
-        said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
+        said.append(f"To compare with raw embeddings, on rows that this run did not see: {command}")
     out.result(_shown(run, said, next_, values))
 
 

@@ -27,6 +27,6 @@ def command(out: Output, options: FitOptions) -> None:
     written = [output, *(folder / name for name in report_names(output))]
     shown = found.document()
     if found.comparison.items is None:
-        shown = shown.plus(Sentence("R@1 takes --projectors, and --data that they have not seen."))
+        shown = shown.plus(Sentence("R@1 needs --projectors, and --data that they have not seen."))
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"
     out.result(shown.wrote(written, f"{next_} --calibration NPZ --target NAME"))
