@@ -65,8 +65,8 @@ def require_file(path: Path) -> None:
             held = _bytes_held(path, found.st_size)
             if found.st_size - held > LARGEST_HOLES:
                 raise CimError(
-                    f"{path}: has {found.st_size:,} bytes, of which the disk holds {held:,}; "
-                    f"expected at most {LARGEST_HOLES:,} bytes of holes"
+                    f"{path}: has {found.st_size:,} bytes but the disk holds {held:,}; expected at "
+                    f"most {LARGEST_HOLES:,} bytes of holes"
                 )
 
 

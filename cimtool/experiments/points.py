@@ -150,7 +150,7 @@ def _parts(name: str) -> KeyPath:
         inner: Any = parse_line(f"{name} = 0")
     except ValueError:
         raise ArgumentError(
-            "{grid} {}: is no key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
+            "{grid} {}: is not a key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
         ) from None
     parts = []
     while isinstance(inner, dict):

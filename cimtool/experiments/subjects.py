@@ -136,7 +136,7 @@ def subjects_of(
             try:
                 found.append(raw_subject(rows(one), raw_heads()[0]))
             except CimError as error:  # a row that has no cosine
-                said = f"raw embeddings are no subject: {error}"
+                said = f"raw embeddings are not compared: {error}"
         if said:
             found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return tuple(found)

@@ -129,7 +129,7 @@ def _header(
     found = dict(re.findall(_ENTRY, text)) if _TABLE.fullmatch(text) else {}
     if len(found) != 3:
         raise CimError(
-            f"{where}: is no array of numbers or texts; its header is {text.strip()[:60]!r}"
+            f"{where}: is not an array of numbers or texts; its header is {text.strip()[:60]!r}"
         )
     try:
         dtype = np.dtype(found["descr"].strip("'\""))

@@ -71,7 +71,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return read_bounded(path, LARGEST).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise CimError(f"{path}: is no text in UTF-8; expected lines of {COLUMNS}") from None
+        raise CimError(f"{path}: is not text in UTF-8; expected lines of {COLUMNS}") from None
 
 
 def _grade(text: str, where: str) -> int:

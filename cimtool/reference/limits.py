@@ -111,7 +111,10 @@ def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
             raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
         if not isinstance(limit, int | float) or not math.isfinite(limit):
             raise ArgumentError(
-                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
+                "{} {}: {!r} is not a finite number; expected one",
+                Argument(argument),
+                metric,
+                limit,
             )
 
 

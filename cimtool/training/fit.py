@@ -164,7 +164,7 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     if projectors is None and options.layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     if projectors is None and target is not None:
-        raise ArgumentError("{target} prices the items of {data}; expected them with it")
+        raise ArgumentError("{target} prices the items of {data}; expected both")
     hardware = target if target is None or isinstance(target, Target) else load_target(target)
     given = options.teacher
     known = given if isinstance(given, Teacher) else read_teacher(Path(given))

@@ -123,8 +123,8 @@ class Start:
             for key in own.arrays:
                 if key not in wanted:
                     raise CimError(
-                        f'{own.file}: {own.keys[key]} is no weight of model "{model}"'
-                        f"{nearest(key, wanted)}"
+                        f"{own.file}: {own.keys[key]} is not a weight of model "
+                        f'"{model}"{nearest(key, wanted)}'
                     )
             for key, tensor in wanted.items():
                 layer, _, parameter = key.rpartition(".")

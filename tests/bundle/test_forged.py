@@ -206,7 +206,9 @@ def test_whatever_changes_in_a_program_is_refused(name: str, signed: bool, copie
     with pytest.raises(CimError) as caught:
         _ = read_bundle(copied).program
     said = str(caught.value)
-    assert "is no program that this version" in said if signed else "changed since it was" in said
+    assert (
+        "is not a program that this version" in said if signed else "changed since it was" in said
+    )
     assert "\n" not in said
 
 
@@ -222,7 +224,7 @@ def test_an_operation_gives_what_it_infers(copied: Path, monkeypatch: pytest.Mon
     """Whatever its `infer` leaves out: it is tried on a few rows."""
     run = Clip.run
     monkeypatch.setattr(Clip, "run", lambda self, x: run(self, x)[:, :1])
-    said = r"is no program that this version .*gives int64 \[2, 1\] for int \[n, 16\]"
+    said = r"is not a program that this version .*gives int64 \[2, 1\] for int \[n, 16\]"
     with pytest.raises(CimError, match=said):
         _ = read_bundle(copied).program
 
@@ -246,7 +248,7 @@ def test_a_stage_of_real_numbers_with_integers_in_it_is_refused(copied: Path) ->
 @pytest.mark.parametrize("name", ["a node left out", "a wider limit", "no nodes"])
 def test_a_forged_stage_is_refused(name: str, copied: Path) -> None:
     changed(copied, STAGES, lambda stages: PROGRAM_CHANGES[name](stages["quantized"]), signed=True)
-    with pytest.raises(CimError, match=r"stages\.json: quantized: is no program"):
+    with pytest.raises(CimError, match=r"stages\.json: quantized: is not a program"):
         _ = read_bundle(copied).stages
 
 
@@ -435,7 +437,7 @@ def test_signed_weights_of_another_form_are_refused(name: str, copied: Path) -> 
     arrays[key] = ARRAY_CHANGES[name](arrays[key])
     (copied / CONSTANTS).write_bytes(save(arrays))
     sign(copied, CONSTANTS)
-    with pytest.raises(CimError, match="is no program that this version"):
+    with pytest.raises(CimError, match="is not a program that this version"):
         _ = read_bundle(copied).program
 
 
@@ -454,7 +456,7 @@ def test_signed_constants_that_are_no_numbers_name_the_bundle_and_not_the_data(
     sign(copied, STAGE_CONSTANTS)
     opened = read_bundle(copied)
     name = key.removeprefix("trained/").replace(".", r"\.")
-    said = rf"stages\.json: trained: is no program .*\({name}\.?\w* holds {value:.4g}; expected num"
+    said = rf"stages\.json: trained: is not a program .*\({name}\.?\w* holds {value:.4g}; expected num"
     with pytest.raises(CimError, match=said.replace("+", r"\+")):
         _ = opened.stages
 

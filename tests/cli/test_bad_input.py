@@ -536,7 +536,7 @@ def test_a_bundle_that_lost_a_file_or_is_none(
     [
         (["logit_rms=1"], ['"logit_rms" is not known', 'did you mean "logit_rmse"?']),
         (["logit_rmse"], ["METRIC=VALUE"]),
-        (["logit_rmse=small"], ['"small" is no finite number']),
+        (["logit_rmse=small"], ['"small" is not a finite number']),
         (["r1_loss=1", "r1_loss=2"], ["given twice"]),
     ],
 )

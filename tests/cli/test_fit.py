@@ -159,7 +159,7 @@ def test_teachers_that_cannot_be_fitted(
         (("--degree", "1,x"), '"1,x" is not one integer, 4, or several, 1,2,3'),
         (("--tolerance", -1), "--tolerance is -1; expected a finite number, 0 or more"),
         (("--data", "d.npz"), "--data is what --projectors are run on; expected both or neither"),
-        (("--target", "ideal"), "--target prices the items of --data; expected them with it"),
+        (("--target", "ideal"), "--target prices the items of --data; expected both"),
         (("--pt-keys", "d"), '"d" is not one of coeff, c'),
         (("--alpha", -1), "--alpha is -1.0; expected a finite number, 0 or more"),
         (("--scale-ed", 0), "--scale-ed is 0; expected a number from 1e-30 to 1e+30"),

@@ -142,7 +142,7 @@ def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
         (["--grid", "epochs=1.5"], "--grid: --epochs is 1.5; expected an integer"),
         (["--grid", "learning-rate=fast"], "--grid: --learning-rate is fast; expected a number"),
         (["--grid", "seed=-1"], "--grid: --seed is -1; expected 0 to 2^63 - 1"),
-        (["--grid", "loss.tua=1"], "--grid loss.tua: is no option of loss info-nce: "),
+        (["--grid", "loss.tua=1"], "--grid loss.tua: is not an option of loss info-nce: "),
         (["--grid", "loss.tau=1,-1"], "--grid: loss.tau is -1; expected more than 0"),
         (["--grid", "batch=16,16"], "--grid batch: 16 is given twice; expected each value once"),
         (["--grid", "batch="], "--grid batch=: expected KEY=VALUE,VALUE, such as batch=16,64"),
@@ -151,7 +151,10 @@ def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
         (["--grid", "seed=1,2", "--seed", "3"], "--grid seed and --seed are both given"),
         (["--grid", "batch=300,400"], "--batch is 300, but "),
         (["--grid", "seed=1,2", "--resume"], "--resume does not apply to --grid"),
-        (["--grid", "seed=1,2", "--set", "loss.c=1"], "--set loss.c: is no option of loss info-"),
+        (
+            ["--grid", "seed=1,2", "--set", "loss.c=1"],
+            "--set loss.c: is not an option of loss info-",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_is_written(

@@ -141,7 +141,7 @@ def test_rows_without_a_cosine_are_no_baseline(tmp_path: Path) -> None:
     found = cimtool.evaluate(data, tmp_path / "same.pth", resamples=2)
     assert [one.kind for one in found.scores] == ["float"]
     (warning,) = found.scores[0].warnings
-    assert warning.startswith("raw embeddings are no subject: embeddings: row 3 of video is all")
+    assert warning.startswith("raw embeddings are not compared: embeddings: row 3 of video is all")
 
 
 def test_rows_of_two_widths_have_no_cosine(tmp_path: Path) -> None:

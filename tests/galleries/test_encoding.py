@@ -186,5 +186,9 @@ def test_the_remedy_of_a_broken_shard_is_to_encode_again(
     broken.write_bytes(b"nothing")
     index["shards"][0] = hashlib.sha256(b"nothing").hexdigest()
     (whole / INDEX).write_text(sealed_text(index))
-    with pytest.raises(CimError, match=r"is no safetensors file .*; run `cimtool encode` again$"):
+    with pytest.raises(
+        CimError,
+        match=r"is not a safetensors file .*; run `cimtool encode` "
+        r"again$",
+    ):
         api.search(small_bundle, whole, small_trunk.eval, top=1)

@@ -348,11 +348,11 @@ CALLED = {
     ),
     "keys of one hash": (
         table(*(integer(value) + ONE for value in COLLIDING)),
-        "has more than 256 keys that are no texts",
+        "has more than 256 keys that are not texts",
     ),
     "a set of one hash": (
         call("builtins set", each(*map(integer, COLLIDING))),
-        "has more than 256 keys that are no texts",
+        "has more than 256 keys that are not texts",
     ),
     "the state of a storage": (
         numbers(1, "0") + pickle.EMPTY_DICT + pickle.BUILD,

@@ -71,7 +71,7 @@ def test_headers_of_other_writers(header: str, tmp_path: Path) -> None:
 FIELDS = "{'descr': %s, 'fortran_order': False, 'shape': %s, }"
 
 HOSTILE = {
-    "brackets": (raw("(" * 9000), "is no array of numbers or texts; its header is '(((("),
+    "brackets": (raw("(" * 9000), "is not an array of numbers or texts; its header is '(((("),
     "a long header": (
         b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
         "its header has 4,294,967,295 bytes; expected at most 10,000",
@@ -79,11 +79,11 @@ HOSTILE = {
     "no length": (b"\x93NUMPY\x01\x00\x01", "is truncated within its header"),
     "an unknown format": (b"\x93NUMPY\x09\x00", "is not a NumPy array of format 1 to 3"),
     "a huge shape": (raw(FIELDS % ("'<f8'", "(1000000000000,)")), "its header says 8000000000000"),
-    "more digits": (raw(FIELDS % ("'<f8'", f"({'1' * 5000},)")), "is no array of numbers"),
-    "no shape": (raw("{'descr': '<f8', 'fortran_order': False}"), "is no array of numbers"),
-    "a key twice": (raw("{'descr': '<f8', 'descr': '<f8', 'shape': (1,)}"), "is no array of"),
-    "a call": (raw(FIELDS % ("__import__('os')", "(1,)")), "is no array of numbers"),
-    "a structure": (raw(FIELDS % ("[('a', '<i8')]", "(1,)")), "is no array of numbers"),
+    "more digits": (raw(FIELDS % ("'<f8'", f"({'1' * 5000},)")), "is not an array of numbers"),
+    "no shape": (raw("{'descr': '<f8', 'fortran_order': False}"), "is not an array of numbers"),
+    "a key twice": (raw("{'descr': '<f8', 'descr': '<f8', 'shape': (1,)}"), "is not an array of"),
+    "a call": (raw(FIELDS % ("__import__('os')", "(1,)")), "is not an array of numbers"),
+    "a structure": (raw(FIELDS % ("[('a', '<i8')]", "(1,)")), "is not an array of numbers"),
     "bytes": (raw(FIELDS % ("'V1000000000'", "(0, 1)")), "holds |V1000000000; expected numbers"),
     "extents that no array has": (
         raw(FIELDS % ("'<f4'", f"(0, {10**17}, {10**17})")),

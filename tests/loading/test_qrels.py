@@ -76,7 +76,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="there is no such file"):
         read_qrels(tmp_path / "none", data())
     (tmp_path / "q").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CimError, match="is no text in UTF-8"):
+    with pytest.raises(CimError, match="is not text in UTF-8"):
         read_qrels(tmp_path / "q", data())
 
 

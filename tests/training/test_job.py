@@ -246,5 +246,5 @@ def test_widths_that_do_not_fit(trunk_file: Path) -> None:
 
 
 def test_another_model(trunk_file: Path) -> None:
-    with pytest.raises(CimError, match=r'text_proj.trunk.0.weight is no weight of model "two-b'):
+    with pytest.raises(CimError, match=r'text_proj.trunk.0.weight is not a weight of model "two-b'):
         read_start(trunk_file).load(TwoBranchModel(hidden=8).build(6, 6), "two-branch")
