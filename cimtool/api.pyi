@@ -291,7 +291,7 @@ def verify(
 ) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
 
-    With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
+    With a file `qrels`, pairs graded above 0 are right. Drift is against the exact score, or with
     `reference="mc"` against Monte Carlo. With `noise` the report has rows of the median die and of
     the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
     measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
@@ -330,7 +330,7 @@ def compare(
 ) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    With a file `qrels` right is what it grades above 0. Raises CheckFailed if a bit differs.
+    With a file `qrels`, pairs graded above 0 are right. Raises CheckFailed if a bit differs.
 
     * `bundles`: The folders of the bundles.
     * `data`: Embeddings to measure on.
@@ -800,7 +800,7 @@ def sweep(
     `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
     is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
     dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
+    within). With a file `qrels`, pairs graded above 0 are right. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.
@@ -891,7 +891,7 @@ def tune(
     keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
     or on all, are taken back. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
+    `exports/<model>@<target>.settings.toml`). With a file `qrels`, pairs graded above 0 are right.
     Raises CimError if the highest bits miss the budget, if the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
 
@@ -973,10 +973,10 @@ def evaluate(
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
     embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
+    `leave_one_out`, or if `data` are items of one modality (`rows`), the other items with an item's
+    label are right. With a file `qrels`, pairs graded above 0 are right. Each of `samples` adds
+    Monte Carlo with this many samples per side for projectors whose a and b are known. Raw
+    embeddings come last if both are equally wide; without `what` they are of each pair of the
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
 

@@ -65,7 +65,7 @@ def measured_rows(
 ) -> tuple[Embeddings, Embeddings]:
     """Read the rows that calibrate a model, and the `data` that measure it.
 
-    With a file `qrels` right is what it grades above 0. Rows that are in both are refused, allowed
+    With a file `qrels`, pairs graded above 0 are right. Rows that are in both are refused, allowed
     or dropped, as `seen` says. Raises CimError for data that rank nothing, and for refused rows.
     """
     calibrating = read_data(calibration, model)

@@ -130,10 +130,10 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
     embeddings (cosine or euclidean). With
-    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
-    `samples` adds Monte Carlo with this many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide; without `what` they are of each pair of the
+    `leave_one_out`, or if `data` are items of one modality (`rows`), the other items with an item's
+    label are right. With a file `qrels`, pairs graded above 0 are right. Each of `samples` adds
+    Monte Carlo with this many samples per side for projectors whose a and b are known. Raw
+    embeddings come last if both are equally wide; without `what` they are of each pair of the
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """

@@ -252,7 +252,7 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
     is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
     dies within it, of which the choice asks at least `min_yield` (None: that the median die is
-    within). With a file `qrels` right is what it grades above 0. Raises CimError if rows of
+    within). With a file `qrels`, pairs graded above 0 are right. Raises CimError if rows of
     `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
     worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
     the `budget`.

@@ -142,7 +142,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     keep the budget, and the cheapest of all is chosen. Bits are chosen on every second video of
     `data` and its texts as queries in the whole gallery; steps that miss the budget on the others,
     or on all, are taken back. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
+    `exports/<model>@<target>.settings.toml`). With a file `qrels`, pairs graded above 0 are right.
     Raises CimError if the highest bits miss the budget, if the budget is of a broken float
     score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """

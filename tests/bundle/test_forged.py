@@ -456,7 +456,9 @@ def test_signed_constants_that_are_no_numbers_name_the_bundle_and_not_the_data(
     sign(copied, STAGE_CONSTANTS)
     opened = read_bundle(copied)
     name = key.removeprefix("trained/").replace(".", r"\.")
-    said = rf"stages\.json: trained: is not a program .*\({name}\.?\w* holds {value:.4g}; expected num"
+    said = (
+        rf"stages\.json: trained: is not a program .*\({name}\.?\w* holds {value:.4g}; expected n"
+    )
     with pytest.raises(CimError, match=said.replace("+", r"\+")):
         _ = opened.stages
 

@@ -111,7 +111,7 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"weight_bits": [4, 6, 4]}, "weight_bits: 4 is given twice"),
         ({"weight_bits": []}, "weight_bits has no values"),
         ({}, "grid is missing"),
-        ({"a b": [4]}, "grid a b: is no key"),
+        ({"a b": [4]}, "grid a b: is not a key"),
         ({"target": ["isac"]}, 'target "isac" is not known: .*did you mean "isaac-rram-128"'),
         ({"target.row_active": [4]}, 'no single value of this name; .*"target.rows_active"'),
         (
