@@ -117,32 +117,32 @@ def compile(
     * `encoding`: Code of signed weights in the cells.
     * `input_encoding`: Code of signed inputs on the rows.
     * `rounding`: Rounding of a converter.
-    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
-      or transfer.
+    * `adc_kind`: Kind of converter; if left out, it follows from the bits and the rounding or
+      transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
-    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
-    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
-      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
-      each cycle (no published chip), or thresholds and their values a slice and an offset a
-      column.
+    * `adc_on`: Convert the difference of a pair, or each polarity.
+    * `references`: Converter references that can be set when weights are loaded. fixed: none
+      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
+      and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
-    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `on_off_ratio`: Ratio of conductances, full cell to erased cell.
     * `unused_rows`: State of rows without weights: off or driven.
-    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
-      faults hurt.
-    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
+      columns with faults.
+    * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
     * `calibrator`: Choice of ranges: minmax, percentile or mse.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
-    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
-    * `check`: Rows, and the mu and logvar that the model should give (.npz).
+    * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
+    * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
     * `output`: Folder of the bundle.
-    * `stages`: Keep what verify, compare and evaluate alone read: more than half of the bundle.
-      [default: True]
+    * `stages`: Keep the files that only verify, compare and evaluate read: more than half of
+      the bundle. [default: True]
     """
 
 def prepare(
@@ -211,29 +211,29 @@ def prepare(
     * `encoding`: Code of signed weights in the cells.
     * `input_encoding`: Code of signed inputs on the rows.
     * `rounding`: Rounding of a converter.
-    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
-      or transfer.
+    * `adc_kind`: Kind of converter; if left out, it follows from the bits and the rounding or
+      transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
-    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
-    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
-      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
-      each cycle (no published chip), or thresholds and their values a slice and an offset a
-      column.
+    * `adc_on`: Convert the difference of a pair, or each polarity.
+    * `references`: Converter references that can be set when weights are loaded. fixed: none
+      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
+      and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
-    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `on_off_ratio`: Ratio of conductances, full cell to erased cell.
     * `unused_rows`: State of rows without weights: off or driven.
-    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
-      faults hurt.
-    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
+      columns with faults.
+    * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
     * `calibrator`: Choice of ranges: minmax, percentile or mse.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
-    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
-    * `check`: Rows, and the mu and logvar that the model should give (.npz).
+    * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
+    * `check`: Rows, with the mu and logvar that the model should give for them (.npz).
     """
 
 def simulate(
@@ -265,7 +265,7 @@ def simulate(
     * `bundle`: The bundle's folder.
     * `inputs`: Embeddings to score.
     * `noise`: Draw dies with the target's noise.
-    * `chip`: A measured chip in place of drawn dies.
+    * `chip`: A measured chip to use instead of drawn dies.
     * `output`: File of the scores.
     * `top`: Keep only the K best videos of each text.
     * `device`: Compute with torch on cpu, cuda or cuda:N.
@@ -291,7 +291,7 @@ def verify(
 ) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
 
-    With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
+    With a file `qrels`, pairs graded above 0 are right. Drift is against the exact score, or with
     `reference="mc"` against Monte Carlo. With `noise` the report has rows of the median die and of
     the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
     measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
@@ -302,18 +302,18 @@ def verify(
 
     * `bundle`: The bundle's folder.
     * `data`: Embeddings to measure on.
-    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
-    * `reference`: Reference of drift: the exact score, or mc, Monte Carlo. [default: exact]
-    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
+    * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
+    * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
     * `noise`: Draw dies with the target's noise.
-    * `chip`: A measured chip in place of drawn dies.
+    * `chip`: A measured chip to use instead of drawn dies.
     * `max_drift`: Fail above this value.
     * `junit`: Write the checks as JUnit XML (.xml).
-    * `baseline`: An earlier report.json; fail where worse than it.
-    * `tolerance`: Fail only where surely worse than the baseline by more than this.
+    * `baseline`: An earlier report.json; fail if a metric is worse.
+    * `tolerance`: Fail only if surely worse than the baseline by more than this.
     * `report`: Folder of the report [default: the bundle].
     """
 
@@ -330,13 +330,13 @@ def compare(
 ) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    With a file `qrels` right is what it grades above 0. Raises CheckFailed if a bit differs.
+    With a file `qrels`, pairs graded above 0 are right. Raises CheckFailed if a bit differs.
 
     * `bundles`: The folders of the bundles.
     * `data`: Embeddings to measure on.
-    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
-    * `reference`: Reference of drift: the exact score, or mc, Monte Carlo. [default: exact]
-    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
+    * `reference`: Reference for drift: the exact score, or mc (Monte Carlo). [default: exact]
+    * `samples`: Monte Carlo samples per side. [default: 10]
     * `seed`: Seed of all random draws. [default: 0]
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
@@ -359,9 +359,9 @@ def cost(
 
     * `bundle`: The bundle's folder.
     * `gallery`: Items that a query is scored against.
-    * `samples`: Monte Carlo samples a side. [default: 10]
+    * `samples`: Monte Carlo samples per side. [default: 10]
     * `operating_point`: Operating point [default: the first].
-    * `digital`: TOML file of the digital unit: its process, width, clock, prices.
+    * `digital`: TOML file of the digital unit: its process, width, clock and prices.
     """
 
 def program(
@@ -394,13 +394,13 @@ def program(
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
     * `output`: Folder of the new bundle.
-    * `shortlist`: Items that a hybrid score rescores.
-    * `shortlist_bits`: Bits an item stores of a value: 1 is its sign.
-    * `query_bits`: Bits of a query of such items.
-    * `shortlist_dimensions`: Principal components of mu that an item stores in place of all.
-    * `recall`: Choose the cheapest bits, dimensions and length that hold this share of best
-      items.
-    * `minimise`: What such a choice makes least, cells where nothing is said.
+    * `shortlist`: Items per query that a hybrid score scores exactly.
+    * `shortlist_bits`: Bits stored per value of an item; 1 stores the sign.
+    * `query_bits`: Bits per value of a query, with shortlist_bits.
+    * `shortlist_dimensions`: Principal components of mu that an item stores, instead of all.
+    * `recall`: Choose the cheapest bits, dimensions and length whose shortlists hold this share
+      of best items.
+    * `minimise`: Cost that recall minimises (cells).
     * `chips`: Refuse a gallery that needs more chips.
     """
 
@@ -423,10 +423,10 @@ def program_cam(
 
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
-    * `cam`: Content-addressable memory that draws up a hybrid score's shortlist.
+    * `cam`: Content-addressable memory that finds a hybrid score's shortlist.
     * `output`: Folder of the new bundle.
-    * `shortlist`: Items that a hybrid score rescores.
-    * `shortlist_bits`: Bits an item stores of a value: 1 is its sign.
+    * `shortlist`: Items per query that a hybrid score scores exactly.
+    * `shortlist_bits`: Bits stored per value of an item; 1 stores the sign.
     """
 
 def change_gallery(
@@ -451,10 +451,10 @@ def change_gallery(
 
     * `bundle`: The bundle's folder.
     * `output`: Folder of the new bundle.
-    * `shortlist`: Items that a hybrid score rescores.
-    * `add`: Embeddings whose video rows come into the gallery.
-    * `remove`: Ids of items that are taken out.
-    * `replace`: Ids of items, and the video rows that take their places.
+    * `shortlist`: Items per query that a hybrid score scores exactly.
+    * `add`: Embeddings whose video rows are added to the gallery.
+    * `remove`: Ids of items to remove.
+    * `replace`: Ids of items to replace, and their new video rows.
     * `chips`: Refuse a gallery that needs more chips.
     """
 
@@ -476,7 +476,7 @@ def encode(
     * `bundle`: The bundle's folder.
     * `gallery`: Embeddings whose video rows are the items (.npz, .npy or .pt).
     * `output`: Folder of the shards.
-    * `items_per_shard`: Items of a shard. [default: 262144]
+    * `items_per_shard`: Items per shard. [default: 262144]
     """
 
 def search(
@@ -500,9 +500,9 @@ def search(
     * `bundle`: The bundle's folder.
     * `gallery`: Shards that `cimtool encode` wrote.
     * `queries`: Embeddings whose text rows are the queries (.npz, .npy or .pt).
-    * `top`: Items that are kept of each query. [default: 10]
+    * `top`: Best items to keep for each query. [default: 10]
     * `output`: File of the answers.
-    * `dask`: Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster
+    * `dask`: Scheduler of a Dask cluster to search on. tcp://: anyone who reaches the cluster
       can run code in it and here; tls://: needs keys.
     """
 
@@ -537,7 +537,7 @@ def teacher(
     * `pairs`: Pairs drawn. [default: 300000]
     * `matched`: Share of right pairs. [default: 0.9]
     * `labels`: Kind of labels. [default: exact]
-    * `samples`: Monte Carlo samples a side (10).
+    * `samples`: Monte Carlo samples per side (10).
     * `a`: a of sigmoid(b - a D) [default: the model's].
     * `b`: b of sigmoid(b - a D) [default: the model's].
     * `seed`: Seed of pairs and samples. [default: 0]
@@ -577,19 +577,20 @@ def fit(
     `pt_keys` are refused without a `.pt`.
 
     * `teacher`: The teacher, or its file.
-    * `degree`: Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.
+    * `degree`: Degree, 1 to 6; of several (1,2,3) the lowest that is good enough is written.
       [default: 4]
-    * `ed_alone`: No term takes vd: one matrix product of six. [default: False]
-    * `tolerance`: Logits that a lower degree may err more [default: a tenth of what samples
-      scatter].
+    * `ed_alone`: Leave out all terms with vd: one matrix product instead of six. [default:
+      False]
+    * `tolerance`: Extra error in logits allowed for a lower degree [default: a tenth of the
+      scatter of samples].
     * `alpha`: Ridge penalty, on standardised features. [default: 0.001]
     * `scale_ed`: Divisor of ed [default: the teacher's].
     * `scale_vd`: Divisor of vd [default: the teacher's].
     * `seed`: Seed of the held-out pairs. [default: 0]
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `layer_map`: Names of the layers (TOML).
-    * `data`: Embeddings of which the table has R@1.
-    * `target`: Target by which the table has an item's energy.
+    * `data`: Embeddings for R@1 in the table.
+    * `target`: Target for the energy per item in the table.
     * `output`: File of the polynomial, .json or .pt.
     * `pt_keys`: Keys of a .pt: coeff and bias, or c and b [default: coeff].
     * `report`: Folder of its report [default: beside it].
@@ -632,15 +633,15 @@ def train(
 
     * `data`: Pairs to train on.
     * `output`: Folder of the run.
-    * `modalities`: Arrays of data that are taken as text and video, such as text,audio.
-    * `held_out`: Share of data, without validation (0.1).
-    * `test`: Share of data that the run sets aside, as test.npz.
-    * `model`: trunk, two-branch, ... [default: that of start, or trunk].
+    * `modalities`: Arrays of data to use as text and video, such as text,audio.
+    * `held_out`: Share of data to validate on, without validation (0.1).
+    * `test`: Share of data to set aside for tests, as test.npz.
+    * `model`: trunk, two-branch, ... [default: the model of start, or trunk].
     * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
     * `poly`: The polynomial to train on.
     * `start`: A checkpoint to start from.
     * `epochs`: Training epochs [default: the loss's].
-    * `batch`: Pairs of a batch [default: the loss's].
+    * `batch`: Pairs per batch [default: the loss's].
     * `learning_rate`: Learning rate [default: the loss's].
     * `weight_decay`: Weight decay [default: the loss's].
     * `optimizer`: adamw, or sgd (adamw).
@@ -730,32 +731,32 @@ def fine_tune(
     * `encoding`: Code of signed weights in the cells.
     * `input_encoding`: Code of signed inputs on the rows.
     * `rounding`: Rounding of a converter.
-    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
-      or transfer.
+    * `adc_kind`: Kind of converter; if left out, it follows from the bits and the rounding or
+      transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
-    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
-    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
-      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
-      each cycle (no published chip), or thresholds and their values a slice and an offset a
-      column.
+    * `adc_on`: Convert the difference of a pair, or each polarity.
+    * `references`: Converter references that can be set when weights are loaded. fixed: none
+      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
+      and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
-    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `on_off_ratio`: Ratio of conductances, full cell to erased cell.
     * `unused_rows`: State of rows without weights: off or driven.
-    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
-      faults hurt.
-    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
+      columns with faults.
+    * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
     * `calibrator`: Choice of ranges: minmax, percentile or mse.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
-    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `data`: Rows to train on, which need no labels.
     * `output`: Folder of the run.
     * `epochs`: Training epochs (5).
-    * `batch`: Rows of a batch (128).
+    * `batch`: Rows per batch (128).
     * `learning_rate`: Learning rate (6e-5).
     * `seed`: Seed of all random draws. [default: 0]
     * `noise`: Train on dies with the target's noise.
@@ -811,7 +812,7 @@ def sweep(
     * `layer_map`: Names of the layers (TOML).
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
-    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
     * `calibration`: Embeddings that decide the ranges.
@@ -820,14 +821,14 @@ def sweep(
       repeat.
     * `target`: The hardware, if it is not in the grid.
     * `settings`: Settings of all points (TOML).
-    * `teacher`: Labels that grid degree=... fits.
+    * `teacher`: Labels to fit for grid degree=...
     * `trials`: Dies drawn for each point.
-    * `noise_model`: A noise model in place of the targets'.
+    * `noise_model`: A noise model to use instead of the targets' own.
     * `times`: Times after programming.
     * `corners`: Corners of the noise.
     * `seed`: Seed of the dies. [default: 0]
-    * `budget`: Limits of the choice.
-    * `min_yield`: Share of dies within the budget.
+    * `budget`: Limits that the chosen point must keep.
+    * `min_yield`: Share of dies that must keep the budget.
     * `jobs`: Processes on this machine (1).
     * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
       cluster can run code in it and here; tls://: needs keys.
@@ -905,7 +906,7 @@ def tune(
     * `calibration`: Embeddings that decide the ranges.
     * `target`: The hardware.
     * `settings`: Settings to start from (TOML).
-    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `layers`: Settings of the layers that a pattern names, by pattern.
     * `weight_bits`: Bits of a weight.
     * `input_bits`: Bits of the embeddings.
@@ -918,32 +919,32 @@ def tune(
     * `encoding`: Code of signed weights in the cells.
     * `input_encoding`: Code of signed inputs on the rows.
     * `rounding`: Rounding of a converter.
-    * `adc_kind`: Kind of converter; where left out, it follows from the bits and the rounding
-      or transfer.
+    * `adc_kind`: Kind of converter; if left out, it follows from the bits and the rounding or
+      transfer.
     * `unsigned_encoding`: Code of inputs that are never negative.
-    * `adc_on`: Conversion of the difference of a pair, or of each polarity.
-    * `references`: What of converters can be set when weights are loaded: nothing (steps of 2^e
-      from 0), a step and an offset a slice, a step a slice and an offset a column, the same of
-      each cycle (no published chip), or thresholds and their values a slice and an offset a
-      column.
+    * `adc_on`: Convert the difference of a pair, or each polarity.
+    * `references`: Converter references that can be set when weights are loaded. fixed: none
+      (steps of 2^e from 0); slice: a step and an offset per slice; column: a step per slice, an
+      offset per column; cycle: the same for each cycle (no published chip); levels: thresholds
+      and their values per slice, an offset per column.
     * `shift_add`: Addition of cycles: digital, or analog before the converter.
     * `offset_sum`: Sum of the inputs that offset weights need: digital or unit-column.
     * `rows_active`: Rows of weights that are read at the same time.
-    * `on_off_ratio`: Ratio of the conductance of a full cell to that of an erased cell.
+    * `on_off_ratio`: Ratio of conductances, full cell to erased cell.
     * `unused_rows`: State of rows without weights: off or driven.
-    * `redundant_columns`: Columns of an array that hold no weights: spares for those that
-      faults hurt.
-    * `accumulator_bits`: Bits that every sum is proved to fit in.
+    * `redundant_columns`: Spare columns of an array: they hold no weights and stand in for
+      columns with faults.
+    * `accumulator_bits`: Bits of the accumulator; every sum is proved to fit.
     * `calibrator`: Choice of ranges: minmax, percentile or mse.
     * `weight_rounding`: Rounding of weights to integers: nearest or gptq.
     * `equalise`: Balance the ranges of channels between layers.
     * `bias_correction`: Correct the mean error of quantisation in the biases.
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
-    * `shortlist`: Items that a hybrid score takes from the memory and scores exactly.
+    * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
-    * `data`: Embeddings whose queries choose (one half) and hold (the other).
-    * `budget`: Largest error of the compiled model; repeat for more metrics.
+    * `data`: Embeddings to measure on: one half of the queries chooses, the other checks.
+    * `budget`: Largest error allowed for the compiled model; repeat for more metrics.
     * `cost`: Cost to lower: arrays (then conversions), conversions (then arrays) or energy.
       [default: arrays]
     * `grid`: Values of adc_bits, references, rows_active to start from; repeat for all
@@ -983,16 +984,17 @@ def evaluate(
 
     * `data`: Embeddings to evaluate on.
     * `what`: Checkpoints (or two ONNX files, text first) and bundles.
-    * `qrels`: Judgements of what is right: lines of text, 0, video, grade (TREC qrels).
+    * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `head`: The score, if the checkpoint names none.
     * `layer_map`: Names of the layers (TOML).
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
-    * `modalities`: Raw embeddings of each pair of these arrays, such as text,video,audio.
+    * `modalities`: Compare raw embeddings of each pair of these arrays, such as
+      text,video,audio.
     * `poly`: The polynomial, if the checkpoint has none.
-    * `samples`: Add trained projectors by Monte Carlo, with K samples a side.
-    * `leave_one_out`: Items of a query's label are right, the query itself left out. [default:
-      False]
+    * `samples`: Add trained projectors by Monte Carlo, with K samples per side.
+    * `leave_one_out`: Count items with a query's label as right, except the query itself.
+      [default: False]
     * `trec`: Folder for the rankings as TREC runs, with their qrels.
     * `resamples`: Resamples for the intervals. [default: 1000]
     * `seed`: Seed of the resamples. [default: 0]
@@ -1035,15 +1037,15 @@ def train_grid(
 
     * `data`: Pairs to train on.
     * `output`: Folder of the results.
-    * `modalities`: Arrays of data that are taken as text and video, such as text,audio.
-    * `held_out`: Share of data, without validation (0.1).
-    * `test`: Share of data that the run sets aside, as test.npz.
-    * `model`: trunk, two-branch, ... [default: that of start, or trunk].
+    * `modalities`: Arrays of data to use as text and video, such as text,audio.
+    * `held_out`: Share of data to validate on, without validation (0.1).
+    * `test`: Share of data to set aside for tests, as test.npz.
+    * `model`: trunk, two-branch, ... [default: the model of start, or trunk].
     * `loss`: info-nce, info-nce-poly, ... (the latter with a polynomial).
     * `poly`: The polynomial to train on.
     * `start`: A checkpoint to start from.
     * `epochs`: Training epochs [default: the loss's].
-    * `batch`: Pairs of a batch [default: the loss's].
+    * `batch`: Pairs per batch [default: the loss's].
     * `learning_rate`: Learning rate [default: the loss's].
     * `weight_decay`: Weight decay [default: the loss's].
     * `optimizer`: adamw, or sgd (adamw).

@@ -20,4 +20,4 @@ def test_help_tells_each_argument_with_its_default() -> None:
     said = inspect.getdoc(cimtool.verify) or ""
     for name in inspect.signature(cimtool.verify).parameters:
         assert name == "say" or f"* `{name}`: " in said, name
-    assert "* `samples`: Monte Carlo samples a side. [default: 10]" in said
+    assert "* `samples`: Monte Carlo samples per side. [default: 10]" in said

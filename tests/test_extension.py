@@ -137,7 +137,7 @@ def test_the_bundle_names_the_plug_in_and_says_where_it_is_missing(
     assert (done.returncode, done.stderr) == (
         2,
         f"cimtool: error: {bundle}/manifest.json: needs the plug-in acme-arrays 0.1, which is not "
-        "installed; expected it\n",
+        "installed; install it\n",
     )
 
 
@@ -191,8 +191,8 @@ def test_a_wrong_name_or_value_is_one_sentence_that_knows_plug_ins(walked: dict[
     assert "adc_bits = 8: a logarithmic converter has 2 to 4" in sentence("refused")
     assert 'did you mean "acme-cells"?' in sentence("unknown format")
     assert sentence("in memory") == (
-        'cimtool: error: score_mapping = in-memory: head "laplacian-kernel" takes a query and an '
-        'item to l1_distance, which no array computes; expected "digital"\n'
+        'cimtool: error: score_mapping = in-memory: head "laplacian-kernel" computes l1_distance '
+        'of a query and an item, which no array can; expected "digital"\n'
     )
     assert sentence("halfway") == (
         'cimtool: error: halfway-arrays 1.0: plug-in "halfway" (halfway): lower has no rule for '

@@ -83,7 +83,7 @@ def _check_files(address: str, required: bool, files: Mapping[str, str | None]) 
     for variable, file in named.items():
         if file is None and required and variable != KEY:
             raise ArgumentError(
-                "{dask} {}: no file is named for TLS; expected {}, a file in PEM",
+                "{dask} {}: TLS has no file; set {} to a PEM file",
                 address,
                 variable,
             )
@@ -422,7 +422,7 @@ def _next(answers: Answers, client: Client, heartbeats: _Heartbeats, again: str)
             silent = ", ".join(sorted(heartbeats.given_up))
             happened = f"workers did not answer for {FROZEN_SECONDS} seconds ({silent})"
         else:
-            happened = "all workers that held the model ended on their own"
+            happened = "all workers that held the model were killed"
         raise ArgumentError("{dask} {}: {}; {}", heartbeats.address, happened, again)
 
 
@@ -432,16 +432,16 @@ def _failed(address: str, what: str, again: str, error: BaseException) -> CimErr
 
     if isinstance(error, KilledWorker):
         return ArgumentError(
-            "{dask} {}: each worker that computed {} ended on its own ({}), for lack of memory as "
-            "a rule; {}, on workers with more memory",
+            "{dask} {}: each worker that computed {} was killed ({} in all), usually for lack of "
+            "memory; {}, on workers with more memory",
             address,
             what,
             error.allowed_failures + 1,
             again,
         )
     return ArgumentError(
-        "{dask} {}: a worker could not compute {} ({}: {}); expected workers with this cimtool "
-        "and memory for the model",
+        "{dask} {}: a worker could not compute {} ({}: {}); expected workers with this cimtool and "
+        "enough memory for the model",
         address,
         what,
         type(error).__name__,

@@ -65,8 +65,8 @@ def require_file(path: Path) -> None:
             held = _bytes_held(path, found.st_size)
             if found.st_size - held > LARGEST_HOLES:
                 raise CimError(
-                    f"{path}: has {found.st_size:,} bytes, of which the disk holds {held:,}; "
-                    f"expected at most {LARGEST_HOLES:,} bytes of holes"
+                    f"{path}: has {found.st_size:,} bytes but the disk holds {held:,}; expected at "
+                    f"most {LARGEST_HOLES:,} bytes of holes"
                 )
 
 
@@ -91,7 +91,7 @@ def check_output(file: Path, *suffixes: str) -> None:
     """Raise CimError, before long work, if `file` cannot be written or has another suffix."""
     if file.suffix not in suffixes:
         raise CimError(
-            f"{file}: is written as {' or '.join(suffixes)}; expected a name that ends so"
+            f"{file}: is written as {' or '.join(suffixes)}; expected a name with that suffix"
         )
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")
@@ -181,7 +181,7 @@ def require_kept(place: Path, argument: str | None = None) -> None:
             if os.path.isfile(text)
         ):
             raise ArgumentError(
-                "{}{}: is the file of {}, which would be lost; expected another one",
+                "{}{}: is the file of {}, which would be overwritten; expected another file",
                 "" if argument is None else ArgumentError("{} ", Argument(argument)),
                 place,
                 Argument(name),
@@ -196,8 +196,8 @@ def require_outside_bundles(place: Path) -> None:
     for folder in without_links(place.absolute().parent).joinpath(place.name).parents:
         if _is_bundle(folder):
             raise CimError(
-                f"{place}: is in the bundle {folder.name}, and a bundle with other files in it is "
-                "refused; expected another place"
+                f"{place}: is in the bundle {folder.name}, which must hold no other files; "
+                "expected another place"
             )
 
 

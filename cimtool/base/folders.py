@@ -100,8 +100,8 @@ def alone_in(folder: Path, noun: str, lock_file: str = LOCK) -> Iterator[None]:
         with stream:
             if not taken:
                 raise CimError(
-                    f"{folder}: another {noun} is at work there (process "
-                    f"{stream.read(20).strip()}); expected it to end first, or a new folder"
+                    f"{folder}: another {noun} is running there (process "
+                    f"{stream.read(20).strip()}); wait until it ends, or give a new folder"
                 )
             try:
                 try:
@@ -147,13 +147,11 @@ def alone_with(folder: Path) -> Iterator[None]:
             taken = lock(handle) and is_at(handle, folder)
         except OSError as error:
             raise CimError(
-                f"{folder}: its file system cannot lock a folder ({error.strerror}), so it is not "
-                "changed there; expected another place"
+                f"{folder}: its file system cannot lock a folder ({error.strerror}), so it cannot "
+                "be changed there; expected a folder on another file system"
             ) from error
         if not taken:
-            raise CimError(
-                f"{folder}: another process is changing it; expected that one to end first"
-            )
+            raise CimError(f"{folder}: another process is changing it; wait until it ends")
         yield
     finally:
         os.close(handle)

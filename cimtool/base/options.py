@@ -248,7 +248,7 @@ def _switched(switch: Option, form: Switched, values: Mapping[str, Any]) -> Reco
     stray = [named[field] for field in given if field != "seed"]
     if stray:
         raise ArgumentError(
-            "{} is about {}; expected {} with it",
+            "{} applies only to {}; expected {} with it",
             Argument(stray[0]),
             form.about,
             Argument(switch.name),

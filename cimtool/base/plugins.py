@@ -106,7 +106,7 @@ def check_plugins(origins: Iterable[str]) -> None:
         name = origin.rpartition(" ")[0]
         here = [one for one in load_plugins() if one.origin.rpartition(" ")[0] == name]
         if not here:
-            raise CimError(f"needs the plug-in {origin}, which is not installed; expected it")
+            raise CimError(f"needs the plug-in {origin}, which is not installed; install it")
         if all(one.broken for one in here):
             raise CimError(f"needs the plug-in {origin}, which is broken; {here[0].broken}")
 

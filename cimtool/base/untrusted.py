@@ -56,7 +56,7 @@ def require_shape(shape: Sequence[int], size: int, where: str) -> None:
     if len(shape) > MOST_AXES:
         raise CimError(f"{where} has {len(shape)} axes; expected at most {MOST_AXES}")
     if math.prod(max(extent, 1) for extent in shape) * max(size, NUMBER) > LARGEST_EXTENT:
-        raise CimError(f"{where} has shape {list(shape)}, which no array has")
+        raise CimError(f"{where} has shape {list(shape)}, which no array can have")
 
 
 LARGEST_HEADER = 1 << 22
@@ -111,7 +111,7 @@ def open_archive(file: Path, stream: IO[bytes]) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(stream)
     if len(archive.infolist()) != members:
         raise CimError(
-            f"{file}: its directory has {len(archive.infolist()):,} files, and its end says "
+            f"{file}: its directory has {len(archive.infolist()):,} files, but its end record says "
             f"{members:,}; it is corrupt"
         )
     return archive
@@ -137,8 +137,8 @@ def _directory(file: Path, stream: IO[bytes]) -> tuple[int, int]:
         start = -1
     if start < 0 or start + length != place:
         raise CimError(
-            f"{file}: its directory is not where its end says, or a comment follows; expected one "
-            "archive, with nothing before or behind it"
+            f"{file}: its directory is not where its end record says, or a comment follows; "
+            "expected one archive, with nothing before or after it"
         )
     return members, length
 
@@ -164,8 +164,8 @@ class Budget:
         needed = count * max(size, NUMBER)
         if needed > self.left:
             raise ArgumentError(
-                "{} takes {:,} bytes of memory, and reading its file may take {:,}; expected "
-                "less, or a larger {max_memory}",
+                "{} needs {:,} bytes of memory, but reading its file may use {:,}; expected less, "
+                "or a larger {max_memory}",
                 where,
                 needed,
                 self.limit,

@@ -80,7 +80,7 @@ def opened_arrays(file: Path, again: str = "compile") -> Iterator[Any]:
         with safe_open(file, "numpy") as held:
             yield held
     except SafetensorError as error:
-        raise CimError(f"{file}: is no safetensors file ({error}); {again} again") from error
+        raise CimError(f"{file}: is not a safetensors file ({error}); {again} again") from error
 
 
 def check_stored(file: Path, slices: Mapping[str, Any], form: Mapping[str, StoredArray]) -> None:

@@ -169,8 +169,8 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
         file = self.folder / MANIFEST
         if own != found:
             raise CimError(
-                f"{file}: gallery has {own or 'no'} items; expected {found or 'none'}, as "
-                f"{PROGRAM} has; compile again"
+                f"{file}: gallery has {own or 'no'} items; expected {found or 'none'}, as in "
+                f"{PROGRAM}; compile again"
             )
         if said is not None and (
             said.mapping != self.settings.score_mapping
@@ -178,8 +178,8 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
         ):
             raise CimError(
                 f"{file}: gallery.mapping is {said.mapping} with shortlist {said.shortlist}, and "
-                f"settings.score_mapping {self.settings.score_mapping}, which {PROGRAM} is not; "
-                "compile again"
+                f"settings.score_mapping {self.settings.score_mapping}, which contradicts "
+                f"{PROGRAM}; compile again"
             )
 
     @cached_property
@@ -206,7 +206,8 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
         expected = (*kept_stages(self.settings), *([last] if held else []))
         if tuple(programs) != expected:
             raise CimError(
-                f"{file}: has not the stages {', '.join(expected)}, in this order; compile again"
+                f"{file}: does not have the stages {', '.join(expected)} in this order; compile "
+                "again"
             )
         stages = [
             Stage(name, program_of(values, constants, f"{file}: {name}"))
@@ -438,19 +439,19 @@ def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
 def check_place(folder: Path) -> None:
     """Raise CimError if `folder` holds something that a bundle must not replace."""
     if folder.name in ("", ".."):
-        raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
+        raise CimError(f"{folder}: is not a name for a bundle; expected a new folder")
     require_outside_bundles(folder)
     check_way(folder, folder.absolute().parent)
     for place in (folder, previous_of(folder)):
         if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
             raise CimError(
-                f"{place}: exists and is no bundle, so it is not replaced; expected a new place or "
-                "an earlier bundle"
+                f"{place}: exists and is not a bundle, so it is not replaced; expected a new place "
+                "or an earlier bundle"
             )
         for found in _unlisted(place, _listed(place)) if place.exists() else ():
             raise CimError(
-                f"{found}: is no file of the bundle there, and would be lost with it; expected a "
-                "new place, or a bundle without files of others"
+                f"{found}: is not a file of the bundle there and would be lost with it; expected a "
+                "new place, or a bundle with no other files"
             )
 
 
@@ -477,7 +478,8 @@ def check_inputs_apart(folder: Path, inputs: Iterable[str]) -> None:
     for text in inputs:
         if Path(text).is_file() and without_links(Path(text)).parent in places:
             raise CimError(
-                f"{text}: is in {Path(text).parent}, which is replaced; expected an input elsewhere"
+                f"{text}: is in {Path(text).parent}, which would be replaced; expected an input "
+                "elsewhere"
             )
 
 
@@ -575,32 +577,32 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(f"{folder}: is a file; expected the folder of a bundle")
     if not file.is_file():
         raise CimError(
-            f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
+            f"{folder}: is not a bundle (it has no {MANIFEST}); make one with `cimtool compile`"
         )
     content = read_bounded(file, LARGEST_MANIFEST)
     manifest = table_in(content, file, "compile")
     try:
         version, files = manifest["format_version"], dict(manifest["files"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
+        raise CimError(f"{file}: is not a bundle's manifest; compile again") from error
     if version != FORMAT_VERSION:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
     if manifest.get("sha256") != values_digest(manifest):
         raise CimError(
-            f"{file}: changed since it was compiled (its SHA-256 is not the one in it), so the "
-            "bundle is not run; compile again"
+            f"{file}: changed since it was compiled (its SHA-256 differs from the one in it), so "
+            "the bundle is not run; compile again"
         )
     if content != manifest_text(manifest).encode():
         raise CimError(
-            f"{file}: changed since it was compiled (its text is not the one that its values are "
-            "written as, each key once), so the bundle is not run; compile again"
+            f"{file}: changed since it was compiled (it is not written as cimtool writes these "
+            "values), so the bundle is not run; compile again"
         )
     try:
         origin = Origin.of(manifest)
     except (TypeError, KeyError) as error:
-        raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
+        raise CimError(f"{file}: is not a bundle's manifest ({error}); compile again") from error
     with naming(file):
         check_plugins(origin.plugins)
     try:
@@ -609,22 +611,22 @@ def read_bundle(folder: Path) -> Bundle:
             gallery = gallery_of(manifest)
         target, settings = (table_of(manifest[key], key) for key in ("target", "settings"))
     except KeyError as error:
-        raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
+        raise CimError(f"{file}: lacks {error}; the bundle is incomplete, compile again") from error
     except (TypeError, ValueError) as error:
-        raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
+        raise CimError(f"{file}: is not a bundle's manifest ({error}); compile again") from error
     _require_names(file, model, target.get("name"))
     require_agreement(file, card_differences(model))
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
     staged = OF_STAGES if any(name in files for name in OF_STAGES) else ()
     for name in (*WHOLE, *staged, *hybrid):
         if name not in files:
-            raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
+            raise CimError(f"{file}: names no {name}; the bundle is incomplete, compile again")
     for name, digest in files.items():
         _check_file(folder, name, digest)
     for found in _unlisted(folder, files):
         raise CimError(
-            f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
-            "alone, so remove it"
+            f"{found}: is not listed in {MANIFEST}; a bundle holds only its own files and reports, "
+            "so remove it"
         )
     bundle = Bundle(
         folder,
@@ -656,6 +658,6 @@ def _check_file(folder: Path, name: str, digest: str) -> None:
         raise CimError(f"{file}: is missing from the bundle; compile again")
     if sha256(file) != digest:
         raise CimError(
-            f"{file}: changed since it was compiled (its SHA-256 is not the manifest's), so it is "
-            "not run; compile again"
+            f"{file}: changed since it was compiled (its SHA-256 differs from the manifest's), so "
+            "it is not run; compile again"
         )

@@ -197,7 +197,7 @@ def _check_rising(where: str, table: FloatArray) -> None:
     missing, falls = np.isnan(table), np.diff(table) < 0
     if missing.any():
         code = int(missing.argmax()) + 1
-        raise CimError(f"{where} has no threshold of code {code}; expected 1 to {len(table)}")
+        raise CimError(f"{where} has no threshold for code {code}; expected 1 to {len(table)}")
     if falls.any():
         raise CimError(f"{where} has a threshold of code {int(falls.argmax()) + 2} below the last")
 
@@ -234,13 +234,13 @@ def read_chip(folder: Path, bundle: Bundle) -> MeasuredChip:
     file = folder / DESCRIPTION
     if not file.is_file():
         raise CimError(
-            f"{folder}: is no chip (it has no {DESCRIPTION}); `cimtool export --format "
+            f"{folder}: is not a chip (it has no {DESCRIPTION}); `cimtool export --format "
             "conductances` writes one"
         )
     described = validated(ChipFile, read_toml(file), str(file))
     if described.constants != bundle.manifest["files"][CONSTANTS]:
         raise CimError(
-            f"{file}: constants are not those of {bundle.name}; expected a chip that holds its "
+            f"{file}: constants differ from those of {bundle.name}; expected a chip that holds its "
             "weights"
         )
     layers = layers_of_chip(bundle.program, bundle.settings, "chip")
@@ -248,7 +248,8 @@ def read_chip(folder: Path, bundle: Bundle) -> MeasuredChip:
     for found in sorted(folder.glob("*.csv")):
         if found.name not in known:
             raise CimError(
-                f"{found}: is of no layer; expected {', '.join(known)}{nearest(found.name, known)}"
+                f"{found}: belongs to no layer; expected "
+                f"{', '.join(known)}{nearest(found.name, known)}"
             )
     return MeasuredChip(folder, described, layers)
 
@@ -268,4 +269,4 @@ def chip_die(bundle: Bundle, folder: Path) -> tuple[DieProgram, str]:
 def check_one_source(noise: object, chip: object) -> None:
     """Raise CimError if dies are drawn and a chip is given."""
     if noise is not None and chip is not None:
-        raise ArgumentError("{chip} takes the place of drawn dies; expected it without {noise}")
+        raise ArgumentError("{chip} replaces drawn dies; expected it without {noise}")

@@ -149,8 +149,8 @@ class Compilation(Result):
 
         if not stages and (mapping := self.settings.score_mapping) != "digital":
             raise ArgumentError(
-                "{stages} is off and score_mapping {}, whose gallery is programmed by them; "
-                "expected them, or a digital score",
+                "{stages} is off, but programming the gallery of score_mapping {} reads them; keep "
+                "the stages, or take a digital score",
                 mapping,
             )
         folder = Path(output or self.folder)
@@ -174,7 +174,7 @@ class PrepareOptions(BuildOptions, SettingOptions):
     """The options of `prepare`."""
 
     check: File | Mapping[str, Array] | None = optional(
-        "Rows, and the mu and logvar that the model should give (.npz).", FILE
+        "Rows, with the mu and logvar that the model should give for them (.npz).", FILE
     )
 
 
@@ -189,7 +189,7 @@ class CompileOptions(PrepareOptions):
 
     output: File | None = optional("Folder of the bundle.", DIR, short="o")
     stages: bool = option(
-        "Keep what verify, compare and evaluate alone read: more than half of the bundle.",
+        "Keep the files that only verify, compare and evaluate read: more than half of the bundle.",
         OnOrOff(),
         default=True,
     )
@@ -299,20 +299,20 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
         used = rows[:CALIBRATION_ROWS]
         if len(used) < 2:
             raise CimError(
-                f"{data.file}: {modality} has 1 row, from which no range can be drawn; expected at "
-                f"least {FEW_ROWS} rows that calibrate"
+                f"{data.file}: {modality} has 1 row, which gives no range; expected at least "
+                f"{FEW_ROWS} calibration rows"
             )
         zeros, of = int((~used.any(axis=1)).sum()), f"{len(used):,} {modality} rows"
         if zeros == len(used):
             raise CimError(
-                f"{data.file}: the {of} that calibrate are all zeros, from which no range can be "
-                "drawn; expected embeddings"
+                f"{data.file}: the {of} for calibration are all zeros, so they give no range; "
+                "expected embeddings"
             )
         if zeros:
             _warn(
                 notes,
-                f"{data.file}: {zeros:,} of the {of} that calibrate are all zeros, so that the "
-                f"ranges are drawn from {len(used) - zeros:,}",
+                f"{data.file}: {zeros:,} of the {of} for calibration are all zeros, so the ranges "
+                f"come from {len(used) - zeros:,}",
             )
         _require_different(data.file, modality, used, notes)
     return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
@@ -326,17 +326,17 @@ def _require_different(file: str, modality: str, rows: Array, notes: list[str]) 
     count = len(rows) - int(repeated.sum())
     if count < 2:
         raise CimError(
-            f"{file}: the {len(rows):,} {modality} rows that calibrate are equal, all of them, "
-            f"from which no range can be drawn; expected at least {FEW_ROWS} different rows"
+            f"{file}: all {len(rows):,} {modality} calibration rows are equal, so they give no "
+            f"range; expected at least {FEW_ROWS} different rows"
         )
     if count < FEW_ROWS:
         which = "" if count == len(rows) else f" ({row_list(repeated)} repeat earlier ones)"
         different = "different " if which else ""
         _warn(
             notes,
-            f"{file}: only {count} {different}{modality} rows calibrate{which}, so that 2 in "
-            f"{count + 1} new rows lie outside the range of a value; expected at least "
-            f"{FEW_ROWS} {different}rows",
+            f"{file}: only {count} {different}{modality} calibration rows{which}, so about 2 in "
+            f"{count + 1} new rows lie outside the range of a value; expected at least {FEW_ROWS} "
+            f"{different}rows",
         )
 
 

@@ -28,12 +28,12 @@ class NoiseOptions(Record, kw_only=False):
     seed: int = option("Seed of the dies.", at_least=0, default=0)
     time: str | None = optional("Time after programming: 30s, 10m, 1h, 1d, 1y.", "TIME")
     compensation: Compensation = option(
-        "Factors against drift: none, one a layer (global), or one a column.",
+        "Factors against drift: none, one per layer (global), or one per column.",
         OneName(names=get_args(Compensation)),
         default="none",
     )
     model: Path | str | None = optional(
-        "A noise model in place of the target's own.", Word("NAME|TOML"), name="noise_model"
+        "A noise model to use instead of the target's own.", Word("NAME|TOML"), name="noise_model"
     )
     corner: str | None = optional("A corner of the noise model: ss, ff, nominal.", "NAME")
 
@@ -49,7 +49,7 @@ class DrawnDies(Record):
 class DrawnOrMeasured(DrawnDies):
     """Dies that are drawn, or a measured one."""
 
-    chip: Path | str | None = optional("A measured chip in place of drawn dies.", DIR)
+    chip: Path | str | None = optional("A measured chip to use instead of drawn dies.", DIR)
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:

@@ -75,7 +75,7 @@ class ExportOptions(DrawnDies):
     inputs: EmbeddingsLike | None = optional(
         "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
-    gallery: bool = option("Also what `cimtool program` put into the arrays.", default=False)
+    gallery: bool = option("Also export the gallery that `cimtool program` wrote.", default=False)
 
 
 def export_bundle(
@@ -94,7 +94,7 @@ def export_bundle(
         if not taken and getattr(request, name) != getattr(Request, name):
             able = (f'"{other}"' for other, one in Exporter.every().items() if name in one.takes)
             raise ArgumentError(
-                '{format_name} is "{}", which takes no {}; expected {} with it',
+                '{format_name} is "{}", which does not take {}; expected {} with it',
                 format_name,
                 Argument(name),
                 " or ".join(able),
@@ -126,6 +126,6 @@ def _check_place(folder: Path, exporter: type[Exporter]) -> None:
         return
     if not folder.is_dir() or not {f.name for f in folder.iterdir()} <= exporter.earlier(folder):
         raise CimError(
-            f"{folder}: exists and is no earlier export, so it is not replaced; expected a new "
+            f"{folder}: exists and is not an earlier export, so it is not replaced; expected a new "
             "place"
         )

@@ -102,8 +102,8 @@ def inspect(path: Path) -> Facts:
         readers |= {suffix: kind.describe for suffix, kind in ProjectorFile.every().items()}
     if path.suffix not in readers:
         raise CimError(
-            f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "
-            f"one of {', '.join(sorted(readers))}"
+            f"{path}: its suffix does not say what it holds; expected a bundle's folder or one of "
+            f"{', '.join(sorted(readers))}"
         )
     facts = readers[path.suffix](path)
     return {"file": str(path), **facts, "bytes": path.stat().st_size, "sha256": sha256(path)}
@@ -204,7 +204,7 @@ def _json(path: Path) -> Facts:
         return _bundle(path.parent)
     if not set(COEFFICIENTS) & set(polynomial_values(path)):
         names = ", ".join(COEFFICIENTS)
-        raise CimError(f"{path}: is no polynomial ({names}); of a bundle's files give the folder")
+        raise CimError(f"{path}: is not a polynomial ({names}); of a bundle, give the folder")
     return describe_polynomial(read_polynomial(path))
 
 
@@ -255,7 +255,7 @@ def _ledger(file: Path) -> Facts:
         }
         totals = {key: values[key] for key in ("next_item", written, most)}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CimError(f"{file}: is no ledger of a gallery") from error
+        raise CimError(f"{file}: is not a gallery's ledger") from error
     return {**totals, "matrices": matrices}
 
 

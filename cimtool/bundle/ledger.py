@@ -85,4 +85,4 @@ def read_ledger(file: Path) -> Ledger:
         }
         return Ledger(int(values["next_item"]), matrices)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise CimError(f"{file}: is no ledger of a gallery; program the gallery again") from error
+        raise CimError(f"{file}: is not a gallery's ledger; program the gallery again") from error

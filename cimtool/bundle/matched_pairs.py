@@ -56,7 +56,7 @@ def matched_warnings(program: Program, data: Embeddings) -> list[str]:
     if _surely_above(-found, -0.5):
         return [
             f"{of}, below chance ({chance}); the sign of the score, the order of the pairs or a "
-            "projector is probably not that of the trained model"
+            "projector probably differs from the trained model"
         ]
     return []
 

@@ -28,7 +28,7 @@ class JudgedData(Record):
     """Right answers for data without them."""
 
     qrels: File | None = optional(
-        "Judgements of what is right: lines of text, 0, video, grade (TREC qrels).", FILE
+        "Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).", FILE
     )
 
 

@@ -104,7 +104,7 @@ def _difference(key: str, own: FloatArray, expected: FloatArray) -> float:
         if share <= HALF_TOLERANCE and _is_half(expected):
             causes = "its numbers are those of half precision; expected the outputs of float32"
         raise CimError(
-            f"{key} holds {expected[row, column]:.6g} in row {row}, dimension {column}, and the "
+            f"{key} holds {expected[row, column]:.6g} in row {row}, dimension {column}, but the "
             f"model that was read gives {own[row, column]:.6g}; expected differences of at most "
             f"{OUTPUT_TOLERANCE:g} of the largest value ({causes})"
         )

@@ -246,7 +246,7 @@ def program_of(values: Mapping[str, Any], constants: Constants, file: str) -> Pr
 
 def _unreadable(file: str, error: Exception) -> CimError:
     return CimError(
-        f"{file}: is no program that this version of cimtool can read ({error}); compile again"
+        f"{file}: is not a program that this version of cimtool can read ({error}); compile again"
     )
 
 

@@ -138,7 +138,8 @@ class Command(click.Command):
             click.Option(
                 ["--max-memory"],
                 type=Parsed("SIZE", memory_size),
-                help="Memory of reading one file, as 4G; else 8 times its size and 256 MB.",
+                help="Memory limit for reading one file, such as 4G [default: 8 times its size "
+                "plus 256 MB].",
             ),
         ]
 

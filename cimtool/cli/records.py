@@ -276,7 +276,10 @@ def parse_limits(argument: str, texts: Iterable[str]) -> dict[str, float]:
             limits[metric] = math.nan
         if not math.isfinite(limits[metric]):
             raise ArgumentError(
-                '{} {}: "{}" is no finite number; expected one', Argument(argument), metric, value
+                '{} {}: "{}" is not a finite number; expected one',
+                Argument(argument),
+                metric,
+                value,
             )
     return limits
 

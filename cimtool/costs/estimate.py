@@ -268,11 +268,11 @@ class CostOptions(Record):
     bundle: Path | str = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     gallery: int | None = optional("Items that a query is scored against.", "M", at_least=1)
     samples: int = option(
-        "Monte Carlo samples a side.", "K", at_least=1, default=References.samples
+        "Monte Carlo samples per side.", "K", at_least=1, default=References.samples
     )
     operating_point: str | None = optional("Operating point [default: the first].", "NAME")
     digital: Path | str | None = optional(
-        "TOML file of the digital unit: its process, width, clock, prices.", FILE
+        "TOML file of the digital unit: its process, width, clock and prices.", FILE
     )
 
 

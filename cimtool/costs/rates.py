@@ -224,7 +224,7 @@ def rates_at(target: Target, name: str | None) -> Rates:
     """
     points = {point.name: point for point in target.operating_points}
     if name is not None and not points:
-        raise CimError(f'operating point "{name}": target {target.name} has none')
+        raise CimError(f'operating point "{name}": target {target.name} has no such point')
     if name is not None and name not in points:
         raise unknown(f"{target.name}: operating point", name, points)
     chosen = points[name] if name is not None else next(iter(points.values()), None)

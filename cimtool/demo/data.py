@@ -40,7 +40,7 @@ def installed_sources(packages: Iterable[str] = PACKAGES) -> tuple[Path, ...]:
 def _package_folder(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise CimError(f'package "{name}" is not installed, but its sources are wanted as a corpus')
+        raise CimError(f'package "{name}" is not installed; the demo needs its sources as a corpus')
     return Path(spec.origin).parent
 
 

@@ -35,8 +35,8 @@ def require_own_float_file(file: Path, folded: Program) -> None:
 
 def _other(file: Path, source: str) -> CimError:
     return CimError(
-        f"{file}: is not the file that is written of {source} (with onnx {onnx.__version__}), so "
-        "it is not run; compile again"
+        f"{file}: is not the file that cimtool writes for {source} (with onnx {onnx.__version__}), "
+        "so it is not run; compile again"
     )
 
 

@@ -158,7 +158,7 @@ def plain_content(file: Path) -> bytes:
         count_parts(content, onnx.ModelProto.DESCRIPTOR, len(content))
         model = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
-        raise CimError(f"{file}: is no ONNX file ({error}); compile again") from None
+        raise CimError(f"{file}: is not an ONNX file ({error}); compile again") from None
     nodes = [*model.graph.node, *(node for one in model.functions for node in one.node)]
     attributes = [attribute for node in nodes for attribute in node.attribute]
     tensors = [*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))]
@@ -167,7 +167,7 @@ def plain_content(file: Path) -> bytes:
     for one in tensors:
         if min(one.dims, default=1) < 0 or math.prod(one.dims) > 2 * len(content):
             raise CimError(
-                f"{file}: {one.name} has shape {list(one.dims)}, which the file does not hold; "
+                f"{file}: {one.name} has shape {list(one.dims)}, but the file does not hold it; "
                 "compile again"
             )
     if any(a.HasField("g") or a.graphs for a in attributes):

@@ -55,14 +55,18 @@ def die_request(
     """The requested dies, None without `trials`; CimError for a request that makes no sense."""
     if trials is None:
         for name in ("times",) * bool(times) + ("corners",) * bool(corners):
-            raise ArgumentError("{} is about dies; expected {trials} with it", Argument(name))
+            raise ArgumentError(
+                "{} applies only to dies; expected {trials} with it", Argument(name)
+            )
         return None
     check_trials(trials, seed)
     seconds = [parse_time(time) for time in times]
     if len(set(seconds)) < len(seconds):
-        raise ArgumentError("{times}: {} has one twice; expected each time once", ", ".join(times))
+        raise ArgumentError("{times}: {} repeats a time; expected each once", ", ".join(times))
     if len(set(corners)) < len(corners):
-        raise ArgumentError("{corners}: {} has one twice; expected each once", ", ".join(corners))
+        raise ArgumentError(
+            "{corners}: {} repeats a corner; expected each once", ", ".join(corners)
+        )
     return DieRequest(trials, tuple(times) or (None,), seed, tuple(corners) or (None,))
 
 

@@ -248,8 +248,8 @@ def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Out
                         yield digest, outcome
             except TerminatedWorkerError as error:
                 raise ArgumentError(
-                    "{jobs} {}: a worker process ended on its own, for lack of memory as a rule; "
-                    "{}, with fewer jobs",
+                    "{jobs} {}: a worker process was killed, usually for lack of memory; {}, with "
+                    "fewer jobs",
                     jobs,
                     AGAIN,
                 ) from error

@@ -242,8 +242,7 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         return
     if len(data.text) != len(data.video):
         raise ArgumentError(
-            "{}: {}; expected as many of both with {leave_one_out}, where row i of both is one "
-            "item",
+            "{}: {}; expected equal numbers with {leave_one_out}: row i of both is one item",
             data.file,
             data.counted,
         )
@@ -251,18 +250,18 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         return
     if data.labels is None:
         raise CimError(
-            f"{data.file}: labels is missing, the class of each item; expected it, for an item "
+            f"{data.file}: labels, the class of each item, is missing; expected it, as an item "
             "does not find itself"
         )
     numbers = memberships(data.labels)[1]
     if (every := np.bincount(numbers) == len(data.labels)).any():
         of_all = int(every.argmax()) if data.labels.ndim == 2 else data.labels[0]
         raise CimError(
-            f"{data.file}: the label of every item is {of_all}; expected two classes or more"
+            f"{data.file}: the label of every item is {of_all}; expected at least two classes"
         )
     if not any_alike(data.labels):
         raise CimError(
-            f"{data.file}: no two items share a label; expected classes of several items, for an "
+            f"{data.file}: no two items share a label; expected classes of several items, as an "
             "item does not find itself"
         )
 
@@ -334,7 +333,7 @@ class Ranker:
             return ranked, said
         say(f"{name}: exact scores")
         if scores.size > MOST_PAIRS:
-            few = f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"
+            few = f"no logit RMSE for more than {MOST_PAIRS:,} pairs; use `cimtool verify`"
             return ranked, [*said, few]
         place = id(subject.trained), subject.sigmoid
         try:

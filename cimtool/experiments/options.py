@@ -53,10 +53,10 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
         "The hardware, if it is not in the grid.", Word("NAME|FILE")
     )
     settings: File | None = optional("Settings of all points (TOML).", FILE)
-    teacher: File | None = optional("Labels that {grid} degree=... fits.", FILE)
+    teacher: File | None = optional("Labels to fit for {grid} degree=...", FILE)
     trials: int | None = optional("Dies drawn for each point.", "N", at_least=1)
     noise_model: File | None = optional(
-        "A noise model in place of the targets'.", Word("NAME|TOML")
+        "A noise model to use instead of the targets' own.", Word("NAME|TOML")
     )
     times: Sequence[str] = option(
         "Times after programming.", Words("TIME"), default=(), flag="time"
@@ -65,8 +65,10 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
         "Corners of the noise.", Words("NAME"), default=(), flag="corner"
     )
     seed: int = option("Seed of the dies.", at_least=0, default=0)
-    budget: Mapping[str, float] | None = optional("Limits of the choice.", MetricLimits())
-    min_yield: float | None = optional("Share of dies within the {budget}.", "X")
+    budget: Mapping[str, float] | None = optional(
+        "Limits that the chosen point must keep.", MetricLimits()
+    )
+    min_yield: float | None = optional("Share of dies that must keep the {budget}.", "X")
     jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)
     dask: str | None = optional(
         f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}", "ADDRESS"
@@ -84,11 +86,11 @@ class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(
-        "Embeddings whose queries choose (one half) and hold (the other).", EMBEDDINGS
+        "Embeddings to measure on: one half of the queries chooses, the other checks.", EMBEDDINGS
     )
     target: str | Target = option("The hardware.", Word("NAME|FILE"))
     budget: Mapping[str, float] = option(
-        "Largest error of the compiled model; repeat for more metrics.", MetricLimits()
+        "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
     )
     cost: CostName = option(
         "Cost to lower: arrays (then conversions), conversions (then arrays) or energy.",
@@ -116,16 +118,17 @@ class EvaluateOptions(JudgedData, ModelOptions):
         argument="[WHAT]...",
     )
     modalities: Sequence[str] | None = optional(
-        "Raw embeddings of each pair of these arrays, such as text,video,audio.", NameList("A,B")
+        "Compare raw embeddings of each pair of these arrays, such as text,video,audio.",
+        NameList("A,B"),
     )
     poly: File | None = optional("The polynomial, if the checkpoint has none.", FILE)
     samples: Sequence[int] = option(
-        "Add trained projectors by Monte Carlo, with K samples a side.",
+        "Add trained projectors by Monte Carlo, with K samples per side.",
         IntegerList("K,K,..."),
         default=(),
     )
     leave_one_out: bool = option(
-        "Items of a query's label are right, the query itself left out.", default=False
+        "Count items with a query's label as right, except the query itself.", default=False
     )
     trec: File | None = optional("Folder for the rankings as TREC runs, with their qrels.", DIR)
     resamples: int = option("Resamples for the intervals.", at_least=2, default=1000)

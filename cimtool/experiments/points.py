@@ -134,8 +134,8 @@ def _path(name: str) -> KeyPath:
             )
     elif name in READINGS:
         raise ArgumentError(
-            "{grid} {}: is no key, as the dies of every point are read at each; expected {} with "
-            "each of them in turn",
+            "{grid} {}: is not a grid key, as the dies of every point are read at all of them; "
+            "give each with {}",
             name,
             Argument(READINGS[name]),
         )
@@ -150,7 +150,7 @@ def _parts(name: str) -> KeyPath:
         inner: Any = parse_line(f"{name} = 0")
     except ValueError:
         raise ArgumentError(
-            "{grid} {}: is no key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
+            "{grid} {}: is not a key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
         ) from None
     parts = []
     while isinstance(inner, dict):
@@ -173,7 +173,7 @@ def _target_key(name: str, parts: KeyPath) -> KeyPath:
         raise ArgumentError("{grid} {}: a target has no single value of this name{}", name, hint)
     if len(found) > 1:
         raise ArgumentError(
-            "{grid} {}: several keys end so; expected one of {}", name, ", ".join(names)
+            "{grid} {}: several keys end in this name; expected one of {}", name, ", ".join(names)
         )
     return found[0]
 
@@ -195,7 +195,7 @@ def _check_value(path: KeyPath, value: Value, name: str) -> None:
     elif path == (DEGREE,):
         if str(value) not in FORMS:
             raise ArgumentError(
-                "{grid} {}: {}: must be an integer from 1 to {}, or {}1 to {}{} in ed alone",
+                "{grid} {}: {}: must be an integer from 1 to {}, or {}1 to {}{} for ed alone",
                 name, value, MAX_DEGREE, ED_ALONE, ED_ALONE, MAX_DEGREE,
             )  # fmt: skip
     elif path == (SAMPLES,):

@@ -142,14 +142,16 @@ def warnings(found: Evaluation) -> list[str]:
 def sentences(found: Evaluation) -> list[str]:
     """The queries, the resamples and all notes but `warnings`."""
     right = (
-        "right is what has an item's label, and an item does not find itself"
+        "items with the same label are right, and an item does not find itself"
         if found.leave_one_out
-        else f"right is what belongs to a query by {_truth_name(found)}"
+        else f"the right items of a query are given by {_truth_name(found)}"
     )
     if found.by_class and not found.leave_one_out:
-        right += ", for mAP and nDCG what has its label"
+        right += ", for mAP and nDCG by its label"
     if found.judged:
-        right = "right is what is judged so" + found.leave_one_out * ", and never an item itself"
+        right = (
+            "right items are those judged so" + found.leave_one_out * ", and never an item itself"
+        )
     said = [
         f"{found.data}: {_counted(found)}; {right}.",
         f"In brackets: 95% of {found.resamples:,} resamples of the queries.",

@@ -164,9 +164,9 @@ def _first(models: Mapping[ScoreChoice, Model], scores: int) -> Model:
     known = [m for m in models.values() if m.head.is_sampled and None not in (m.a, m.b)]
     if scores > 1 and not known:
         raise ArgumentError(
-            "{grid}: several scores, and samples, are measured against the exact score of the "
-            "trained model, for which the teacher's a and b are not known; expected {a} and {b}, "
-            "and projectors with a variance"
+            "{grid}: several scores, or samples, are measured against the trained model's exact "
+            "score, which needs the teacher's a and b; expected {a} and {b}, and projectors with a "
+            "variance"
         )
     if len({model.head.measure for model in known}) > 1:
         raise ArgumentError(

@@ -74,7 +74,7 @@ def sources_of(
         if unused := [name for name in given if what or name != "head"]:
             has = "a bundle has its score" if what else "raw embeddings have none"
             raise ArgumentError(
-                "{} says the score of trained projectors, and {}; expected it with a checkpoint",
+                "{} sets the score of trained projectors, but {}; expected it with a checkpoint",
                 Argument(unused[0]),
                 has,
             )
@@ -106,8 +106,8 @@ def subjects_of(
 
     if sources and modalities is not None:
         raise ArgumentError(
-            "{modalities} says which raw embeddings are compared, and a model knows its own; "
-            "expected it without a checkpoint or bundle"
+            "{modalities} names raw embeddings to compare, but a model knows its own; expected it "
+            "without a checkpoint or bundle"
         )
     found: list[Subject] = []
     for source in sources:
@@ -117,8 +117,8 @@ def subjects_of(
             found += trained_subjects(source, rows, samples, say)
     if samples and not any(subject.samples for subject in found):
         raise ArgumentError(
-            "{samples} is {}, and no subject has a score that samples estimate; expected trained "
-            "projectors with variances whose a and b are known",
+            "{samples} is {}, but no subject has a score that sampling can estimate; expected "
+            "trained projectors with variances whose a and b are known",
             ",".join(map(str, samples)),
         )
     if not sources:
@@ -135,7 +135,7 @@ def subjects_of(
             try:
                 found.append(raw_subject(rows(one), raw_heads()[0]))
             except CimError as error:  # a row without a cosine
-                said = f"raw embeddings are no subject: {error}"
+                said = f"raw embeddings are not compared: {error}"
         if said:
             found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return tuple(found)
@@ -146,7 +146,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     kind = Head.named(head, Argument("head"))
     if not kind.scores_raw:
         raise ArgumentError(
-            '{head} is "{}", which scores what projectors give; expected {} for raw embeddings',
+            '{head} is "{}", which scores outputs of projectors; expected {} for raw embeddings',
             head,
             " or ".join(raw_heads()),
         )

@@ -261,7 +261,7 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     file = None if options.settings is None else Path(options.settings)
     noise_model, target = options.noise_model, options.target
     if noise_model is not None and dies is None:
-        raise ArgumentError("{noise_model} is about dies; expected {trials} with it")
+        raise ArgumentError("{noise_model} applies only to dies; expected {trials} with it")
     limits = DriftBudget(options.budget or {}, options.min_yield)
     limits.check(options.trials)
     keys = read_grid(options.grid)

@@ -100,7 +100,7 @@ def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
     found = {}
     for name, numbers in values.items():
         if not isinstance(numbers, list) or not all(fits(one, float) for one in numbers):
-            raise TypeError(f"{name} is no list of numbers")
+            raise TypeError(f"{name} is not a list of numbers")
         found[name] = np.array(numbers, np.float64)
         if (np.abs(found[name]) > MOST_VALUE).any():
             raise ValueError(f"{name} has a number beyond {MOST_VALUE:g}")

@@ -186,7 +186,7 @@ def _check_options(keys: Sequence[GridKey], options: Mapping[str, Any], every: l
             said = f"{kind} {', '.join(one.name for one in types)}"
             fields = list(dict.fromkeys(field for one in types for field in one.model_fields))
             raise ArgumentError(
-                "{} {}: is no option of {}: {}{}",
+                "{} {}: is not an option of {}: {}{}",
                 Argument(argument), key, said, ", ".join(fields) or "none", nearest(name, fields),
             )  # fmt: skip
         errors = []

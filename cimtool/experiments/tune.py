@@ -172,8 +172,8 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     remarks = Remarks.of({model.head.surrogate: model}, rows, evaluated, known)
     if broken := remarks.broken_reference:
         raise ArgumentError(
-            "{budget} {} is of the float score itself, for a and b are not known. {} Expected {a} "
-            "and {b}, or another score",
+            "{budget} {} would be measured from the float score, as a and b are not known. {} "
+            "Expected {a} and {b}, or another score",
             limits.text,
             broken,
         )
@@ -186,8 +186,8 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     bases = dict.fromkeys(one.costs.energy_basis for one in starts)
     if cost == "energy" and len(bases) > 1:
         raise ArgumentError(
-            "{cost} energy: those of the {grid} are on different bases, which are not compared "
-            "({}); expected values of one basis, or {cost} conversions",
+            "{cost} energy: the energies of the {grid} are on different bases and cannot be "
+            "compared ({}); expected values of one basis, or {cost} conversions",
             " / ".join(bases),
         )
     refusals = [one.refusal(budget, evaluated.file) for one in starts]
@@ -350,9 +350,9 @@ def halves(data: Embeddings) -> tuple[Selection, Selection]:
         texts = np.flatnonzero(data.truth.text_to_video % 2 == first)
         if len(texts) < 2 or len(videos) < 2:
             raise CimError(
-                f"{data.file}: {data.counted} leave a half, every second {data.called[1]} and its "
-                f"{item_names(data.called)[0]}, with fewer than 2 queries; expected 2 of each in "
-                "both"
+                f"{data.file}: {data.counted} are too few: one half (every second {data.called[1]} "
+                f"with its {item_names(data.called)[0]}) has fewer than 2 queries; expected 2 of "
+                "each in both"
             )
         parts.append(Selection(texts, videos))
     return parts[0], parts[1]

@@ -115,7 +115,7 @@ class Shard:
             changed = sha256(self.file) != self.digest
         if changed:
             raise CimError(
-                f"{self.file}: is not the shard that was written (its SHA-256 is not that of "
+                f"{self.file}: is not the shard that was written (its SHA-256 differs from "
                 f"{INDEX}); {AGAIN} again"
             )
 
@@ -184,7 +184,8 @@ def read_gallery(folder: Path) -> GalleryShards:
     file = folder / INDEX
     if folder.exists() and not file.is_file():
         raise CimError(
-            f"{folder}: has no {INDEX}, so it is no gallery or not whole yet; {AGAIN} (again)"
+            f"{folder}: has no {INDEX}, so it is not a gallery, or not complete yet; {AGAIN} "
+            "(again)"
         )
     content = read_bounded(file, LARGEST)
     table = table_in(content, file, AGAIN)
@@ -196,13 +197,13 @@ def read_gallery(folder: Path) -> GalleryShards:
     index = validated(GalleryIndex, table, str(file))
     if content != index.text.encode():
         raise CimError(
-            f"{file}: changed since it was written (it is not the text of its values and their "
-            f"SHA-256), so it is not searched; {AGAIN} again"
+            f"{file}: changed since it was written (its text or SHA-256 does not match its "
+            f"values), so it is not searched; {AGAIN} again"
         )
     needed = -(-index.items // index.items_per_shard)
     if len(index.shards) != needed:
         raise CimError(
-            f"{file}: shards has {len(index.shards)} of {index.items} items; expected {needed}"
+            f"{file}: lists {len(index.shards)} shards for {index.items} items; expected {needed}"
         )
     return GalleryShards(folder, index)
 

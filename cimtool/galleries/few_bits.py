@@ -142,7 +142,7 @@ class PrincipalComponents:
         if not 1 <= dimensions <= self.most:
             raise ArgumentError(
                 "{shortlist_dimensions} is {}; expected 1 to {}, in which the calibration features "
-                "differ and which are fewer than their {}",
+                "differ, and fewer than their {}",
                 dimensions,
                 self.most,
                 len(self.directions),

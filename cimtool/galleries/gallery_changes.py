@@ -181,7 +181,7 @@ def _changed_items(
         )
     if len(removed) == len(items.ids) and options.add is None:
         raise ArgumentError(
-            "{remove} names all {} items of {}; expected one that stays, or {add} with it",
+            "{remove} names all {} items of {}; keep at least one, or give {add} with it",
             len(removed),
             bundle.folder,
         )
@@ -192,7 +192,7 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
     """The length of the shortlist: `asked`, else as before; CimError if it is not possible."""
     if asked is None and held.shortlist is not None and held.shortlist > items:
         raise ArgumentError(
-            "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
+            "{}: its shortlist is {:,} items long but the gallery would have {:,}; give "
             "{shortlist} with the change, 1 to {}",
             bundle.folder,
             held.shortlist,
@@ -206,7 +206,7 @@ def _check_changeable(bundle: Bundle) -> Gallery:
     """The gallery of a bundle; CimError if there is none, or if it cannot be changed."""
     if bundle.gallery is None:
         raise ArgumentError(
-            "{}: holds no gallery that could be changed; program one first ({gallery})",
+            "{}: holds no gallery to change; program one first ({gallery})",
             bundle.folder,
         )
     if bundle.gallery.cam is None and bundle.target.rewritable == "factory":

@@ -120,8 +120,8 @@ class GalleryJob:
         _, first, group = np.unique(known, axis=0, return_index=True, return_inverse=True)
         if len(first) < 2:
             raise CimError(
-                f"{self.compiled.name}: its {len(known)} kept calibration rows are of one item, "
-                "which leave none to check on; expected rows of at least 2"
+                f"{self.compiled.name}: its {len(known)} kept calibration rows are all of one "
+                "item, so none are left to check with; expected rows of at least 2 items"
             )
         odd_rows = first.argsort().argsort()[group.reshape(-1)] % 2 == 1
         even, odd = (

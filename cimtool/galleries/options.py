@@ -34,7 +34,7 @@ class ProgrammedOptions(Record):
 
     bundle: File = option("The bundle's folder.", FILE, positional=True, argument="BUNDLE")
     output: File | None = optional("Folder of the new bundle.", DIR, short="o")
-    shortlist: int | None = optional("Items that a hybrid score rescores.", "L")
+    shortlist: int | None = optional("Items per query that a hybrid score scores exactly.", "L")
 
 
 class NewGallery(ProgrammedOptions):
@@ -43,21 +43,25 @@ class NewGallery(ProgrammedOptions):
     gallery: EmbeddingsLike = option(
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILES, positional=True
     )
-    shortlist_bits: int | None = optional("Bits an item stores of a value: 1 is its sign.", "B")
+    shortlist_bits: int | None = optional(
+        "Bits stored per value of an item; 1 stores the sign.", "B"
+    )
 
 
 class ProgramOptions(NewGallery):
     """The options of `program`."""
 
-    query_bits: int | None = optional("Bits of a query of such items.", "Q")
+    query_bits: int | None = optional("Bits per value of a query, with {shortlist_bits}.", "Q")
     shortlist_dimensions: int | None = optional(
-        "Principal components of mu that an item stores in place of all.", "D"
+        "Principal components of mu that an item stores, instead of all.", "D"
     )
     recall: float | None = optional(
-        "Choose the cheapest bits, dimensions and length that hold this share of best items.", "X"
+        "Choose the cheapest bits, dimensions and length whose shortlists hold this share of best "
+        "items.",
+        "X",
     )
     minimise: Minimised | None = optional(
-        "What such a choice makes least, cells where nothing is said.",
+        "Cost that {recall} minimises (cells).",
         OneName(names=get_args(Minimised)),
     )
     chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
@@ -67,7 +71,7 @@ class CamOptions(NewGallery):
     """The options of `program_cam`."""
 
     cam: File = option(
-        "Content-addressable memory that draws up a hybrid score's shortlist.",
+        "Content-addressable memory that finds a hybrid score's shortlist.",
         Word("NAME|FILE"),
         positional=True,
     )
@@ -77,11 +81,11 @@ class ChangeOptions(ProgrammedOptions):
     """The options of `change_gallery`."""
 
     add: EmbeddingsLike | None = optional(
-        "Embeddings whose video rows come into the gallery.", FILES
+        "Embeddings whose video rows are added to the gallery.", FILES
     )
-    remove: Sequence[int] = option("Ids of items that are taken out.", IntegerList(), default=())
+    remove: Sequence[int] = option("Ids of items to remove.", IntegerList(), default=())
     replace: Replacement | None = optional(
-        "Ids of items, and the video rows that take their places.", IdsAndRows()
+        "Ids of items to replace, and their new video rows.", IdsAndRows()
     )
     chips: int | None = optional("Refuse a gallery that needs more chips.", "N")
 
@@ -94,7 +98,7 @@ class EncodeOptions(Record):
         "Embeddings whose video rows are the items (.npz, .npy or .pt).", FILE, positional=True
     )
     output: File = option("Folder of the shards.", DIR, short="o")
-    items_per_shard: int = option("Items of a shard.", "N", at_least=1, default=ITEMS_PER_SHARD)
+    items_per_shard: int = option("Items per shard.", "N", at_least=1, default=ITEMS_PER_SHARD)
 
 
 class SearchOptions(Record):
@@ -105,10 +109,10 @@ class SearchOptions(Record):
     queries: EmbeddingsLike = option(
         "Embeddings whose text rows are the queries (.npz, .npy or .pt).", FILES, positional=True
     )
-    top: int = option("Items that are kept of each query.", "K", at_least=1, default=10)
+    top: int = option("Best items to keep for each query.", "K", at_least=1, default=10)
     output: File | None = optional("File of the answers.", NPZ, short="o")
     dask: str | None = optional(
-        "Scheduler of a Dask cluster that searches. tcp://: anyone who reaches the cluster "
-        "can run code in it and here; tls://: needs keys.",
+        "Scheduler of a Dask cluster to search on. tcp://: anyone who reaches the cluster can run "
+        "code in it and here; tls://: needs keys.",
         "ADDRESS",
     )

@@ -117,16 +117,17 @@ def _searched(search: ShortlistSearch) -> Iterator[Block]:
     taken = search.chosen
     yield Sentence(
         f"Shortlists that hold the best item of {100 * search.recall:.4g}% of the queries, on both "
-        f"halves of them ({len(search.options)} settings do; here, those that no other is better "
-        "than in cells, conversions and length):"
+        f"halves of them ({len(search.options)} settings do; listed are those that no other beats "
+        "in cells, conversions and length):"
     )
     yield _front_table(search).named("shortlists")
     every, one, other = (share.best for share in (taken.recall, *taken.halves))
     yield Sentence(
-        f"taken (*): the one of least {search.minimised}. Of {sum(search.queries)} calibration "
-        f"queries it holds the best item of {_share(every)}, of one half of them of {_share(one)}, "
-        f"of the other of {_share(other)} (95% intervals, Clopper and Pearson). Each half was "
-        "tried in what was fitted on the other. Both chose, so other queries may find less"
+        f"taken (*): the one with the least {search.minimised}. Of {sum(search.queries)} "
+        f"calibration queries it holds the best item of {_share(every)}, of one half of them of "
+        f"{_share(one)}, of the other of {_share(other)} (95% intervals, Clopper and Pearson). "
+        "Each half was tried in a shortlist fitted on the other. Both halves chose, so other "
+        "queries may find less"
     )
     if search.digital and taken.recall.found:
         yield Sentence(

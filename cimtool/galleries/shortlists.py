@@ -87,8 +87,8 @@ def bits_asked(bundle: Bundle, options: ProgramOptions) -> ShortlistBits | None:
         raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
     if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
         raise ArgumentError(
-            "{recall} is {}; the {} calibration queries of {} are too few, as it has to be "
-            "held on both halves of them: expected at least {}, or a lower share",
+            "{recall} is {}; the {} calibration queries of {} are too few to check it on both "
+            "halves of them: expected at least {}, or a lower share",
             recall,
             len(bundle.queries["text.mu"]),
             bundle.name,
@@ -322,9 +322,9 @@ def searched(
         shares = (f"{one} of {count}" for one, count in zip(held, sizes, strict=True))
         needed = (f"{least_held(count, recall)}" for count in sizes)
         raise CimError(
-            f"recall: no setting holds {recall:g} on both halves of the calibration queries with "
-            f"shortlists of {most} items; the best one holds the best item of "
-            f"{' and '.join(shares)}, and {' and '.join(needed)} are needed; expected a longer "
+            f"recall: no setting reaches {recall:g} on both halves of the calibration queries with "
+            f"shortlists of {most} items; the best one finds the best item of "
+            f"{' and '.join(shares)}, but {' and '.join(needed)} are needed; expected a longer "
             "shortlist, or a lower share"
         )
     chosen = min(options, key=lambda one: one.costs(minimise))

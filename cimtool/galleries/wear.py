@@ -122,8 +122,8 @@ def counts_after(
         # Arrays grow along one axis only; other shapes mean counts of other arrays.
         if earlier.ndim != 4 or math.prod(shape) > earlier.size + written.size:
             raise CimError(
-                f"{name} has writes of arrays {list(earlier.shape)}; expected arrays like those of "
-                f"the gallery, {list(written.shape)}"
+                f"{name} counts writes of arrays {list(earlier.shape)}; expected the arrays of the "
+                f"gallery, {list(written.shape)}"
             )
         found[name] = _widened(earlier.astype(np.int32), shape) + _widened(written, shape)
     return found

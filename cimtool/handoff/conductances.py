@@ -49,7 +49,7 @@ class Conductances(Exporter, name="conductances"):
         if size > LARGEST:
             raise ArgumentError(
                 "conductances of {} layers would take up to {:.1f} GB; choose layers that take "
-                'less than {:.1f} GB, as by {layers} "text.mu"',
+                'less than {:.1f} GB, such as {layers} "text.mu"',
                 len(chosen),
                 size / 1e9,
                 LARGEST / 1e9,

@@ -131,7 +131,7 @@ def driven_layers(
     """
     if gallery and bundle.gallery is None:
         raise ArgumentError(
-            "{gallery} hands off stored items, and {} holds none; expected a bundle that `cimtool "
+            "{gallery} hands off stored items, but {} holds none; expected a bundle that `cimtool "
             "program` wrote",
             bundle.folder,
         )
@@ -182,7 +182,7 @@ def layer_image(stored: StoredWeights, place: Placement, pairs: PairAxis) -> Lay
         if signed and not -half <= lo <= hi < half:
             raise CimError(
                 f"{place.layer}: slice {number} has digits from {lo} to {hi}, which a cell of "
-                f"{code.cell_bits} bits does not hold; expected {-half} to {half - 1}"
+                f"{code.cell_bits} bits cannot hold; expected {-half} to {half - 1}"
             )
         slices.append(ImageSlice(shift=one.shift, sign=1 if one.sign > 0 else -1, signed=signed))
     return LayerImage(

@@ -43,9 +43,8 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
             rows, _ = rows_of_item(graph.types[node.name].shape[0])
             if rows > 1 or node.name in graph.embeddings:
                 raise CimError(
-                    f"{graph.layer(node)}: parts of an item (tokens, groups of channels) are rows "
-                    "of their own, which test vectors and hand-offs do not cover; expected one row "
-                    "an item"
+                    f"{graph.layer(node)}: an item has several rows (tokens, groups of channels), "
+                    "which test vectors and hand-offs do not cover; expected one row per item"
                 )
     layers = {
         f"{graph.name}.{name}": (graph, graph.by_name[name], op)

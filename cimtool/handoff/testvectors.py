@@ -141,7 +141,7 @@ def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
     if size > LARGEST:
         raise ArgumentError(
             "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
-            '1.1 GB, as by {layers} "text.mu"',
+            '1.1 GB, such as {layers} "text.mu"',
             len(ops),
             size / 1e9,
         )

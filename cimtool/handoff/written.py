@@ -93,8 +93,8 @@ def _layer(
         _check(folder.parent, path, files.get(path))
     if digest != layer.weights_sha256:
         raise CimError(
-            f"{folder / name}: weights read back are not those of the bundle (their SHA-256 is not "
-            f"that of {IMAGES}); export again"
+            f"{folder / name}: weights read back differ from the bundle's (their SHA-256 is not "
+            f"the one in {IMAGES}); export again"
         )
     return f"{layer.rows} x {layer.columns} weights read back (arrays: {len(layer.arrays)})"
 
@@ -220,7 +220,7 @@ def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -
     )
     if not whole:
         raise CimError(
-            f"{file}: layers.{name} has arrays, sums or row groups that are not those of its "
+            f"{file}: layers.{name} has arrays, sums or row groups that do not match its "
             f"{layer.rows} x {layer.columns} weights; export again"
         )
 
@@ -239,11 +239,11 @@ def _check(folder: Path, name: str, digest: str | None) -> None:
         raise CimError(f"{file}: is not listed in {HANDOFF}; export again")
     names = name.split("/")
     if len(names) > DEEPEST_FOLDER or not all(map(NAME.fullmatch, names)):
-        raise CimError(f"{folder / HANDOFF}: files {name!r} is no file in the folder")
+        raise CimError(f"{folder / HANDOFF}: files names {name!r}, which is not in the folder")
     if file.is_symlink() or not file.is_file():
         raise CimError(f"{file}: is missing from the hand-off; export again")
     if sha256(file) != digest:
         raise CimError(
-            f"{file}: changed since it was exported (its SHA-256 is not that of {HANDOFF}); "
-            "export again"
+            f"{file}: changed since it was exported (its SHA-256 differs from the one in "
+            f"{HANDOFF}); export again"
         )

@@ -40,7 +40,7 @@ class WordSense(TomlTable):
         default=1, title="Smallest difference of distances that is told apart."
     )
     levels: Annotated[int, Field(ge=2)] | None = Field(
-        default=None, title="Results of the converter; left out, as many as there are distances."
+        default=None, title="Results of the converter; if left out, one per distance."
     )
     source: str = Field(title="Where both come from.")
     status: Status = Field(title="As that of a figure.")

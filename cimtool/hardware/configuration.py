@@ -69,7 +69,7 @@ def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> li
         if stored < code.cell_bits - 1:
             notes.append(
                 f"warning: weight_bits = {code.bits} uses {2**stored} of the {2**code.cell_bits} "
-                "levels of a cell, whose noise stays as large: dies lose more than they need to; "
-                f"cell_bits = {stored} uses them all"
+                "levels of a cell, but their noise stays as large: dies lose more than they need "
+                f"to; cell_bits = {stored} uses them all"
             )
     return notes

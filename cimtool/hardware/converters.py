@@ -238,8 +238,8 @@ class Measured(Converter, name="measured"):
             raise ValueError('adc_kind = "measured": expected transfer with it')
         if len(given) != count:
             raise ValueError(
-                f"transfer has {len(given)} thresholds: adc bits = {bits} has {count}, one between "
-                "two codes"
+                f"transfer has {len(given)} thresholds: adc bits = {bits} needs {count}, one "
+                "between neighbouring codes"
             )
         thresholds = measured_thresholds(given)
         for index, (one, after) in enumerate(pairwise(thresholds)):

@@ -94,7 +94,7 @@ class Sourced(TomlTable):
         low, high = self.interval
         if not low <= self.value <= high:
             raise ValueError(
-                f"low = {low:g}, high = {high:g}: must hold the value between them, {self.value:g}"
+                f"low = {low:g}, high = {high:g}: must enclose the value, {self.value:g}"
             )
         return self
 
@@ -151,7 +151,7 @@ class SettableReference(TomlTable):
     def _bound(self) -> Self:
         bounds = self.bounds
         if self.reference == "levels" and (bounds or self.settings):
-            raise ValueError("settings and a range in digits bind steps and offsets alone")
+            raise ValueError("only steps and offsets have settings and a range in digits")
         if self.reference == "offset" and self.settings and not bounds:
             raise ValueError(f"settings = {self.settings}: expected range = [low, high] with it")
         low, high = bounds or (1.0, 2.0)
@@ -276,9 +276,9 @@ def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]
             for condition in _contradictions(figure, point):
                 raise ValueError(
                     f"figures[{position}] ({figure.quantity}) was taken at {condition} = "
-                    f"{_quoted(getattr(figure, condition))}, and operating point "
-                    f'"{point.name}" is at {_quoted(getattr(point, condition))}: figures of '
-                    "different conditions are not combined; say with at = which point it is of"
+                    f'{_quoted(getattr(figure, condition))}, and operating point "{point.name}" is '
+                    f"at {_quoted(getattr(point, condition))}: figures of different conditions are "
+                    "not combined; name its point (at = NAME)"
                 )
     _check_pairs(figures)
     _check_origins(points, figures)
@@ -339,7 +339,7 @@ def _check_pairs(figures: Sequence[Figure]) -> None:
             where = f' at operating point "{a.at or b.at}"' if a.at or b.at else ""
             raise ValueError(
                 f"figures[{two}]: {b.quantity} of the {b.scope} is given twice{where} (also as "
-                f"figures[{one}]); say with at = which operating point each is of"
+                f"figures[{one}]); give each its operating point (at = NAME)"
             )
         for condition in _contradictions(a, b):
             raise ValueError(

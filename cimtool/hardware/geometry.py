@@ -46,7 +46,7 @@ class ChipSpec(TomlTable):
     arrays_per_macro: AtLeastOne = Field(default=1, title="Arrays in a macro.")
     macros_per_core: AtLeastOne = Field(default=1, title="Macros in a core.")
     cores: AtLeastOne | None = Field(
-        default=None, title="Cores on the chip; left out, its size is not given."
+        default=None, title="Cores on the chip; if left out, its size is not given."
     )
 
     @property
@@ -128,7 +128,7 @@ def check_cells(array: ArraySpec, keys: Keys) -> None:
     needed = keys.cells_per_weight
     if array.cells_per_weight != needed:
         raise ValueError(
-            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding "
+            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, as encoding "
             f'"{keys.encoding}" needs for {keys.weight_bits}-bit weights in {keys.cell_bits}-bit '
             "cells"
         )

@@ -38,8 +38,8 @@ class ImageSpec(TomlTable):
     rows: RowOrder = Field(default="ascending", title="Order of word lines in an image.")
     word_bits: WordBits | None = Field(
         default=None,
-        title="Bits of a word, of which a line has as many as its word line needs; left out, a "
-        "word line is one word.",
+        title="Bits of a word; a line has the words that its word line needs. If left out, a word "
+        "line is one word.",
     )
     digits: WordDigits = Field(default="hex", title="Digits of a word: hexadecimal or binary.")
     bit_order: BitOrder = Field(

@@ -91,13 +91,13 @@ def import_target(file: Path, name: str) -> tuple[Values, Target]:
             found.check_all_known()
             return target, validated(Target, target, str(file))
     kinds = " or ".join(", ".join(kind) for kind in READERS)
-    raise CimError(f"{file}: has no parameters that are known; expected tables {kinds}")
+    raise CimError(f"{file}: has no known parameters; expected tables {kinds}")
 
 
 def _object(file: Path) -> Values:
     found = read_json(file)
     if not isinstance(found, dict):
-        raise CimError(f"{file}: is no object; expected parameters by name")
+        raise CimError(f"{file}: is not a JSON object; expected parameters by name")
     return found
 
 

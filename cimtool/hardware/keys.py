@@ -120,7 +120,7 @@ class Keys(TomlTable):
         setting="",
     )
     adc_kind: ConverterKind | None = key(
-        "Kind of converter; where left out, it follows from the bits and the rounding or transfer.",
+        "Kind of converter; if left out, it follows from the bits and the rounding or transfer.",
         "adc.kind",
         default=None,
     )
@@ -134,14 +134,15 @@ class Keys(TomlTable):
         "Code of inputs that are never negative.", "input.unsigned_encoding", default="unsigned"
     )
     adc_on: AdcOn = key(
-        "Conversion of the difference of a pair, or of each polarity.",
+        "Convert the difference of a pair, or each polarity.",
         "adc.on",
         default="difference",
     )
     references: AdcReferenceKind = key(
-        "What of converters can be set when weights are loaded: nothing (steps of 2^e from 0), a "
-        "step and an offset a slice, a step a slice and an offset a column, the same of each cycle "
-        "(no published chip), or thresholds and their values a slice and an offset a column.",
+        "Converter references that can be set when weights are loaded. fixed: none (steps of 2^e "
+        "from 0); slice: a step and an offset per slice; column: a step per slice, an offset per "
+        "column; cycle: the same for each cycle (no published chip); levels: thresholds and their "
+        "values per slice, an offset per column.",
         "adc.references",
         default="fixed",
     )
@@ -165,7 +166,7 @@ class Keys(TomlTable):
         "Rows of weights that are read at the same time.", "array.rows_active", default=None
     )
     on_off_ratio: OnOffRatio | None = key(
-        "Ratio of the conductance of a full cell to that of an erased cell.",
+        "Ratio of conductances, full cell to erased cell.",
         "array.on_off_ratio",
         default=None,
     )
@@ -173,12 +174,12 @@ class Keys(TomlTable):
         "State of rows without weights: off or driven.", "array.unused_rows", default="off"
     )
     redundant_columns: Redundant | None = key(
-        "Columns of an array that hold no weights: spares for those that faults hurt.",
+        "Spare columns of an array: they hold no weights and stand in for columns with faults.",
         "array.redundant_columns",
         default=None,
     )
     accumulator_bits: AccumulatorBits = key(
-        "Bits that every sum is proved to fit in.", "accumulator.bits", default=32
+        "Bits of the accumulator; every sum is proved to fit.", "accumulator.bits", default=32
     )
     calibrator: Calibrator = key("Choice of ranges: minmax, percentile or mse.", default="minmax")
     weight_rounding: WeightRounding = key(
@@ -192,7 +193,7 @@ class Keys(TomlTable):
         "Scoring of a gallery: digital, in-memory or hybrid.", default="digital"
     )
     shortlist: AtLeastOne | None = key(
-        "Items that a hybrid score takes from the memory and scores exactly.",
+        "Items per query that a hybrid score takes from the memory and scores exactly.",
         default=None,
         metavar="L",
     )

@@ -42,7 +42,7 @@ class LayerBits(TomlTable):
     """The keys that a layer may have of its own; `activation_bits` are those of its input."""
 
     weight_bits: Bits | Literal[0] | None = key(
-        "Bits of a weight, or of what an item stores for a product of a score in the memory; 0 "
+        "Bits of a weight, or of an item's stored values for a product of a score in the memory; 0 "
         "leaves such a product out.",
         default=None,
     )
@@ -140,8 +140,8 @@ class Settings(Keys):
     def _consistent(self) -> Self:
         if self.shortlist is not None and self.score_mapping != "hybrid":
             raise ValueError(
-                f'shortlist = {self.shortlist}: score_mapping = "{self.score_mapping}" draws up '
-                'none; expected score_mapping = "hybrid" with it'
+                f'shortlist = {self.shortlist}: score_mapping = "{self.score_mapping}" uses none; '
+                'expected score_mapping = "hybrid" with it'
             )
         views: list[tuple[str, Settings]] = [("", self)]
         for own in self.layers:
@@ -250,7 +250,7 @@ def check_patterns(
         if first in NAMES["video"] and re.match(rf"{first}\b", pattern):
             raise CimError(
                 f"settings: {dotted(('layers', pattern))}: {first} is the model's first modality, "
-                "whose layers are text.*, those of the other video.*; expected one of these"
+                "whose layers are named text.*, and the other's video.*; expected one of these"
             )
         if not any(layer_matches(name, pattern) for name in names):
             raise CimError(
@@ -282,8 +282,8 @@ def check_layer_bits(
             )
         if given and not matched and not any(layer_matches(n, layer.pattern) for n in products):
             raise CimError(
-                f"{where}.{given[0]} = {own[given[0]]}: how wide the values of a shortlist are, is "
-                "said as it is programmed; expected adc_bits alone"
+                f"{where}.{given[0]} = {own[given[0]]}: the width of a shortlist's values is set "
+                "when it is programmed; expected only adc_bits"
             )
 
 

@@ -68,7 +68,7 @@ class AdcSpec(TomlTable):
     settable: tuple[SettableReference, ...] = Field(
         default=(),
         strict=False,
-        title="What a source says of the steps and offsets that can be set.",
+        title="Steps and offsets that can be set, according to a source.",
     )
 
 
@@ -81,11 +81,10 @@ def check_converter(keys: Keys) -> None:
     """Raise ValueError if no converter is as the keys say."""
     if keys.adc_bits is None and keys.transfer:
         raise ValueError(
-            f"transfer has {len(keys.transfer)} thresholds: a lossless converter has 0, one "
-            "between two codes"
+            f"transfer has {len(keys.transfer)} thresholds: a lossless converter has none"
         )
     if keys.adc_parameters is not None and keys.adc_kind is None:
-        raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
+        raise ValueError("adc_parameters belong to a kind of converter: expected adc_kind too")
     known = Converter.named(keys.adc_kind, "converter").parameters() if keys.adc_kind else []
     for name in keys.adc_parameters or {}:
         if name not in known:
@@ -97,8 +96,8 @@ def check_converter(keys: Keys) -> None:
         law = law_of(keys.converter, signed)
         if SCOPES[keys.references].levels and isinstance(law, StaircaseLaw):
             raise ValueError(
-                f'references = "{keys.references}": expected a converter of equal steps to set '
-                "thresholds of; this one has thresholds of its own"
+                f'references = "{keys.references}": thresholds can be set only on a converter of '
+                "equal steps; this one has a transfer of its own"
             )
 
 

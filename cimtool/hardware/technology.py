@@ -24,7 +24,7 @@ class ProcessSpec(TomlTable):
 
     node: Nanometres | None = Field(default=None, title="Technology node of the logic, in nm.")
     voltage: Volts | None = Field(
-        default=None, title="Supply of the logic in V, where an operating point states none."
+        default=None, title="Supply of the logic in V, if an operating point states none."
     )
     memory: Memory | None = Field(default=None, title="Memory of the cells.")
 
@@ -65,7 +65,7 @@ class DigitalSpec(TomlTable):
     prices: tuple[Price, ...] = Field(
         default=(),
         strict=False,
-        title="Energies of digital operations, in place of the reference prices.",
+        title="Energies of digital operations, instead of the reference prices.",
     )
 
 

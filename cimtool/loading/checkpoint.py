@@ -209,7 +209,7 @@ def _check_pickles(path: Path, stream: io.BufferedReader) -> None:
     if len(found) == OLD_PICKLES:
         (used, _), (_, named) = found[-2:]
         if not used <= named:  # torch leaves the missing storages uninitialised
-            raise CimError(f"{path}: holds no numbers of {len(used - named)} of its tensors")
+            raise CimError(f"{path}: lacks the numbers of {len(used - named)} of its tensors")
 
 
 def _torch_complaint(error: Exception) -> str:
@@ -356,6 +356,6 @@ def _require_numbers(tensor: torch.Tensor, file: str, key: str) -> None:
     """Raise CimError for a tensor on torch's meta device, which has a shape but no numbers."""
     if tensor.is_meta:
         raise CimError(
-            f"{file}: {key or 'its tensor'} is on the meta device, where a tensor has a shape and "
-            "no numbers; expected numbers, loaded before they are saved"
+            f"{file}: {key or 'its tensor'} is on the meta device, so it has a shape but no "
+            "numbers; load the numbers before saving"
         )

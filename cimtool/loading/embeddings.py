@@ -348,8 +348,8 @@ def require_rivals(embeddings: Embeddings) -> None:
     for modality, name in zip(MODALITIES, embeddings.called, strict=True):
         if len(getattr(embeddings, modality)) < 2:
             raise CimError(
-                f"{embeddings.file}: {name} has 1 row; expected at least 2, for one row alone "
-                "ranks nothing"
+                f"{embeddings.file}: {name} has 1 row; expected at least 2, as one row cannot be "
+                "ranked"
             )
 
 

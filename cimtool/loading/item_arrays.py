@@ -159,7 +159,7 @@ def ids_in(
     _, first, counts = np.unique(ids, return_index=True, return_counts=True)
     if (counts > 1).any():
         one = ids[first[np.argmax(counts > 1)]]
-        raise CimError(f"{key} has {one} more than once; expected an id of its own for each row")
+        raise CimError(f"{key} has {one} more than once; expected a different id for each row")
     return key, ids
 
 

@@ -98,15 +98,15 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
     for key, value in values.items():
         if key == "prefix" and isinstance(value, str) and not value.strip("."):
             raise CimError(
-                f"{path}: {name}.prefix = {value!r}: must name where this projector's keys begin; "
-                "expected a part of the keys that the other projector has not, or no prefix"
+                f"{path}: {name}.prefix = {value!r}: must be the start of this projector's keys; "
+                "expected one that the other projector's keys lack, or no prefix"
             )
         if not isinstance(value, str) or not value:
             if key == "prefix":
                 raise CimError(f"{path}: {name}.prefix = {value!r}: must be a text")
             raise CimError(
-                f"{path}: {name}.{key} = {value!r}: must be the name of a layer; the keys of other "
-                f"values are {', '.join(own)}{nearest(key, own)}"
+                f"{path}: {name}.{key} = {value!r}: must be the name of a layer; other keys are "
+                f"{', '.join(own)}{nearest(key, own)}"
             )
     prefix = values.pop("prefix", None)
     for layer in values.values():

@@ -86,7 +86,7 @@ class Layout(Named):
         if cls.assumed is None or ACTIVATION in weights.values:
             return ()
         return (
-            f"{weights.file} does not say its {ACTIVATION}, which no weight shows: layout "
+            f"{weights.file} does not say its {ACTIVATION}, and weights do not show it: layout "
             f"{cls.name} takes {cls.assumed}. Say it beside the weights or in a layer map "
             f'({ACTIVATION} = "{cls.assumed}"), or export a model with another one to ONNX',
         )
@@ -160,8 +160,8 @@ def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
     if count is None:
         if own is None:
             raise CimError(
-                f"{weights.file}: {weights.prefix} takes rows of {form}, of any number of tokens; "
-                f"expected data whose rows have some, or {TOKENS} = N in a layer map"
+                f"{weights.file}: {weights.prefix} takes rows of {form}, for any number of tokens; "
+                f"expected data with such rows, or {TOKENS} = N in a layer map"
             )
         count, left = divmod(own - before, width)
         if count < 1 or left:
@@ -175,8 +175,8 @@ def count_tokens(weights: Weights, width: int, before: int = 0) -> int:
         )
     if count * width > LARGEST_ITEM:
         raise CimError(
-            f"{weights.file}: {weights.prefix} takes rows of {form}, which for {count:,} tokens "
-            f"are too many numbers; expected at most {LARGEST_ITEM:,}"
+            f"{weights.file}: {weights.prefix} takes rows of {form}, and {count:,} tokens are too "
+            f"many numbers; expected at most {LARGEST_ITEM:,}"
         )
     return count
 

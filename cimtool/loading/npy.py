@@ -129,7 +129,7 @@ def _header(
     found = dict(re.findall(_ENTRY, text)) if _TABLE.fullmatch(text) else {}
     if len(found) != 3:
         raise CimError(
-            f"{where}: is no array of numbers or texts; its header is {text.strip()[:60]!r}"
+            f"{where}: is not an array of numbers or texts; its header is {text.strip()[:60]!r}"
         )
     try:
         dtype = np.dtype(found["descr"].strip("'\""))
@@ -161,5 +161,7 @@ def _header_text(stream: IO[bytes], where: str) -> str:
         raise CimError(f"{where}: is truncated within its header")
     (length,) = struct.unpack(layout, packed)
     if length > LONGEST_HEADER:
-        raise CimError(f"{where}: its header has {length:,} bytes; expected {LONGEST_HEADER:,}")
+        raise CimError(
+            f"{where}: its header has {length:,} bytes; expected at most {LONGEST_HEADER:,}"
+        )
     return stream.read(length).decode("latin-1")

@@ -222,7 +222,7 @@ class _Machine:
                 continue
             self.odd_keys += 1
             if self.odd_keys > MOST_ODD_KEYS:
-                self._refuse(f"has more than {MOST_ODD_KEYS} keys that are no texts")
+                self._refuse(f"has more than {MOST_ODD_KEYS} keys that are not texts")
             self._count(key)
 
     def _called(self, function: _Value, operands: _Value) -> _Value:

@@ -106,7 +106,7 @@ def trained_on(
     if not found:
         return ()
     which = " and ".join(found)
-    return (f"{model} was trained on {which}, so its figures say little of unseen rows",)
+    return (f"{model} was trained on {which}, so its figures say little about unseen rows",)
 
 
 def provenance_of(content: Mapping[str, Any], file: str) -> Provenance | None:

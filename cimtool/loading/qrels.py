@@ -62,7 +62,7 @@ def read_qrels(path: Path, data: Embeddings) -> Judgements:
     if data.alone:
         right = {pair: grade for pair, grade in right.items() if pair[0] != pair[1]}
     if not right:
-        raise CimError(f"{path}: judges no pair above 0; expected grades of right pairs, {COLUMNS}")
+        raise CimError(f"{path}: grades no pair above 0; expected grades of right pairs, {COLUMNS}")
     pairs: IntArray = np.array(list(right), np.int64)
     return Judgements(pairs[:, 0], pairs[:, 1], np.array(list(right.values()), np.int64), str(path))
 
@@ -71,7 +71,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return read_bounded(path, LARGEST).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise CimError(f"{path}: is no text in UTF-8; expected lines of {COLUMNS}") from None
+        raise CimError(f"{path}: is not text in UTF-8; expected lines of {COLUMNS}") from None
 
 
 def _grade(text: str, where: str) -> int:

@@ -50,8 +50,8 @@ def other_scale(
         differ, effect = f"{1 / times:.3g} times smaller", "few steps of the inputs are used"
     return [
         f"{where}: the {name or modality} rows are {differ} than those that calibrated "
-        f"{model.name} (median norm {found:.4g}, not {calibrated:.4g}), so that {effect}; probably "
-        "one of the two has integer codes, or is not normalised as the other is"
+        f"{model.name} (median norm {found:.4g}, not {calibrated:.4g}), so that {effect}; one of "
+        "the two probably has integer codes, or another normalisation"
     ]
 
 

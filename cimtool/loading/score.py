@@ -94,14 +94,14 @@ def _kind(
 def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
     if wanted.polynomial is not None and not kind.takes_polynomial:
         raise ArgumentError(
-            '{poly} is given, and head "{}" has no polynomial; expected none, or {head} {}',
+            '{poly} is given, but head "{}" has no polynomial; expected none, or {head} {}',
             kind.name,
             DEFAULT_HEAD,
         )
     for name in ("a", "b"):
         if getattr(wanted, name) is not None and not kind.is_sampled:
             raise ArgumentError(
-                '{} is given, and the score of head "{}" stands for no sigmoid; expected none',
+                '{} is given, but the score of head "{}" has no sigmoid; expected none',
                 Argument(name),
                 kind.name,
             )
@@ -141,9 +141,9 @@ def statistics_note(layout: str, width: int) -> str | None:
         return None
     ed, vd = divisors
     return (
-        f"layout {layout}: the polynomial is of ed/{ed:g} and vd/{vd:.10g}, which its scale_ed and "
-        "scale_vd divide once more; one that was fitted on ed and vd as they are needs both scales "
-        "divided by these numbers"
+        f"layout {layout}: the polynomial takes ed/{ed:g} and vd/{vd:.10g}, which its scale_ed and "
+        "scale_vd divide again; if it was fitted on plain ed and vd, divide both scales by these "
+        "numbers"
     )
 
 

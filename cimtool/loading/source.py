@@ -177,7 +177,7 @@ class ModelSource:
                 kind = ProjectorPair.of(pair)
                 if kind is None:
                     raise CimError(
-                        f"{self}: this cimtool reads no pairs of projectors, as its folder "
+                        f"{self}: this cimtool cannot read pairs of projectors, as its folder "
                         "loading/onnx is missing; expected a checkpoint"
                     )
                 model = kind.read(pair, score, layer_map, self.widths, self.rows)
@@ -203,7 +203,7 @@ def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tupl
         return ()
     return (
         f"{poly} was fitted to another model ({fitted[:8]}), neither {model} nor one that it "
-        "started from: its pairs may lie where the polynomial means nothing",
+        "started from: its pairs may lie outside the polynomial's domain",
     )
 
 

@@ -93,9 +93,9 @@ class Weights:
         if not self.made:
             return ()
         return (
-            f"{self.file}: weights are weight norms by their keys and were read as such, g v / "
-            "||v||; what else a module does to them no key shows. Compare the model with outputs "
-            "of its own",
+            f"{self.file}: weights have the keys of weight norms and were read as g v / ||v||; the "
+            "keys do not show what else a module does to them. Compare the model with its own "
+            "outputs",
         )
 
     def in_order(self, layers: Collection[str]) -> bool:
@@ -155,8 +155,8 @@ class Weights:
             layer, _, parameter = name.rpartition(".")
             if layer not in known or parameter not in parameters:
                 raise CimError(
-                    f'{self.file}: {key} is not part of layout "{layout}", which would leave it '
-                    f"out; expected parameters of {', '.join(used)} only"
+                    f'{self.file}: {key} is not part of layout "{layout}", which would ignore it; '
+                    f"expected parameters of {', '.join(used)} only"
                 )
 
 
@@ -217,8 +217,8 @@ def _of_modality(
             )
         if not array.size:
             raise CimError(
-                f"{checkpoint.file}: {keys[name]} has shape {_shape_text(array.shape)}, which has "
-                "no numbers; expected some along each axis"
+                f"{checkpoint.file}: {keys[name]} has shape {_shape_text(array.shape)}, which is "
+                "empty; expected numbers along each axis"
             )
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
@@ -309,7 +309,7 @@ def _prefix_below(arrays: Iterable[str], modality: str) -> str:
 
 def _ambiguous(checkpoint: Checkpoint, table: str, places: Iterable[str]) -> ArgumentError:
     return ArgumentError(
-        '{}: weights of {} stand under {}; say which with {layer_map} ([{}] prefix = "...")',
+        '{}: weights of {} are found under {}; say which with {layer_map} ([{}] prefix = "...")',
         checkpoint.file,
         table,
         " and under ".join(places),
@@ -319,9 +319,9 @@ def _ambiguous(checkpoint: Checkpoint, table: str, places: Iterable[str]) -> Arg
 
 def _wrapped_twice(checkpoint: Checkpoint, key: str, other: str) -> CimError:
     return CimError(
-        f"{checkpoint.file}: {key} and {other} are the same parameter by their names without "
-        f"wrappers ({', '.join(TRANSPARENT)}); expected one of them: the state_dict of the module, "
-        "or that of the wrapper around it, alone"
+        f"{checkpoint.file}: {key} and {other} are the same parameter if wrappers in their names "
+        f"({', '.join(TRANSPARENT)}) are left out; expected one of them: the state_dict of the "
+        "module, or of the wrapper around it"
     )
 
 
@@ -348,7 +348,7 @@ def _projection(
         scale = next((name for name in own if SCALES.fullmatch(name[len(place) :])), None)
         if scale is not None and f"{place}.weight" in own:
             raise CimError(
-                f"{checkpoint.file}: {copies[scale][0]} is of a quantized weight; expected "
+                f"{checkpoint.file}: {copies[scale][0]} belongs to a quantized weight; expected "
                 f"{place}.weight in floating point of 16 bits or more, without a scale"
             )
         if (own and set(own) <= {place}) or (f"{place}.weight" in own and set(own) <= set(names)):
@@ -405,7 +405,7 @@ OR_EXPORT = "or both projectors as ONNX (torch.onnx.export)"
 OTHER_FORMS = (
     (
         r"\.(weight)_u$|\.parametrizations\.(\w+)\.\d+\._u$",
-        "is of a spectral norm; expected the {part} itself: "
+        "belongs to a spectral norm; expected the {part} itself: "
         "torch.nn.utils.remove_spectral_norm(layer), or "
         'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}"), before it is saved',
     ),
@@ -416,12 +416,12 @@ OTHER_FORMS = (
     ),
     (
         r"\.parametrizations\.(\w+)\.",
-        "is of a parametrized {part}; expected the {part} itself: "
+        "belongs to a parametrized {part}; expected the {part} itself: "
         'torch.nn.utils.parametrize.remove_parametrizations(layer, "{part}") before it is saved',
     ),
     (
         r"\.(lora_\w+|base_layer)\b",
-        "is of an adapter (LoRA) that stands beside its layer; expected it merged: "
+        "belongs to an adapter (LoRA) beside its layer; expected it merged: "
         "model.merge_and_unload() of peft before it is saved",
     ),
 )
@@ -487,7 +487,7 @@ def _normed_weight(g: Array, v: Array, where: str) -> Array:
     directions = v.astype(np.float64)
     largest = np.abs(directions).max(axis=axes, keepdims=True)
     if not largest.all():
-        raise CimError(f"{where} has a direction of zeros, which a weight norm does not divide by")
+        raise CimError(f"{where} has a direction of zeros, and a weight norm cannot divide by 0")
     directions /= largest  # so that no square overflows or vanishes
     weight = directions * (g / np.sqrt(np.square(directions).sum(axis=axes, keepdims=True)))
     if np.abs(weight).max() > np.finfo(np.float32).max:

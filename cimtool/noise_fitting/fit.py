@@ -193,9 +193,9 @@ def _fit_sums(file: Path) -> NoiseFit:
         worst = int(np.argmax(off * np.abs(mean / rows - target)))
         notes.append(
             f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
-            f"scatter, that of {target[worst]:g} uS at {mean[worst] / rows[worst]:.4g} uS a cell: "
-            "programming.sigma takes an error of scale or offset that all cells have in common for "
-            "one of each cell"
+            f"scatter; the mean for {target[worst]:g} uS is {mean[worst] / rows[worst]:.4g} uS per "
+            "cell: programming.sigma counts an error of scale or offset that all cells share as an "
+            "error of each cell"
         )
     count, targets = int(columns.sum()), tuple(levels.tolist())
     return NoiseFit(file.name, tuple(parameters), g_max, None, count, targets, tuple(notes))
@@ -203,7 +203,7 @@ def _fit_sums(file: Path) -> NoiseFit:
 
 def _largest(file: Path, target: FloatArray) -> float:
     if target.max() <= 0:
-        raise CimError(f"{file}: has no target above 0; expected one, the largest is g_max")
+        raise CimError(f"{file}: has no target above 0; expected one, as the largest is g_max")
     return float(target.max())
 
 
@@ -216,7 +216,8 @@ def _fit_devices(file: Path) -> NoiseFit:
     whole = each.shape[1] == len(times) and (seconds[each] == times).all()
     if not whole or (np.diff(device[each], axis=1) != 0).any():
         raise CimError(
-            f"{file}: its devices are not all read once at each of {len(times)} times; expected so"
+            f"{file}: its devices are not all read at the same times; expected one reading of each "
+            f"at each of {len(times)} times"
         )
     if len(times) == 2:
         raise CimError(
@@ -260,8 +261,8 @@ def _without_freedom(key: str, targets: int, most: int) -> list[str]:
         return []
     few = "1 target leaves" if targets == 1 else f"{targets} targets leave"
     return [
-        f"warning: {few} {key} no freedom: it meets each of them, and nothing shows whether it "
-        f"holds between; measure {most + 1} targets or more"
+        f"warning: {few} {key} no freedom: it meets each of them, and may be wrong between them; "
+        f"measure {most + 1} targets or more"
     ]
 
 
@@ -289,7 +290,8 @@ def _dynamics(
     known = np.array([k for k in range(len(x)) if x[k] > 0 and (g[level == k] > 0).all()], np.int64)
     if not known.size:
         raise CimError(
-            f"{file}: no target has readings above 0 alone, so drift cannot be fitted; expected one"
+            f"{file}: every target has readings of 0 or below, so drift cannot be fitted; expected "
+            "a target without them"
         )
     held = np.isin(level, known)
     logs, level = np.log(g[held]), level[held]
@@ -407,7 +409,7 @@ def _programming(
     at = int(values.argmin())
     note = (
         f"warning: programming.sigma without a bound is {values[at]:.4g} uS at x = {grid[at]:.3g}, "
-        "where read noise or too few devices hide it; it is bound to at least 0"
+        "as read noise or too few devices hide it; it is limited to at least 0"
     )
     return found, [note, *notes]
 

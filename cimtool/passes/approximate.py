@@ -353,7 +353,7 @@ def fit_inverse_root(lo: float, hi: float, tolerance: float) -> tuple[NewtonIter
     raise RowsError(
         f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on these "
         f"rows, too wide for two ranges of {MAX_NEWTON_STEPS} Newton steps each; expected norms "
-        f"that differ {WIDEST_NORMS:,} times at most: {RIGHT_ROWS}, a larger epsilon or larger "
+        f"that differ at most {WIDEST_NORMS:,} times: {RIGHT_ROWS}, a larger epsilon or larger "
         "groups"
     )
 
@@ -367,8 +367,8 @@ def fit_inverse(lo: float, hi: float, tolerance: float) -> NewtonIteration:
     found = _newton(np.asarray, lambda x, y: y * (2 - x * y), lo, hi, tolerance)
     if found is None:
         raise CimError(
-            f"a sum of {hi:g} powers is beyond {MAX_NEWTON_STEPS} Newton steps; expected a softmax "
-            "of fewer numbers"
+            f"a sum of {hi:g} powers needs more than {MAX_NEWTON_STEPS} Newton steps; expected a "
+            "softmax of fewer numbers"
         )
     return found
 

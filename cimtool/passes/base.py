@@ -87,9 +87,7 @@ def rows_with_room(graph: Graph, job: Job, doing: str, kept: Sequence[str] = ())
     most = _rows_with_room(graph, job, live_numbers(graph, kept))
     if most >= len(rows):
         return rows
-    job.note(
-        f"{graph.name}: {doing} on {most:,} of {len(rows):,} rows, as many as there is room for"
-    )
+    job.note(f"{graph.name}: {doing} on {most:,} of {len(rows):,} rows, as many as fit in memory")
     return rows[np.arange(most) * len(rows) // most]
 
 
@@ -103,8 +101,8 @@ def _rows_with_room(graph: Graph, job: Job, numbers: int) -> int:
     sizes = {node.name: numbers_of_item(graph.types[node.name].shape) for node in graph.nodes}
     widest = graph.by_name[max(sizes, key=sizes.__getitem__)]
     raise ArgumentError(
-        "{}: {:,} numbers an item, {:,} with the values beside it, which on {} rows take {:,} "
-        "bytes of memory; expected at most {:,}, or a larger {max_memory}",
+        "{}: {:,} numbers per item, {:,} with other values in use, so {} rows take {:,} bytes of "
+        "memory; expected at most {:,}, or a larger {max_memory}",
         f"{job.file}: {graph.layer(widest)} ({widest.op.name})",
         sizes[widest.name],
         numbers,

@@ -104,7 +104,7 @@ def _require_reach(graph: Graph, seen: Mapping[str, Observation]) -> None:
             raise RowsError(
                 f"{graph.name}.{name} ({op.name}): reaches {reach:.3g} on these rows; expected "
                 f"{RIGHT_ROWS}, and weights for which it is 0 or at least {LEAST_REACH:.3g}, as "
-                "float64 does not hold the fourth power of less"
+                "float64 cannot hold the fourth power of less"
             )
 
 

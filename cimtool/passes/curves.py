@@ -111,8 +111,8 @@ def _fused(graph: Graph, node: Node, roots: Mapping[str, str]) -> Node:
         seen = graph.types[x]
         raise RowsError(
             f"{graph.layer(node)}: {node.op.name} of values from {seen.lo.min():.4g} to "
-            f"{seen.hi.max():.4g} on these rows is beyond a polynomial of degree 24; expected a "
-            f"narrower range: {RIGHT_ROWS}, or a clamp before it"
+            f"{seen.hi.max():.4g} on these rows cannot be fitted with a polynomial of degree 24; "
+            f"expected a narrower range: {RIGHT_ROWS}, or a clamp before it"
         )
     return Node(node.name, FittedCurve((node.op.name,), alone), (x,))
 

@@ -235,8 +235,8 @@ def requantize(builder: Builder, name: str, value: str, fmt: Format) -> str:
         ratios = [_ratio(*channel) for channel in channels]
     except ValueError as error:
         raise CimError(
-            f"{builder.name}.{name}: {error} in 62 bits; its range differs too much from that of "
-            "what it is added to or stored as"
+            f"{builder.name}.{name}: {error} in 62 bits; its range differs too much from the value "
+            "that it is added to or stored as"
         ) from None
     op = Requant(*_arrays(ratios, shape), fmt.lo, fmt.hi, fmt.scale)
     return builder.add(name, op, value)

@@ -88,8 +88,8 @@ def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
             fixed.add(node.name)
         elif any(known) and GALLERY.find(type(node.op)) is None:
             raise CimError(
-                f'score_mapping = {mapping}: head "{head.name}" takes a query and an item to '
-                f'{node.op.name}, which no array computes; expected "digital"'
+                f'score_mapping = {mapping}: head "{head.name}" computes {node.op.name} of a query '
+                'and an item, which no array can; expected "digital"'
             )
 
 
@@ -134,7 +134,7 @@ def program_gallery(
     graph = Programmer(score, video, settings, examples).graph()
     if not graph.operations(CrossbarMvm):
         raise CimError(
-            "settings: weight_bits = 0 leaves out every product of the score, and nothing of an "
+            "settings: weight_bits = 0 leaves out every product of the score, so nothing of an "
             "item is stored; expected at least one product with bits"
         )
     return graph

@@ -92,7 +92,7 @@ class LowerPass(Pass):
         text, video = lowered(program.text), lowered(program.video)
         for rows, layers in driven.items():
             job.note(
-                f"{', '.join(layers)}: the same arrays are driven {rows} times an item, once for "
+                f"{', '.join(layers)}: the same arrays are driven {rows} times per item, once for "
                 "each of its rows"
             )
         score = replace(program.score, inputs=score_inputs(text, video))
@@ -245,7 +245,7 @@ def batch_matmul(builder: Lowering, op: BatchMatMul, node: Node, inputs: tuple[s
     (a_rows, _), width = rows_of_item(builder.types[inputs[0]].shape[0]), builder.extent(inputs[0])
     builder.note(
         f"{builder.name}.{node.name}: a product of two activations, "
-        f"{a_rows * op.columns * width:,} multiply-adds an item in the digital unit"
+        f"{a_rows * op.columns * width:,} multiply-adds per item in the digital unit"
     )
     stored = (builder.store(value, "residual", 16) for value in inputs)
     return builder.add(node.name, op, *stored)

@@ -294,7 +294,8 @@ def descending(builder: Lowering, op: Sorted, node: Node, inputs: tuple[str, ...
     stages = list(merge_exchange(width))
     builder.note(
         f"{builder.name}.{name}: {width} numbers in order by {len(stages)} steps, "
-        f"{sum(map(len, stages)):,} comparisons of each of {rows} rows an item in the digital unit"
+        f"{sum(map(len, stages)):,} comparisons for each of {rows} rows per item in the digital "
+        "unit"
     )
     x = builder.add(f"{name}.limited", Clip(scalar(lo), scalar(hi)), x)
     for step, pairs in enumerate(stages, start=1):

@@ -27,7 +27,7 @@ def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, in
             bits = {"weight_bits": max(op.weight_bits, reach.bit_length() + 1)}
             if bits["weight_bits"] > MOST_BITS:
                 raise CimError(
-                    f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
+                    f"{layer}: its weights minus their zero point need {bits['weight_bits']} bits; "
                     f"expected at most {MOST_BITS}"
                 )
             quantizer = quantizer_of(graph.by_name, graph.by_name[name].inputs[0])

@@ -85,8 +85,8 @@ class DriftLimit:
         """The metric and its limit, for a message."""
         if not self.founded:
             return (
-                f"{self.metric} is {self.text} against a float score that is BROKEN, so that no "
-                "limit is kept"
+                f"{self.metric} is {self.text} against a float score that is BROKEN, so no limit "
+                "is kept"
             )
         return f"{self.metric} is {self.text}; the limit is {self.limit:g}"
 
@@ -98,7 +98,10 @@ def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
             raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
         if not isinstance(limit, int | float) or not math.isfinite(limit):
             raise ArgumentError(
-                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
+                "{} {}: {!r} is not a finite number; expected one",
+                Argument(argument),
+                metric,
+                limit,
             )
 
 
@@ -107,8 +110,8 @@ def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, w
     for metric in limits:
         if not truth.ranks and metric not in UNRANKED_LIMITS:
             raise ArgumentError(
-                "{} {}: {} holds items of one modality and no label that two of them share, so "
-                "nothing is right for any; expected labels, or a limit of {}",
+                "{} {}: {} holds items of one modality and no two share a label, so no item is "
+                "right for any query; expected labels, or a limit of {}",
                 Argument(argument),
                 metric,
                 where,

@@ -166,8 +166,8 @@ def on_chip(program: Program, settings: Settings, chip: Chip) -> DieProgram:
         measured = chip.converters(own, *codes)
         if measured is not None and op.crossbar.scope.levels:
             raise CimError(
-                f"{own.name}: its converters have thresholds that were set "
-                f'(references = "{op.crossbar.references}"); expected none that were measured'
+                f"{own.name}: its converters have thresholds that were set (references = "
+                f'"{op.crossbar.references}"); expected no measured ones'
             )
         converted = layer_with(op, chip.cells(own))
         return NoisyMvm(op, converted, known.lo, known.hi, measured=measured), ReadoutCost()

@@ -148,8 +148,8 @@ def check_analog(crossbar: Crossbar, layer: str, argument: str = "noise") -> Non
         )
     if not crossbar.weights.paired and crossbar.cell_limits[0] + crossbar.weights.baseline < 0:
         raise ArgumentError(
-            '{}: its single cells hold digits below 0 (encoding = "{}"), which no conductance '
-            "does, so {}; leave {} out",
+            '{}: its single cells hold digits below 0 (encoding = "{}"), which no conductance can, '
+            "so {}; leave {} out",
             layer,
             crossbar.weights.name,
             what,

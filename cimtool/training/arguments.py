@@ -49,7 +49,7 @@ class TeacherOptions(Record):
     pairs: int = option("Pairs drawn.", default=300000)
     matched: float = option("Share of right pairs.", default=0.9)
     labels: LabelKind = option("Kind of labels.", OneName(names=("mc", "exact")), default="exact")
-    samples: int | None = optional("Monte Carlo samples a side (10).", "K")
+    samples: int | None = optional("Monte Carlo samples per side (10).", "K")
     a: float | None = optional("a of sigmoid(b - a D) [default: the model's].", "X")
     b: float | None = optional("b of sigmoid(b - a D) [default: the model's].", "X")
     seed: int = option("Seed of pairs and samples.", default=0)
@@ -60,13 +60,17 @@ class FormOptions(Record):
     """The polynomials that are fitted."""
 
     degree: int | Sequence[int] = option(
-        "Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.",
+        "Degree, 1 to 6; of several (1,2,3) the lowest that is good enough is written.",
         IntegerList(or_one=True),
         default=4,
     )
-    ed_alone: bool = option("No term takes vd: one matrix product of six.", default=False)
+    ed_alone: bool = option(
+        "Leave out all terms with vd: one matrix product instead of six.", default=False
+    )
     tolerance: float | None = optional(
-        "Logits that a lower degree may err more [default: a tenth of what samples scatter].", "X"
+        "Extra error in logits allowed for a lower degree [default: a tenth of the scatter of "
+        "samples].",
+        "X",
     )
     alpha: float = option("Ridge penalty, on standardised features.", default=ALPHA)
     scale_ed: float | None = optional("Divisor of ed [default: the teacher's].", "X")
@@ -78,12 +82,14 @@ class TrainingOptions(Record):
     """The options of a training; None leaves it to the loss, to `start`, or to what is usual."""
 
     modalities: Sequence[str] | None = optional(
-        "Arrays of {data} that are taken as text and video, such as text,audio.", NameList("A,B")
+        "Arrays of {data} to use as text and video, such as text,audio.", NameList("A,B")
     )
-    held_out: float | None = optional("Share of {data}, without {validation} (0.1).", "X")
-    test: float | None = optional("Share of {data} that the run sets aside, as test.npz.", "X")
+    held_out: float | None = optional(
+        "Share of {data} to validate on, without {validation} (0.1).", "X"
+    )
+    test: float | None = optional("Share of {data} to set aside for tests, as test.npz.", "X")
     model: str | None = optional(
-        "trunk, two-branch, ... [default: that of {start}, or trunk].", "NAME"
+        "trunk, two-branch, ... [default: the model of {start}, or trunk].", "NAME"
     )
     loss: str | None = optional(
         "info-nce, info-nce-poly, ... (the latter with a polynomial).", "NAME"
@@ -91,7 +97,7 @@ class TrainingOptions(Record):
     poly: File | None = optional("The polynomial to train on.", FILE)
     start: File | None = optional("A checkpoint to start from.", FILE)
     epochs: int | None = optional("Training epochs [default: the loss's].", "N")
-    batch: int | None = optional("Pairs of a batch [default: the loss's].", "N")
+    batch: int | None = optional("Pairs per batch [default: the loss's].", "N")
     learning_rate: float | None = optional("Learning rate [default: the loss's].", "X")
     weight_decay: float | None = optional("Weight decay [default: the loss's].", "X")
     optimizer: str | None = optional("adamw, or sgd (adamw).", "NAME")
@@ -120,7 +126,7 @@ class FineTuneOptions(BuildOptions, SettingOptions):
     target: str | Target = option("The hardware.", Word("NAME|FILE"))
     output: File = option("Folder of the run.", DIR, short="o")
     epochs: int | None = optional("Training epochs (5).", "N")
-    batch: int | None = optional("Rows of a batch (128).", "N")
+    batch: int | None = optional("Rows per batch (128).", "N")
     learning_rate: float | None = optional("Learning rate (6e-5).", "X")
     seed: int = option("Seed of all random draws.", default=0)
     noise: NoiseOptions | None = optional(

@@ -121,8 +121,8 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
         self.right, self.learn, self.held = split_rows(self.data, self.rng)
         if len(self.learn) < self.optimisation.batch:
             raise ArgumentError(
-                "{}: {batch} is {} and there are {} texts to learn from; expected a batch of at "
-                "most as many",
+                "{}: {batch} is {} but only {} texts are for training; expected a batch of at most "
+                "that",
                 self.data.file,
                 self.optimisation.batch,
                 len(self.learn),
@@ -152,7 +152,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
             return ()
         return (
             f"{self.start.file} was trained on {seen} of the {len(self.held)} pairs that choose "
-            "the epoch; their error is not one of unseen rows.",
+            "the epoch; their error is not an error on unseen rows.",
         )
 
     def parameters(self) -> Iterator[Tensor]:
@@ -280,8 +280,7 @@ def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
             if op.keys is None:
                 raise CimError(
                     f"{file}: layout {model.layout}: {graph.name}.{name} is computed from several "
-                    "tensors; expected a layer that is one tensor of the file, which alone can be "
-                    "fine-tuned"
+                    "tensors; only a layer that is one tensor of the file can be fine-tuned"
                 )
             keys[graph.name][name] = op.keys
     return keys

@@ -124,9 +124,9 @@ class FitOptions(FormOptions):
         "The checkpoint (or twice, .onnx: text, then video).", FILES
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
-    data: EmbeddingsLike | None = optional("Embeddings of which the table has R@1.", EMBEDDINGS)
+    data: EmbeddingsLike | None = optional("Embeddings for R@1 in the table.", EMBEDDINGS)
     target: File | Target | None = optional(
-        "Target by which the table has an item's energy.", Word("NAME|FILE")
+        "Target for the energy per item in the table.", Word("NAME|FILE")
     )
     output: File | None = optional("File of the polynomial, .json or .pt.", FILE, short="o")
     pt_keys: PtKeys | None = optional(
@@ -158,13 +158,13 @@ def fit(options: FitOptions, say: Say = silent) -> Fit:
     if report is not None:
         check_folder(Path(report))
     if pt_keys is not None and (output is None or Path(output).suffix != ".pt"):
-        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
+        raise ArgumentError("{pt_keys} names the keys of a .pt; expected a .pt as {output}")
     if (projectors is None) != (data is None):
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if projectors is None and options.layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     if projectors is None and target is not None:
-        raise ArgumentError("{target} prices the items of {data}; expected them with it")
+        raise ArgumentError("{target} prices the items of {data}; expected both")
     hardware = target if target is None or isinstance(target, Target) else load_target(target)
     given = options.teacher
     known = given if isinstance(given, Teacher) else read_teacher(Path(given))
@@ -350,7 +350,7 @@ def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
         share = teacher.clipped / (teacher.clipped + len(teacher))
         notes.append(
             f"warning: {teacher.clipped:,} labels ({share:.1%}) are probabilities clipped at 1e-6 "
-            "and were left out: where they were, the fit extrapolates"
+            "and were left out: there the fit extrapolates"
         )
     if teacher.probabilities:
         notes.append(
@@ -359,22 +359,21 @@ def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
         )
     if teacher.kind == "mc":
         notes.append(
-            "the labels are Monte Carlo, so the errors hold their noise too; how far the fit is "
-            "from the exact logit does not show in this file (cimtool teacher --labels exact)"
+            "the labels are Monte Carlo, so the errors include their noise; this file does not "
+            "show how far the fit is from the exact logit (cimtool teacher --labels exact)"
         )
         labels, error = teacher.labels, teacher.labels.standard_error
         if error is not None and error.any():
             # E[label] less the exact logit, to second order (Jensen).
             offset = float(np.mean((np.exp(labels.log_p) - 0.5) * np.square(error)))
             notes.append(
-                "as a logarithm of a mean, such a label is off the exact logit by "
-                f"{offset:+.2g} on average, to second order; the fit follows the labels, and "
-                "larger K or exact labels mend it"
+                "such a label is the logarithm of a mean and is off the exact logit by "
+                f"{offset:+.2g} on average, to second order; the fit follows the labels, so use a "
+                "larger K or exact labels"
             )
     elif teacher.kind is None:
         notes.append(
-            "how the labels were made is not known, so how far the fit is from the exact logit is "
-            "not either"
+            "how the labels were made is not known, nor how far the fit is from the exact logit"
         )
     if teacher.a is None or teacher.b is None:
         notes.append("a and b are not in the file; give them to `cimtool compile`")

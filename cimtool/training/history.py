@@ -251,7 +251,7 @@ def start_is_best(history: Sequence[RetrievalEpoch], start: str | None) -> str |
     kept = "random weights" if start is None else start
     return (
         f"warning: nothing was learnt: none of {history[-1].number} epochs is better than the "
-        f"start, so that the kept model is {kept}"
+        f"start, so the kept model is {kept}"
     )
 
 
@@ -276,9 +276,9 @@ def suspicion(
         return None
     return (
         f"warning: {start} keeps no provenance, and before any training its held-out {name} is "
-        f"{own:.1%}, {other:.1%} on as many pairs that train: it was trained on both or on "
-        "neither; if on both, no figure here is of unseen pairs (expected validation rows that it "
-        "never saw)"
+        f"{own:.1%}, {other:.1%} on as many training pairs: it was trained on both or on neither; "
+        "if on both, no figure here is for unseen pairs (expected validation rows that it never "
+        "saw)"
     )
 
 

@@ -110,7 +110,7 @@ class Start:
         if trained in names:
             return str(trained)
         raise ArgumentError(
-            '{}: which model trains layout "{}" cannot be told ({}); say it with {model}',
+            '{}: which model trains layout "{}" is not clear ({}); name it with {model}',
             self.file,
             layout.name,
             ", ".join(names) or "none does",
@@ -123,8 +123,8 @@ class Start:
             for key in own.arrays:
                 if key not in wanted:
                     raise CimError(
-                        f'{own.file}: {own.keys[key]} is no weight of model "{model}"'
-                        f"{nearest(key, wanted)}"
+                        f"{own.file}: {own.keys[key]} is not a weight of model "
+                        f'"{model}"{nearest(key, wanted)}'
                     )
             for key, tensor in wanted.items():
                 layer, _, parameter = key.rpartition(".")
@@ -220,13 +220,13 @@ def make_job(
     model_kind, loss_kind = kinds_of(wanted, start)
     if poly is not None and not loss_kind.needs_polynomial:
         raise ArgumentError(
-            '{poly} is given, and loss "{}" has no polynomial; expected none', loss_kind.name
+            '{poly} is given, but loss "{}" has no polynomial; expected none', loss_kind.name
         )
     loss = loss_kind(**options["loss"])
     if loss.needs_variance and not model_kind.has_variance:
         raise CimError(
-            f'loss "{loss.name}" needs a variance, and model "{model_kind.name}" has none; '
-            "expected another of either"
+            f'loss "{loss.name}" needs a variance, but model "{model_kind.name}" has none; '
+            "expected another loss or model"
         )
     optimisation = loss.optimisation.given(vars(wanted))
     modalities = modalities_for(wanted, start)
@@ -337,8 +337,8 @@ def _require_fit(rows: Embeddings, model: type[ProjectorModel]) -> None:
         )
     if rows.alone and rows.labels is None and rows.compared is None:
         raise CimError(
-            f"{rows.file}: labels is missing, without which all that each of its rows can find is "
-            "itself; expected rows [n, in] with labels [n], or with pairs or triplets"
+            f"{rows.file}: labels is missing, so each row can only find itself; expected rows [n, "
+            "in] with labels [n], or with pairs or triplets"
         )
     if rows.labels is None or rows.text_to_video is None:
         return

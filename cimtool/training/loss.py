@@ -246,7 +246,7 @@ class SafePolynomial(nn.Module):
         mean = float((value[1] - value[0]).detach()) / (high - low or 1.0)
         if not mean < 0 or not math.isfinite(mean):
             raise CimError(
-                f"the polynomial changes by {mean:g} a unit of ed over its domain; expected one "
+                f"the polynomial changes by {mean:g} per unit of ed over its domain; expected one "
                 "that falls"
             )
         below, above = (float(a) if a < 0 else mean for a in along[:2])

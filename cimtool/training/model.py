@@ -93,6 +93,6 @@ class ProjectorModel(Options, Named):
         """Raise CimError if rows of texts and videos differ in width."""
         if text != video:
             raise CimError(
-                f'the rows of both sides have {text} and {video} numbers; model "{self.name}" '
-                "expects as many of both"
+                f'the two sides have rows of {text} and {video} numbers; model "{self.name}" '
+                "expects equal widths"
             )

@@ -40,7 +40,9 @@ class Options(BaseModel):
             if first["type"] == "extra_forbidden":
                 known = type(self).model_fields
                 held = ", ".join(known) or "none"
-                sentence = f'is no option of {self.kind} "{self.name}": {held}{nearest(key, known)}'
+                sentence = (
+                    f'is not an option of {self.kind} "{self.name}": {held}{nearest(key, known)}'
+                )
             raise CimError(f"{self.kind}.{key} {sentence}") from None
 
 

@@ -160,12 +160,17 @@ def check_batches(pairs: Pairs, size: int, per_class: int, by_comparison: bool =
     given = pairs.compared if by_comparison else None
     count, kind = (len(pairs), "pairs") if given is None else (len(given), given.kind)
     if count < size:
-        raise ArgumentError("{batch} is {}, and {} {} train; expected no more", size, count, kind)
+        raise ArgumentError(
+            "{batch} is {}, but only {} {} are for training; expected at most that",
+            size,
+            count,
+            kind,
+        )
     if by_comparison or not per_class:
         return
     if size % per_class:
         raise ArgumentError(
-            "{batch} is {}; expected a multiple of {}, pairs of a class", size, per_class
+            "{batch} is {}; expected a multiple of {}, the pairs of a class", size, per_class
         )
     if size < 2 * per_class:
         raise ArgumentError(
@@ -220,8 +225,8 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
     kept = np.flatnonzero(~np.isin(known, validating))
     if not len(kept):
         raise CimError(
-            f"{rows.file}: all {len(rows.text)} pairs are also in {validation.file}, which "
-            "validates; expected others to train on"
+            f"{rows.file}: all {len(rows.text)} pairs are also in {validation.file}, the "
+            "validation file; expected others to train on"
         )
     if rows.labels is not None and validation.labels is not None:
         form, wanted = (
@@ -265,7 +270,7 @@ def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
         return held
     if seen.all():
         raise CimError(
-            f"{where}: {model} was trained on all {len(held)} pairs that validate; expected unseen "
+            f"{where}: {model} was trained on all {len(held)} validation pairs; expected unseen "
             "pairs"
         )
     found = held.among(~seen)

@@ -159,7 +159,7 @@ def check_labels(labels: Labels, degree: int, alpha: float) -> None:
     if len(labels) < count:
         raise CimError(
             f"there are {len(labels)} pairs to fit; a polynomial of degree {degree} has {count} "
-            "coefficients and needs as many"
+            "coefficients and needs at least that many"
         )
     for name, values in (
         ("logit", labels.logit),

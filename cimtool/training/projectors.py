@@ -116,9 +116,9 @@ def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)
     outgrown = share > OUTSIDE and (job.start is None or run.best.number > 0)
     if share > OUTSIDE:
-        cause = "the model has outgrown it, and needs another before it is compiled"
+        cause = "the model has outgrown it; fit another before you compile"
         if not outgrown:
-            cause = "it is narrower than the pairs of rows that it was not fitted to"
+            cause = "it is too narrow for pairs of unseen rows"
         remarks.append(
             f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted "
             f"on: {cause}"
@@ -319,8 +319,8 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     if polynomial.domain is None or polynomial.domain.vd_line is None:
         if job.start is None:
             raise ArgumentError(
-                "{}: the polynomial has no domain, outside which it means nothing; expected one "
-                "that `cimtool fit` wrote, or {start}, the model that it was fitted to",
+                "{}: the polynomial has no domain, and it is meaningless outside of it; expected "
+                "one that `cimtool fit` wrote, or {start}, the model that it was fitted to",
                 job.files["poly"],
             )
         try:

@@ -286,7 +286,8 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
     for name, column in columns.items():
         if len(column) != len(columns["ed"]):
             raise CimError(
-                f"ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected as many"
+                f"ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected equal "
+                "numbers"
             )
     if ("log_p" in columns) != ("log_1mp" in columns):
         raise CimError("holds one of log_p and log_1mp; expected both, or neither")
@@ -330,7 +331,7 @@ def _column(value: Array, name: str) -> FloatArray:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" or array.size != max(array.shape, default=0):
         raise CimError(
-            f"{name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, one a "
+            f"{name} is of {array.dtype} and shape {list(array.shape)}; expected one number per "
             "pair"
         )
     column = array.reshape(-1).astype(np.float64)
@@ -342,7 +343,7 @@ def _column(value: Array, name: str) -> FloatArray:
     if name == "standard_error" and least < 0:
         raise CimError(f"standard_error holds {least}; expected 0 or more")
     if name in ("text", "video") and (least < 0 or (column != np.floor(column)).any()):
-        raise CimError(f"{name} holds numbers that are no rows; expected integers from 0")
+        raise CimError(f"{name} holds numbers that are not rows; expected integers from 0")
     return column
 
 
@@ -398,8 +399,8 @@ def _labels(columns: Mapping[str, FloatArray]) -> tuple[Labels, IntArray]:
     kept = np.flatnonzero((y > CLIP) & (y < 1 - CLIP))
     if not len(kept):
         raise CimError(
-            f"all {len(y)} labels are probabilities clipped at 1e-6, of which no logit is "
-            "left; make a teacher with `cimtool teacher`, which never clips"
+            f"all {len(y)} labels are probabilities clipped at 1e-6, so no logit can be recovered; "
+            "make a teacher with `cimtool teacher`, which never clips"
         )
     safe = logit(np.clip(y, CLIP, 1 - CLIP))
     # A standard error beside probabilities would be the probability's own: not the logit's.

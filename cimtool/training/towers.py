@@ -24,7 +24,7 @@ class Encoded(NamedTuple):
     def gaussian(self) -> tuple[Tensor, Tensor]:
         """`mu` and `logvar`; CimError for a tower of points."""
         if self.logvar is None:
-            raise CimError("the model has no variance; expected one that has")
+            raise CimError("the model has no variance; expected a model with one")
         return self.mu, self.logvar
 
     @property

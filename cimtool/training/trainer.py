@@ -56,7 +56,7 @@ class SavedRun(Generic[EpochT]):
 def earlier_files(folder: Path) -> list[str]:
     """Names of the files of an earlier run in a folder; CimError if it is a file."""
     if folder.exists() and not folder.is_dir():
-        raise CimError(f"{folder}: is a file; expected a folder, or none")
+        raise CimError(f"{folder}: is a file; expected a folder, or no file")
     check_folder(folder)
     return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
 
@@ -107,7 +107,7 @@ def read_saved(
         _require_best(folder / BEST, saved, settings)
     elif names and _epoch_of(folder / BEST, settings) != 0:  # not this run, killed at its start
         raise CimError(
-            f"{folder}: holds {', '.join(names)} without {LAST}, so there is nothing to go on "
+            f"{folder}: holds {', '.join(names)} without {LAST}, so there is nothing to continue "
             "from; expected another folder"
         )
     for partial in folder.glob(f"{PARTIAL}*"):
@@ -178,13 +178,14 @@ def _require_same(
             continue
         if name not in files:
             raise CimError(
-                f"{last}: was trained with {name} = {one}, and is asked to go on with {other}; "
+                f"{last}: was trained with {name} = {one}, but is asked to continue with {other}; "
                 "expected the same, or another folder"
             )
         then = "without" if one is None else "with" if other is None else "with another"
         wanted = "without it" if other is None else f"with {files[name]}"
         raise ArgumentError(
-            "{}: was trained {} {}, and is asked to go on {}; expected the same, or another folder",
+            "{}: was trained {} {}, but is asked to continue {}; expected the same, or another "
+            "folder",
             last, then, Argument(name), wanted,
         )  # fmt: skip
 

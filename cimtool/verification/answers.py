@@ -47,7 +47,7 @@ def trained_clause(report: Report) -> list[str]:
         return []
     texts, videos = item_names(report.drift.modalities)
     rows = f"{data.trained.texts:,} of the {texts} and {data.trained.videos:,} of the {videos}"
-    return [f"the model was trained on {rows}, so the figures say little of unseen rows"]
+    return [f"the model was trained on {rows}, so the figures say little about unseen rows"]
 
 
 def survival_sentence(report: Report) -> str:
@@ -181,9 +181,9 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
     """The share of queries that the error cannot decide, both ways."""
     ways = way_names(report.drift.modalities)
     return tuple(
-        f"{ways[one.way]}: the right item leads by more than {SIGMAS:g} sigma of the "
-        f"error in {one.leads:.1%} of the queries and trails by more in {one.trails:.1%}; the "
-        f"error may decide {one.open:.1%}"
+        f"{ways[one.way]}: the right item leads by more than {SIGMAS:g} sigma of the error in "
+        f"{one.leads:.1%} of the queries and trails by more in {one.trails:.1%}; the error could "
+        f"change the other {one.open:.1%}"
         for one in report.drift.margins
     )
 
@@ -222,7 +222,7 @@ def earlier_sentences(report: Report) -> tuple[str, ...]:
     lead, power = found.figures[0], []
     if lead.detectable is not None:
         loss = f"{percent(lead.detectable)} points" if lead.share else f"{lead.detectable:.4g}"
-        power = [f"of {lead.label} a loss of {loss} would show in 80% of such draws of queries"]
+        power = [f"on {lead.label} this test would detect a loss of {loss} 80% of the time"]
     return (said, *power, *found.notes)
 
 

@@ -24,7 +24,7 @@ from cimtool.verification.run import verify_bundle
 def verify(options: VerifyOptions, say: Say = silent) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
 
-    With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
+    With a file `qrels`, pairs graded above 0 are right. Drift is against the exact score, or with
     `reference="mc"` against Monte Carlo. With `noise` the report has rows of the median die and of
     the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
     measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
@@ -52,7 +52,7 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
 def compare(options: CompareOptions, say: Say = silent) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    With a file `qrels` right is what it grades above 0. Raises CheckFailed if a bit differs.
+    With a file `qrels`, pairs graded above 0 are right. Raises CheckFailed if a bit differs.
     """
     references = References(options.reference, options.samples, options.seed)
     bundles = [open_bundle(bundle) for bundle in options.bundles]

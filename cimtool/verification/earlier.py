@@ -44,7 +44,7 @@ def read_earlier(file: Path) -> EarlierRun:
         known = isinstance(values, dict) and "passed" in values
         version = values.get("format_version") if known else None
         if not fits(version, int) or ("queries" not in values and version == FORMAT_VERSION):
-            raise CimError("is no report; expected a report.json that `cimtool verify` wrote")
+            raise CimError("is not a report; expected a report.json that `cimtool verify` wrote")
         if version != FORMAT_VERSION:
             raise CimError(
                 f"has format_version {version}; expected {FORMAT_VERSION}: verify the bundle of "
@@ -114,7 +114,7 @@ class Earlier:
 def _table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = values.get(key)
     if not isinstance(found, dict):
-        raise CimError(f"{key} is no table; expected what `cimtool verify` wrote")
+        raise CimError(f"{key} is not a table; expected what `cimtool verify` wrote")
     return found
 
 
@@ -125,7 +125,7 @@ LONGEST = 1000
 def _text(values: Mapping[str, Any], key: str) -> str:
     found = values.get(key)
     if not isinstance(found, str) or len(found) > LONGEST or not found.isprintable():
-        raise CimError(f"{key} is no name; expected what `cimtool verify` wrote")
+        raise CimError(f"{key} is not a name; expected what `cimtool verify` wrote")
     return found
 
 
@@ -150,11 +150,11 @@ SIGNED = {one.of for one in RANKINGS if one.signed}
 def _measured(values: Any, where: str, least: float) -> FloatArray:
     """Numbers of queries [n] from `least` on, NaN if one is null."""
     if not isinstance(values, list) or not 0 < len(values) <= MOST_QUERIES:
-        raise CimError(f"queries.{where} is no list of 1 to {MOST_QUERIES:,} numbers")
+        raise CimError(f"queries.{where} is not a list of 1 to {MOST_QUERIES:,} numbers")
     for index, value in enumerate(values):
         if value is not None and not (fits(value, float) and least <= value <= MOST_VALUE):
             raise CimError(
-                f"queries.{where}[{index}] is no number from {least:g} to {MOST_VALUE:g}, and "
-                "not null"
+                f"queries.{where}[{index}] is not a number from {least:g} to {MOST_VALUE:g}, nor "
+                "null"
             )
     return np.array([math.nan if value is None else value for value in values], np.float64)

@@ -276,8 +276,8 @@ def _change(label: str, loss: Change) -> str:
 def equal_text(samples: float) -> str:
     """The K at which Monte Carlo has the same error, to two digits, which is its precision."""
     if samples < 1:
-        return "would err less with a single sample a side"
-    return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
+        return "has a smaller error even with one sample per side"
+    return f"has the same error at about K={float(f'{samples:.2g}'):,.0f}"
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ def notes_of(
         notes.append(head.closed_form_note)
     elif runs.scatter is None:
         notes.append(
-            "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
-            "and drift is measured against the float polynomial; compile with them"
+            "the teacher's a and b are not known, so the exact and Monte Carlo rows are missing "
+            "and drift is measured against the float polynomial; compile with a and b"
         )
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
@@ -63,11 +63,11 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
     """Sentences on what is right in the data, on rows that cannot be ranked, and on few queries."""
     notes = []
     if data.alone:
-        right = "right are the others of its class"
+        right = "the others of its class are right"
         if truth.judged is not None:
-            right = "right is what is judged so"
+            right = "right items are those judged so"
         elif not truth.ranks:
-            right = "nothing is right without labels that two items share, so nothing is ranked"
+            right = "no item is right without labels that two items share, so nothing is ranked"
         notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
         notes += filter(None, [without_cosine(data)])
@@ -119,7 +119,7 @@ def alike_text(statistics: Iterable[str], data: Embeddings) -> str:
 def _recall_note(shortlist: int, runs: StageRuns) -> str:
     best, ten = recall(runs.scores, runs.simulator, runs.features["text"], shortlist)
     return (
-        f"hybrid score: the scores above are the exact ones of all pairs; the shortlist of "
+        "hybrid score: the scores above are the exact scores of all pairs; the shortlist of "
         f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
         "ten"
     )
@@ -140,7 +140,7 @@ def judged_by(data: Embeddings) -> list[str]:
         return []
     sizes = len(np.unique(judged.text)), len(np.unique(judged.video))
     return [
-        f"right is what {judged.file} grades above 0, {len(judged.grade):,} pairs of "
+        f"right pairs are those that {judged.file} grades above 0, {len(judged.grade):,} pairs of "
         f"{sizes_text(sizes, data.called)}; grades are the gains of nDCG"
     ]
 
@@ -151,7 +151,7 @@ def unused_labels(data: Embeddings, used: bool) -> list[str]:
         return []
     texts, _ = item_names(data.called)
     return [
-        f"labels are not used: {texts} of one {data.called[1]} have different ones, so mAP and "
+        f"labels are not used: {texts} of one {data.called[1]} have different labels, so mAP and "
         "nDCG go by pairs"
     ]
 
@@ -205,10 +205,10 @@ def surrogate_faults(
     spread = surrogate.metrics.get("spread" if exact else "own_spread", 0.0)
     if jitter > spread > 0:
         faults.append(
-            f"the {surrogate.stage}'s terms are large and cancel: where ed or vd is 0.1% of its "
-            f"range off, its {score} changes by {jitter:.4g}, more than the scores of a query "
-            f"differ ({spread:.4g}); no hardware computes it well, fit another one "
-            "(`cimtool fit`)"
+            f"the {surrogate.stage}'s terms are large and cancel: if ed or vd is off by 0.1% of "
+            f"its range, its {score} changes by {jitter:.4g}, more than the scores of a query "
+            f"differ ({spread:.4g}); no hardware computes it well, so fit another one (`cimtool "
+            "fit`)"
         )
     return tuple(faults)
 
@@ -275,6 +275,6 @@ def baseline_sentences(baselines: Sequence[BaselineLoss]) -> Iterator[str]:
 
 
 NOT_CHECKED = (
-    "The surrogate was NOT CHECKED against the sampled score, for the teacher's a and b are not "
-    "known: drift is what the compiler adds."
+    "The surrogate was NOT CHECKED against the sampled score, as the teacher's a and b are not "
+    "known: drift is only what the compiler adds."
 )

@@ -28,11 +28,11 @@ class ReferenceOptions(Record):
     """The scores that drift is measured against."""
 
     reference: ReferenceKind = option(
-        "Reference of drift: the exact score, or mc, Monte Carlo.",
+        "Reference for drift: the exact score, or mc (Monte Carlo).",
         OneName(names=KINDS),
         default="exact",
     )
-    samples: int = option("Monte Carlo samples a side.", "K", at_least=2, default=DEFAULT_SAMPLES)
+    samples: int = option("Monte Carlo samples per side.", "K", at_least=2, default=DEFAULT_SAMPLES)
     seed: int = option("Seed of all random draws.", at_least=0, default=0)
 
 
@@ -46,9 +46,9 @@ class DriftOptions(SeenData, DrawnOrMeasured):
 class VerifyOptions(BundleData, JudgedData, ReferenceOptions, DriftOptions):
     """The options of `verify`."""
 
-    baseline: File | None = optional("An earlier report.json; fail where worse than it.", FILE)
+    baseline: File | None = optional("An earlier report.json; fail if a metric is worse.", FILE)
     tolerance: Mapping[str, float] | None = optional(
-        "Fail only where surely worse than the baseline by more than this.", MetricLimits()
+        "Fail only if surely worse than the baseline by more than this.", MetricLimits()
     )
     report: File | None = optional("Folder of the report [default: the bundle].", DIR)
 
@@ -70,6 +70,6 @@ def limits_text() -> str:
     )
     first, *others = RANKINGS
     return (
-        f"{errors}, and the losses of retrieval in the worse direction, shares as fractions: "
-        f"{first.loss}, and so for {', '.join(one.name for one in others)}"
+        f"{errors}, and losses of retrieval as fractions, the worse of both directions: "
+        f"{first.loss}, likewise for {', '.join(one.name for one in others)}"
     )

@@ -123,7 +123,7 @@ class EarlierRun:
         """Raise CimError unless the run was on the data with this digest."""
         if digest != self.digest:
             raise CimError(
-                f"{self.file}: is of other data than {file}, or of other rows of it (SHA-256 "
+                f"{self.file}: reports on other data than {file}, or on other rows of it (SHA-256 "
                 f"{self.digest[:12]} and {digest[:12]}); expected a report on the same"
             )
 

@@ -89,8 +89,8 @@ def verify_bundle(
     if options.calibration_rows == "drop":
         if bundle.gallery is not None:
             raise ArgumentError(
-                "{calibration_rows} drop is not for {}, whose items are in its arrays; expected a "
-                "bundle without a gallery, or {calibration_rows} allow",
+                "{calibration_rows} drop cannot be used for {}, whose items are in its arrays; "
+                "expected a bundle without a gallery, or {calibration_rows} allow",
                 bundle.name,
             )
         (data,) = without_seen([bundle.calibration], [data], bundle.name)

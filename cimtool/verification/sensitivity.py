@@ -244,9 +244,9 @@ def advice(found: Sensitivity, score: str = "logit", called: Modalities = TEXT_V
         or worst.left_float_centred_rmse > (1 - WORTHWHILE) * found.centred_rmse
     ):
         return (
-            f"no single part dominates the error: without what {name} costs, the centred "
-            f"{score} RMSE of {found.centred_rmse:.3g} would be "
-            f"{worst.left_float_centred_rmse:.3g} {measured}"
+            f"no single part dominates the error: without the error of {name}, the centred {score} "
+            f"RMSE of {found.centred_rmse:.3g} would be {worst.left_float_centred_rmse:.3g} "
+            f"{measured}"
         )
     return (
         f"{name} costs most: without its error the centred {score} RMSE would be "
@@ -268,8 +268,8 @@ def _remedy(found: Sensitivity, worst: Part) -> str:
         return "no setting changes its bits"
     best = min(found.settings, key=lambda one: one.centred_rmse)
     return (
-        f'try more {best.setting} for it ([layers."{worst.part}"] in a settings file), which alone '
-        f"could bring {best.centred_rmse:.3g}"
+        f'try more {best.setting} for it ([layers."{worst.part}"] in a settings file): alone it '
+        f"could reach {best.centred_rmse:.3g}"
     )
 
 
@@ -306,10 +306,10 @@ def next_change(
     surrogate = found.surrogate_centred_rmse or 0.0
     dominates = surrogate > DOMINANT * found.float_centred_rmse
     if found.cause == head.surrogate and (found.surrogate_broken or dominates):
-        return "fit another polynomial: no setting of the hardware mends the surrogate"
+        return "fit another polynomial: no hardware setting improves the surrogate"
     if found.cause in [row.stage for one in drift.noisy for row in one.rows]:
         return (
-            "the devices cost most: no bits of a layer mend that; try another compensation than "
-            f"{drift.noisy[-1].compensation}, other cell_bits, or another target"
+            "the devices cost most, and more bits of a layer do not help; try another compensation "
+            f"than {drift.noisy[-1].compensation}, other cell_bits, or another target"
         )
     return advice(parts, head.measure, called)

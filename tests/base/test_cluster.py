@@ -116,7 +116,7 @@ def test_a_call_that_ends_its_workers_is_told(
     with processes(scheduler(port), *both):
         wait_for_two(address)
         with (
-            pytest.raises(CimError, match=r"each worker that computed a shard ended on its own"),
+            pytest.raises(CimError, match=r"each worker that computed a shard was killed"),
             cluster.connected(address) as client,
         ):
             list(cluster.on_cluster(client, address, END, 2, [(1,)], "a shard", "again"))

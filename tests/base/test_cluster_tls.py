@@ -129,10 +129,10 @@ def test_files_that_are_missing_or_wrong(ours: Path, tmp_path: Path) -> None:
     wrong.write_text("no certificate")
     with configured(None):
         assert refused(address) == (
-            f"dask {address}: no file is named for TLS; expected {AUTHORITY}, a file in PEM"
+            f"dask {address}: TLS has no file; set {AUTHORITY} to a PEM file"
         )
     with configured(ours, cert=None):
-        assert f"no file is named for TLS; expected {CERTIFICATE}, a" in refused(address)
+        assert f"TLS has no file; set {CERTIFICATE} to a" in refused(address)
     for changed, variable in (
         ({"cert": none}, CERTIFICATE), ({"key": none}, KEY)
     ):  # fmt: skip

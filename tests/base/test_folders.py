@@ -24,7 +24,7 @@ def test_two_folders_are_exchanged(tmp_path: Path) -> None:
 
 
 def test_one_at_a_time_changes_a_folder(tmp_path: Path) -> None:
-    folder, sentence = tmp_path / "folder", "folder: another process is changing it; expected"
+    folder, sentence = tmp_path / "folder", "folder: another process is changing it; wait"
     with alone_with(folder):  # there is none yet
         folder.mkdir()
     with (

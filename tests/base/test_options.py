@@ -106,7 +106,9 @@ def test_a_record_is_made_of_plain_values_by_the_names_of_options() -> None:
     assert found.noise is not None
     assert (found.noise.model, found.noise.trials, found.noise.seed, found.seed) == ("x", 10, 4, 4)
     assert Measure.of({"data": Path("a"), "seed": 4}).noise is None
-    with pytest.raises(ArgumentError, match=r"^trials is about dies; expected noise with it$"):
+    with pytest.raises(
+        ArgumentError, match=r"^trials applies only to dies; expected noise with it$"
+    ):
         Measure.of({"data": Path("a"), "trials": 4})
 
 

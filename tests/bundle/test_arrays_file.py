@@ -30,7 +30,7 @@ def raw(kind: str, shape: list[int], size: int) -> bytes:
         ("F8_E8M0", [2], 2, "text is of F8_E8M0; expected"),
         ("BF16", [2], 4, "text is of BF16; expected"),
         ("I8", [0, 2**62], 0, r"text has shape \[0, 4611686018427387904\]; expected smaller"),
-        ("I8", [0, 2**64 - 1], 0, "text has shape|is no safetensors file"),
+        ("I8", [0, 2**64 - 1], 0, "text has shape|is not a safetensors file"),
     ],
 )
 def test_what_numpy_cannot_hold(

@@ -141,7 +141,7 @@ def test_without_its_stages_a_bundle_scores_the_same_and_is_not_verified(
 
 def test_a_bundle_with_some_of_its_stages_is_not_whole(copied: Path) -> None:
     change_manifest(copied, lambda manifest: manifest["files"].pop(OF_STAGES[0]) and None)
-    with pytest.raises(CimError, match=rf"names no {OF_STAGES[0]}; the bundle is not whole"):
+    with pytest.raises(CimError, match=rf"names no {OF_STAGES[0]}; the bundle is incomplete"):
         read_bundle(copied)
 
 
@@ -151,7 +151,9 @@ def test_a_score_in_the_memory_keeps_its_stages(small_trunk: DemoFiles, tmp_path
         files.projectors, files.poly, calibration=files.calibration,
         target="isaac-rram-128", score_mapping="in-memory",
     )  # fmt: skip
-    with pytest.raises(CimError, match="stages is off and score_mapping in-memory"):
+    with pytest.raises(
+        CimError, match="stages is off, but programming the gallery of score_mapping in-memory"
+    ):
         made.write(tmp_path / "memory", stages=False)
     assert not (tmp_path / "memory").exists()
 
@@ -188,10 +190,10 @@ def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # 
         (lambda m: m["files"].pop(PROGRAM), f"names no {PROGRAM}"),
         (lambda m: m["files"].update({"../copy/../secret": "0"}), "is missing from the bundle"),
         (lambda m: m["files"].update({"/etc/hostname": "0"}), "is missing from the bundle"),
-        (lambda m: m.update(files=3), "is no manifest"),
-        (lambda m: m.update(files=["program.json"]), "is no manifest"),
+        (lambda m: m.update(files=3), "is not a bundle's manifest"),
+        (lambda m: m.update(files=["program.json"]), "is not a bundle's manifest"),
         (lambda m: [m], "holds no table; compile again"),
-        (lambda m: m.pop("files") and None, "is no manifest"),
+        (lambda m: m.pop("files") and None, "is not a bundle's manifest"),
     ],
     ids=["version", "unlisted", "above", "absolute", "number", "list", "array", "without"],
 )
@@ -215,7 +217,7 @@ def test_a_broken_manifest_is_refused(copied: Path, text: str) -> None:
 
 def test_a_folder_without_manifest_and_no_folder_are_no_bundles(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(CimError, match="is no bundle"):
+        with pytest.raises(CimError, match="is not a bundle"):
             read_bundle(place)
 
 
@@ -256,7 +258,9 @@ def test_what_is_no_bundle_is_never_replaced(
         place.symlink_to(tmp_path / "nowhere")
     if name == "copy.previous":
         shutil.copytree(written, tmp_path / "copy")
-    with pytest.raises(CimError, match=rf"{name}: exists and is no bundle, so it is not replaced"):
+    with pytest.raises(
+        CimError, match=rf"{name}: exists and is not a bundle, so it is not replaced"
+    ):
         compilation.write(tmp_path / "copy")
     assert place.is_symlink() or place.exists()
     if kind == "folder":
@@ -272,7 +276,7 @@ def test_a_bundle_with_files_of_others_is_not_replaced(
     own = tmp_path / name / "cal.npz"
     own.write_bytes(b"ten years")
     with pytest.raises(
-        CimError, match=rf"{name}/cal.npz: is no file of the bundle there, and woul"
+        CimError, match=rf"{name}/cal.npz: is not a file of the bundle there and woul"
     ):
         compilation.write(tmp_path / "copy")
     assert own.read_bytes() == b"ten years"
@@ -287,7 +291,7 @@ def test_what_a_bundle_is_made_of_is_not_replaced_by_it(
     taken = tmp_path / name / "text.onnx"
     made = replace(compilation, inputs=((str(taken), ""),))
     with pytest.raises(
-        CimError, match=rf"text.onnx: is in .*{name}, which is replaced; expected an"
+        CimError, match=rf"text.onnx: is in .*{name}, which would be replaced; expected an"
     ):
         made.write(tmp_path / "copy")
     assert taken.is_file()
@@ -433,7 +437,7 @@ def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
     (folder / "manifest.json").write_text(manifest_text(manifest), "utf-8")
     sentence = r"^.*manifest\.json: needs the plug-in zed-arrays 0\.3, which is "
     monkeypatch.setattr(plugins, "_loaded", [])
-    with pytest.raises(CimError, match=f"{sentence}not installed; expected it$"):
+    with pytest.raises(CimError, match=f"{sentence}not installed; install it$"):
         read_bundle(folder)
     broken = plugins.Plugin("zed-arrays 0.4", 'plug-in "zed" (zed)', frozenset(), broken="why")
     monkeypatch.setattr(plugins, "_loaded", [broken])
@@ -449,7 +453,7 @@ def test_a_name_that_has_partial_in_it_is_a_users(tmp_path: Path) -> None:
     (tmp_path / ".partial-x1").mkdir()
     check_place(tmp_path)
     (tmp_path / "my.partial-notes").write_text("mine")
-    with pytest.raises(CimError, match=r"my\.partial-notes: is no file of the bundle there"):
+    with pytest.raises(CimError, match=r"my\.partial-notes: is not a file of the bundle there"):
         check_place(tmp_path)
 
 

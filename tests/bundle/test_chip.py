@@ -169,12 +169,12 @@ HOSTILE = {
                      "line 4: names a cell again; expected it once"),
     "an endless line": ("text.fc1.csv", CELL + "1" * 9999, "line 2: is longer than 4096 bytes"),
     "no text": ("text.fc1.csv", CELL + "0,0,0,\xe9\n", "line 2: is not plain text; expected ASCII"),
-    "no layer": ("text.fc9.csv", CELL, 'is of no layer; expected text.fc1.csv,'),
+    "no layer": ("text.fc9.csv", CELL, 'belongs to no layer; expected text.fc1.csv,'),
     "no state": ("stuck.csv", STATE + "0,0,0,open\n", "line 2: state is open; expected on or off"),
     "stuck twice": ("stuck.csv", STATE + "0,0,0,on\n0,0,0,off\n", "line 3: names a cell again"),
     "stuck outside": ("stuck.csv", STATE + "0,900,0,on\n", "line 2: names a cell beyond array 0;"),
     "one threshold": ("converters.csv", THRESHOLD + "0,0,1,0.5\n",
-                      "converter 0 of array 0 has no threshold of code 2; expected 1 to 15"),
+                      "converter 0 of array 0 has no threshold for code 2; expected 1 to 15"),
     "thresholds that fall": ("converters.csv", THRESHOLD + LADDER.replace("3,2.5", "3,0"),
                              "converter 0 of array 0 has a threshold of code 3 below the last"),
     "a threshold twice": ("converters.csv", THRESHOLD + LADDER + "0,0,1,0.5\n",
@@ -205,13 +205,13 @@ def test_the_chip_of_another_bundle_is_refused(
     bundle = read_bundle(small_bundle)
     file = chip / "chip.toml"
     file.write_text(re.sub('constants = ".', 'constants = "x', file.read_text()))
-    with pytest.raises(CimError, match=r"chip.toml: constants are not those of small@isaac"):
+    with pytest.raises(CimError, match=r"chip.toml: constants differ from those of small@isaac"):
         read_chip(chip, bundle)
     file.write_text(re.sub("g_max = .*", "g_max = 0", file.read_text()))
     with pytest.raises(CimError, match=r"chip.toml: g_max = 0: must be a number above 0"):
         read_chip(chip, bundle)
     file.unlink()
-    with pytest.raises(CimError, match=r"is no chip \(it has no chip.toml\)"):
+    with pytest.raises(CimError, match=r"is not a chip \(it has no chip.toml\)"):
         read_chip(chip, bundle)
 
 
@@ -261,7 +261,7 @@ def test_stuck_cells_and_measured_converters_change_what_they_should(
 
 
 def test_a_chip_beside_drawn_dies_is_refused(small_bundle: Path, small_chip: Path) -> None:
-    with pytest.raises(CimError, match=r"chip takes the place of drawn dies; expected it without"):
+    with pytest.raises(CimError, match=r"chip replaces drawn dies; expected it without"):
         api.simulate(small_bundle, {}, noise=NoiseOptions(), chip=small_chip)
 
 
@@ -274,7 +274,7 @@ def test_layers_are_chosen_and_measured_chips_are_not_replaced(
     assert sorted(f.name for f in (tmp_path / "one").iterdir()) == ["chip.toml", "text.mu.csv"]
     die, _ = chip_die(bundle, tmp_path / "one")  # the other layers are as programmed
     assert all(op.cells.fraction_bits == 0 for op in layers(die))
-    with pytest.raises(CimError, match=r"exists and is no earlier export"):
+    with pytest.raises(CimError, match=r"exists and is not an earlier export"):
         export_bundle(bundle, "conductances", tmp_path / "one")
     with pytest.raises(CimError, match=r'layers "text.nu" matches no layer; .*mean "text.mu"'):
         export_bundle(bundle, "conductances", tmp_path / "two", Request("text.nu"))

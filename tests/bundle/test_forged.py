@@ -206,7 +206,9 @@ def test_whatever_changes_in_a_program_is_refused(name: str, signed: bool, copie
     with pytest.raises(CimError) as caught:
         _ = read_bundle(copied).program
     said = str(caught.value)
-    assert "is no program that this version" in said if signed else "changed since it was" in said
+    assert (
+        "is not a program that this version" in said if signed else "changed since it was" in said
+    )
     assert "\n" not in said
 
 
@@ -222,7 +224,7 @@ def test_an_operation_gives_what_it_infers(copied: Path, monkeypatch: pytest.Mon
     """Whatever its `infer` leaves out: it is tried on a few rows."""
     run = Clip.run
     monkeypatch.setattr(Clip, "run", lambda self, x: run(self, x)[:, :1])
-    said = r"is no program that this version .*gives int64 \[2, 1\] for int \[n, 16\]"
+    said = r"is not a program that this version .*gives int64 \[2, 1\] for int \[n, 16\]"
     with pytest.raises(CimError, match=said):
         _ = read_bundle(copied).program
 
@@ -246,7 +248,7 @@ def test_a_stage_of_real_numbers_with_integers_in_it_is_refused(copied: Path) ->
 @pytest.mark.parametrize("name", ["a node left out", "a wider limit", "no nodes"])
 def test_a_forged_stage_is_refused(name: str, copied: Path) -> None:
     changed(copied, STAGES, lambda stages: PROGRAM_CHANGES[name](stages["quantized"]), signed=True)
-    with pytest.raises(CimError, match=r"stages\.json: quantized: is no program"):
+    with pytest.raises(CimError, match=r"stages\.json: quantized: is not a program"):
         _ = read_bundle(copied).stages
 
 
@@ -395,7 +397,7 @@ FORGED: dict[str, tuple[Change, str]] = {
     ),
     "a score in the arrays": (
         lambda m: m.update(gallery=GALLERY_SAID),
-        "gallery has 3 items; expected none, as program.json has",
+        "gallery has 3 items; expected none, as in program.json",
     ),
 }
 GALLERY_SAID = {
@@ -435,7 +437,7 @@ def test_signed_weights_of_another_form_are_refused(name: str, copied: Path) -> 
     arrays[key] = ARRAY_CHANGES[name](arrays[key])
     (copied / CONSTANTS).write_bytes(save(arrays))
     sign(copied, CONSTANTS)
-    with pytest.raises(CimError, match="is no program that this version"):
+    with pytest.raises(CimError, match="is not a program that this version"):
         _ = read_bundle(copied).program
 
 
@@ -454,7 +456,9 @@ def test_signed_constants_that_are_no_numbers_name_the_bundle_and_not_the_data(
     sign(copied, STAGE_CONSTANTS)
     opened = read_bundle(copied)
     name = key.removeprefix("trained/").replace(".", r"\.")
-    said = rf"stages\.json: trained: is no program .*\({name}\.?\w* holds {value:.4g}; expected num"
+    said = (
+        rf"stages\.json: trained: is not a program .*\({name}\.?\w* holds {value:.4g}; expected n"
+    )
     with pytest.raises(CimError, match=said.replace("+", r"\+")):
         _ = opened.stages
 
@@ -498,7 +502,7 @@ STAGE_CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("name", STAGE_CHANGES)
 def test_other_stages_than_those_of_the_passes_are_refused(name: str, copied: Path) -> None:
     changed(copied, STAGES, STAGE_CHANGES[name], signed=True)
-    with pytest.raises(CimError, match=r"stages\.json: has not the stages trained, folded, "):
+    with pytest.raises(CimError, match=r"stages\.json: does not have the stages trained, folded, "):
         _ = read_bundle(copied).stages
 
 
@@ -542,7 +546,7 @@ def test_a_manifest_that_says_the_same_in_another_spelling_is_refused(
     other = RESPELT[name](content)
     assert other != content
     file.write_bytes(other)
-    with pytest.raises(CimError, match=r"its text is not the one that its values are written as"):
+    with pytest.raises(CimError, match=r"it is not written as cimtool writes these values"):
         read_bundle(copied)
 
 
@@ -556,7 +560,7 @@ def test_a_manifest_of_many_tables_is_refused_before_it_is_read(copied: Path) ->
 def test_a_listed_name_that_is_none_of_the_folder_is_refused(name: str, copied: Path) -> None:
     (copied.parent / "x").write_bytes(b"")
     changed(copied, MANIFEST, lambda m: m["files"].update({name: "0" * 64}), signed=True)
-    with pytest.raises(CimError, match=r"is missing from the bundle; c|its text is not"):
+    with pytest.raises(CimError, match=r"is missing from the bundle; c|it is not written as"):
         read_bundle(copied)
 
 

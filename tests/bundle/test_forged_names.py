@@ -141,5 +141,5 @@ def test_a_forged_stage_is_refused(
     changed(copied, STAGES, lambda s: renamed("mu_squared", CODE)(s["folded"]), signed=True)
     assert run(["verify", str(copied), "--data", str(small_trunk.eval)]) == 2
     said = capsys.readouterr().err
-    assert "stages.json: folded: is no program" in said
+    assert "stages.json: folded: is not a program" in said
     assert f'.name is "{CODE}"; ' in said

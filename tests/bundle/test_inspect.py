@@ -150,13 +150,13 @@ def test_what_is_nothing(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="there is no such file or folder"):
         inspect(tmp_path / "a.pth")
     (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(CimError, match=r"cannot be told from its suffix; .*\.npz"):
+    with pytest.raises(CimError, match=r"its suffix does not say what it holds; .*\.npz"):
         inspect(tmp_path / "a.csv")
 
 
 def test_json_that_is_no_polynomial_and_the_name_of_a_target(tmp_path: Path) -> None:
     (tmp_path / "program.json").write_text('{"text": {}, "score": {}}')
-    with pytest.raises(CimError, match=r"program.json: is no polynomial \(coeff, coef_, c\)"):
+    with pytest.raises(CimError, match=r"program.json: is not a polynomial \(coeff, coef_, c\)"):
         inspect(tmp_path / "program.json")
     with pytest.raises(CimError, match="`cimtool targets show isaac-rram-128` tells"):
         inspect(Path("isaac-rram-128"))
@@ -167,5 +167,5 @@ def test_deep_nesting_in_a_bundle_is_one_sentence(name: str, tmp_path: Path) -> 
     manifest = dict.fromkeys(MANIFEST_KEYS, 1) | {"files": {"ledger.json": ""}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / name).write_text("[" * 100_000)
-    with pytest.raises(CimError, match=r"is not a bundle's manifest|is no ledger of a gallery"):
+    with pytest.raises(CimError, match=r"is not a bundle's manifest|is not a gallery's ledger"):
         inspect(tmp_path)

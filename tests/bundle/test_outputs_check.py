@@ -74,7 +74,7 @@ def test_a_difference_is_found_before_anything_is_compiled(
     np.savez(tmp_path / "outputs.npz", **given)
     with pytest.raises(
         CimError,
-        match=r"outputs\.npz: text_logvar holds \S+ in row 7, dimension 3, and the model that was "
+        match=r"outputs\.npz: text_logvar holds \S+ in row 7, dimension 3, but the model that was "
         r"read gives \S+; expected differences of at most 0\.0001 of the largest value",
     ):
         api.prepare(

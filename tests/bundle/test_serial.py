@@ -207,7 +207,7 @@ def test_levels_that_are_none_are_refused(with_levels: Program, part, change, sa
     text, arrays = stored(with_levels)
     name = next(key for key in arrays if key.endswith(part))
     broken = arrays | {name: change(arrays[name].astype(np.int64))}
-    with pytest.raises(CimError, match=rf"^here/program\.json: is no program .*{said}"):
+    with pytest.raises(CimError, match=rf"^here/program\.json: is not a program .*{said}"):
         read_program(text, Constants(broken), "here/program.json")
 
 

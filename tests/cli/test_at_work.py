@@ -75,7 +75,7 @@ def test_a_second_training_in_the_folder_is_refused(
     with at_work(*command(small_trunk, folder)) as process:
         second = cimtool(*command(small_trunk, folder), *more)
         assert second.status == 2
-        told = f"another training is at work there (process {process.pid}); expected it to end"
+        told = f"another training is running there (process {process.pid}); wait until it ends"
         assert second.sentence.startswith(f"{folder}: {told}")
         out, _ = process.communicate("\n", timeout=100)
     assert process.returncode == 0
@@ -94,7 +94,7 @@ def test_a_second_demo_in_the_folder_is_refused(
     with at_work(*command) as process:
         second = cimtool(*command)
         assert (second.status, second.out) == (2, "")
-        told = f"{out}: another demo is at work there (process {process.pid}); expected it to end"
+        told = f"{out}: another demo is running there (process {process.pid}); wait until it ends"
         assert second.sentence.startswith(told)
     assert not (tmp_path / "cache").exists()
 

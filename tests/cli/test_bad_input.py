@@ -152,11 +152,11 @@ BAD_ROWS: dict[str, tuple[Change, list[str]]] = {
     ),
     "one row": (
         lambda rows: rows.update(video=rows["video"][:1], text_to_video=[0] * len(rows["text"])),
-        ["video has 1 row, from which no range can be drawn; expected at least 32 rows"],
+        ["video has 1 row, which gives no range; expected at least 32 calibration rows"],
     ),
     "one row nine times": (
         lambda rows: rows.update(text=rows["text"][[4] * 9], video=rows["video"][:9]),
-        ["the 9 text rows that calibrate are equal, all of them, from which no range can be drawn"],
+        ["all 9 text calibration rows are equal, so they give no range"],
     ),
     "a missing modality": (lambda rows: rows.pop("video"), ["video", "is missing"]),
 }
@@ -186,8 +186,8 @@ def test_few_calibration_rows_are_a_warning(
     files = changed_rows(small_trunk, tmp_path, cut)
     notes = cimtool(*compiling(files, tmp_path / "b"), "--json").json["notes"]
     assert (
-        f"warning: {files.calibration}: only 9 text rows calibrate, so that 2 in 10 new rows lie "
-        "outside the range of a value; expected at least 32 rows"
+        f"warning: {files.calibration}: only 9 text calibration rows, so about 2 in 10 new rows "
+        "lie outside the range of a value; expected at least 32 rows"
     ) in notes
 
 
@@ -203,9 +203,9 @@ def test_calibration_rows_that_repeat_count_once(
     files = changed_rows(small_trunk, tmp_path, repeat)
     notes = cimtool(*compiling(files, tmp_path / "b"), "--json").json["notes"]
     assert (
-        f"warning: {files.calibration}: only 10 different text rows calibrate (1, 2, 3, 5, 6, ... "
-        "repeat earlier ones), so that 2 in 11 new rows lie outside the range of a value; expected "
-        "at least 32 different rows"
+        f"warning: {files.calibration}: only 10 different text calibration rows (1, 2, 3, 5, 6, "
+        "... repeat earlier ones), so about 2 in 11 new rows lie outside the range of a value; "
+        "expected at least 32 different rows"
     ) in notes
 
 
@@ -339,7 +339,7 @@ def test_a_target_file_with_an_unknown_key(refused: Callable[..., str], tmp_path
 @pytest.mark.parametrize(
     ("thresholds", "expected"),
     [
-        ("0.5, 1.5", ["transfer has 2 thresholds", "adc bits = 2 has 3"]),
+        ("0.5, 1.5", ["transfer has 2 thresholds", "adc bits = 2 needs 3"]),
         ("0.5, 2.5, 1.5", ["transfer falls from 2.5 to 1.5 at threshold 2"]),
         ("0.5, 1.5, inf", ["adc.transfer", "a number from"]),
     ],
@@ -452,7 +452,7 @@ def test_an_output_that_is_something_else_is_not_replaced(
     for place in (folder, file):
         ran = cimtool(*compiling(small_trunk, place))
         assert (ran.status, ran.out) == (2, "")
-        assert ran.sentence.startswith(f"{place}: exists and is no bundle")
+        assert ran.sentence.startswith(f"{place}: exists and is not a bundle")
     assert (folder / "thesis.txt").read_text() == file.read_text() == "years of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
@@ -528,7 +528,7 @@ def test_a_bundle_that_lost_a_file_or_is_none(
     assert ran.sentence.startswith(f"{changed_bundle / 'score.onnx'}: is missing")
     ran = cimtool("verify", tmp_path, "--data", small_trunk.eval)
     assert ran.status == 2
-    assert ran.sentence.startswith(f"{tmp_path}: is no bundle")
+    assert ran.sentence.startswith(f"{tmp_path}: is not a bundle")
 
 
 @pytest.mark.parametrize(
@@ -536,7 +536,7 @@ def test_a_bundle_that_lost_a_file_or_is_none(
     [
         (["logit_rms=1"], ['"logit_rms" is not known', 'did you mean "logit_rmse"?']),
         (["logit_rmse"], ["METRIC=VALUE"]),
-        (["logit_rmse=small"], ['"small" is no finite number']),
+        (["logit_rmse=small"], ['"small" is not a finite number']),
         (["r1_loss=1", "r1_loss=2"], ["given twice"]),
     ],
 )
@@ -619,7 +619,7 @@ def test_bad_exports(cimtool: Callable[..., Any], small_bundle: Path, tmp_path: 
         for format_name in ("onnx", "handoff"):
             ran = cimtool("export", small_bundle, "--format", format_name, "-o", place)
             assert ran.status == 2
-            assert ran.sentence.startswith(f"{place}: exists and is no earlier export")
+            assert ran.sentence.startswith(f"{place}: exists and is not an earlier export")
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
@@ -670,9 +670,9 @@ def test_a_disk_without_room_is_told_before_an_export(
             {"head": "cosin"},
             '--head "cosin" is not known: cosine, csd, euclidean, pcme-poly; did y',
         ),
-        ({"head": "cosine"}, '--poly is given, and head "cosine" has no polynomial; expected none'),
-        ({"head": "csd", "poly": None}, 'does not say a and b, which head "csd" needs'),
-        ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, and the score of head "eu'),
+        ({"head": "cosine"}, '--poly is given, but head "cosine" has no polynomial; expected none'),
+        ({"head": "csd", "poly": None}, 'does not give a and b, which head "csd" needs'),
+        ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, but the score of head "eu'),
     ],
 )
 def test_a_head_that_does_not_fit(

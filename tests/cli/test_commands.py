@@ -302,7 +302,7 @@ def test_what_stood_in_the_place_is_said_to_be_aside(
     assert "stood there" not in cimtool(*compiling(small_trunk, place)).out
     ran = cimtool(*compiling(small_trunk, place))
     assert (
-        f"the bundle that stood there is {place}.previous now, the only earlier one kept" in ran.out
+        f"the earlier bundle was moved to {place}.previous; no other earlier one is kept" in ran.out
     )
     assert cimtool(*compiling(small_trunk, place), "--json").json["previous"] == f"{place}.previous"
 
@@ -325,7 +325,7 @@ def test_a_place_without_a_name_takes_no_bundle(
 ) -> None:
     ran = cimtool(*compiling(small_trunk, place))
     assert (ran.status, ran.out) == (2, "")
-    assert ran.sentence.startswith(f"{place}: is no name for a bundle; expected a new folder")
+    assert ran.sentence.startswith(f"{place}: is not a name for a bundle; expected a new folder")
 
 
 def test_details_are_printed_with_verbose_and_named_without(

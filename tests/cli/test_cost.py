@@ -174,7 +174,7 @@ def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has none'),
+        (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has no'),
         (["--gallery", "0"], "'--gallery'"),
         (["--samples", "many"], "'--samples'"),
     ],

@@ -118,8 +118,8 @@ def test_some_calibration_rows_of_zeros_are_a_warning(
     assert (ran.status, ran.told) == (0, "")
     said = " ".join(ran.out.split())
     sentence = (
-        f"warning: {zeros}: 10 of the 96 video rows that calibrate are all zeros, so that the "
-        "ranges are drawn from 86"
+        f"warning: {zeros}: 10 of the 96 video rows for calibration are all zeros, so the ranges "
+        "come from 86"
     )
     assert said.count(sentence) == 1
     ran = cimtool(*arguments, "--json")
@@ -137,7 +137,7 @@ def test_calibration_rows_of_nothing_but_zeros_are_refused(
     ran = cimtool(*compiling(place.files, place.output, calibration=zeros))
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence == (
-        f"{zeros}: the 96 {modality} rows that calibrate are all zeros, from which no range can "
-        "be drawn; expected embeddings"
+        f"{zeros}: the 96 {modality} rows for calibration are all zeros, so they give no range; "
+        "expected embeddings"
     )
     assert not place.output.exists()

@@ -42,7 +42,7 @@ def test_without_a_polynomial_the_score_of_a_and_b_is_named(
 ) -> None:
     evaluate = ("evaluate", small_trunk.projectors, "--data", small_trunk.eval, "--resamples", 20)
     ran = cimtool(*evaluate, "--a", 1, "--b", 2)
-    assert "or take --head csd, b - a ed, whose a and b are known" in ran.sentence
+    assert "or use --head csd (b - a ed), whose a and b are known" in ran.sentence
     assert "csd" not in cimtool(*evaluate).sentence
     assert cimtool(*evaluate, "--a", 1, "--b", 2, "--head", "csd").status == 0
 
@@ -112,7 +112,10 @@ def test_runs_of_judged_items_are_written_and_judgements_amiss_are_not(
     ran = cimtool(*arguments)
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.splitlines()[5].startswith(" text to video: mAP, %")
-    assert f"right is what {qrels} grades above 0, 56 pairs of 28 texts and 8 videos" in ran.out
+    assert (
+        f"right pairs are those that {qrels} grades above 0, 56 pairs of 28 texts and 8 videos"
+        in ran.out
+    )
     assert f"wrote runs and qrels into {folder}" in ran.out
     written = {path.name for path in folder.iterdir()}
     ways = ("text_to_video", "video_to_text")

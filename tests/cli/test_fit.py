@@ -126,8 +126,11 @@ def changed(teacher: Path, folder: Path, **arrays: object) -> Path:
     ("arrays", "sentence"),
     [
         ({"ed": None}, "changed.npz: ed is missing; it holds vd, y, "),
-        ({"vd": np.zeros(599)}, "changed.npz: ed has 600 pairs and vd 599; expected as many"),
-        ({"video": np.zeros(3)}, "changed.npz: ed has 600 pairs and video 3; expected as many"),
+        ({"vd": np.zeros(599)}, "changed.npz: ed has 600 pairs and vd 599; expected equal numbers"),
+        (
+            {"video": np.zeros(3)},
+            "changed.npz: ed has 600 pairs and video 3; expected equal numbers",
+        ),
         ({"log_p": np.full(600, np.nan)}, "changed.npz: log_p of pair 0 is nan; expected finite"),
         ({"ed": np.full(600, 7.0)}, "changed.npz: ed is 7.0 for all of the teacher's pairs"),
         (
@@ -156,14 +159,14 @@ def test_teachers_that_cannot_be_fitted(
         (("--degree", "1,x"), '"1,x" is not one integer, 4, or several, 1,2,3'),
         (("--tolerance", -1), "--tolerance is -1; expected a finite number, 0 or more"),
         (("--data", "d.npz"), "--data is what --projectors are run on; expected both or neither"),
-        (("--target", "ideal"), "--target prices the items of --data; expected them with it"),
+        (("--target", "ideal"), "--target prices the items of --data; expected both"),
         (("--pt-keys", "d"), '"d" is not one of coeff, c'),
         (("--alpha", -1), "--alpha is -1.0; expected a finite number, 0 or more"),
         (("--scale-ed", 0), "--scale-ed is 0; expected a number from 1e-30 to 1e+30"),
         (("--scale-ed", 1e200), "--scale-ed is 1e+200; expected a number from 1e-30 to 1e+30"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a number from 1e-30 to 1e+30"),
         (("--seed", -1), "--seed is -1; expected 0 to 2^63 - 1"),
-        (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name that ends so"),
+        (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name with that suffix"),
     ],
 )
 def test_mistakes(
@@ -217,7 +220,7 @@ def test_the_table_has_the_recall_of_a_known_model_and_says_what_it_lacks(
     cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
     given = ("fit", teacher, "--degree", "1,2", "-o", tmp_path / "p.json")
-    lacking = "R@1 takes --projectors, and --data that they have not seen."
+    lacking = "R@1 needs --projectors, and --data that they have not seen."
     assert lacking in cimtool(*given).out
     ran = cimtool(*given, "--projectors", small_trunk.projectors, "--data", small_trunk.eval)
     assert lacking not in ran.out
@@ -231,7 +234,7 @@ def test_keys_of_a_pt_are_refused_for_json(
 ) -> None:
     ran = cimtool("fit", teacher, "--pt-keys", keys, "-o", tmp_path / "p.json")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.sentence == "--pt-keys names the keys of a .pt; expected one as --output"
+    assert ran.sentence == "--pt-keys names the keys of a .pt; expected a .pt as --output"
     assert not (tmp_path / "p.json").exists()
 
 

@@ -52,7 +52,8 @@ def test_embeddings_are_not_replaced_by_scores(
     ran = cimtool("simulate", small_bundle, "--inputs", inputs, "-o", output)
     assert (ran.status, ran.out) == (2, "")
     assert ran.sentence == (
-        f"--output {output}: is the file of --inputs, which would be lost; expected another one"
+        f"--output {output}: is the file of --inputs, which would be overwritten; expected another "
+        "file"
     )
     assert inputs.read_bytes() == small_trunk.eval.read_bytes()
 
@@ -79,7 +80,7 @@ def test_arguments_names_and_pairs_are_inputs_as_well(
         "--target": cimtool("tune", *data, "--target", toml, "-o", toml),
         "--data": cimtool("teacher", "--data", small_trunk.eval, "--data", npz, "-o", npz),
     }.items():
-        assert f": is the file of {named}, which would be lost" in ran.sentence
+        assert f": is the file of {named}, which would be overwritten" in ran.sentence
         assert ran.status == 2
     assert {file.read_bytes() for file in tmp_path.iterdir()} == {b"the user's own"}
 
@@ -149,7 +150,7 @@ def test_what_functions_write_into_a_folder_replaces_none_of_their_inputs(
         lambda: api.evaluate(small_trunk.eval, qrels=runs, trec=tmp_path),
     )
     for call in calls:
-        with pytest.raises(CimError, match="is the file of qrels, which would be lost"):
+        with pytest.raises(CimError, match="is the file of qrels, which would be overwritten"):
             call()
     with pytest.raises(CimError, match="is in the bundle small@isaac"):
         api.encode(small_bundle, small_trunk.eval, output=small_bundle / "gallery")
@@ -165,7 +166,7 @@ def test_judgements_are_not_replaced_by_those_that_are_written(
     ran = cimtool(*command, tmp_path)
     assert ran.status == 2
     assert ran.sentence.endswith(
-        f"{qrels}: is the file of --qrels, which would be lost; expected another one"
+        f"{qrels}: is the file of --qrels, which would be overwritten; expected another file"
     )
     assert qrels.read_text() == "0 0 0 1\n"
     assert cimtool(*command, tmp_path / "other", "--head", "cosine").status == 0

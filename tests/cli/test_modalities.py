@@ -139,8 +139,8 @@ def test_queries_are_those_of_each_pair(cimtool: Callable[..., Any], tmp_path: P
     arguments = ("evaluate", "--data", file, "--modalities", "text,video,audio", "--resamples", 9)
     ran = cimtool(*arguments)
     assert (
-        "6 texts and 6 videos; 6 texts and 4 audio rows; 6 videos and 4 audio rows are "
-        "queries of each other; right is what belongs to a query by text_to_video, text_to_audio, "
+        "6 texts and 6 videos; 6 texts and 4 audio rows; 6 videos and 4 audio rows are queries of "
+        "each other; the right items of a query are given by text_to_video, text_to_audio, "
         "video_to_audio."
     ) in ran.out
     assert "only 4 audio rows are queries" in ran.out
@@ -209,4 +209,4 @@ def test_a_model_is_not_told_its_modalities(
 ) -> None:
     ran = cimtool("evaluate", trained, "--data", three, "--modalities", "text,video")
     assert ran.status == 2
-    assert "--modalities says which raw embeddings are compared" in ran.sentence
+    assert "--modalities names raw embeddings to compare" in ran.sentence

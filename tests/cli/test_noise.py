@@ -110,8 +110,11 @@ def test_verify_takes_the_same_options(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--trials", "3"], "--trials is about dies; expected --noise with it"),
-        (["--noise-model", "neurram"], "--noise-model is about dies; expected --noise with it"),
+        (["--trials", "3"], "--trials applies only to dies; expected --noise with it"),
+        (
+            ["--noise-model", "neurram"],
+            "--noise-model applies only to dies; expected --noise with it",
+        ),
         (["--noise", "--trials", "0"], "--trials is 0; expected 1 to"),
         (["--noise", "--time", "1w"], "--time is 1w; expected a time"),
         (["--noise", "--time", ""], "--time is empty; expected a time"),

@@ -39,9 +39,7 @@ def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     assert (
         "Shortlists that hold the best item of 90% of the queries, on both halves of them" in said
     )
-    assert (
-        "taken (*): the one of least conversions. Of 96 calibration queries it holds the " in said
-    )
+    assert "taken (*): the one with the least conversions. Of 96 calibration queries it" in said
     halves = re.search(
         r"of one half of them of ([\d.]+)% \[.*\], of the other of ([\d.]+)% \[", said
     )
@@ -50,7 +48,7 @@ def test_the_choice_says_what_was_taken_why_and_by_which_interval(
     assert "(95% intervals, Clopper and Pearson)" in said
     ran = cimtool(*program, "--shortlist", 1, "--shortlist-bits", 1, "-o", tmp_path / "none")
     assert (ran.status, ran.out) == (2, "")
-    assert "no setting holds 0.9 on both halves of the calibration queries" in ran.sentence
+    assert "no setting reaches 0.9 on both halves of the calibration queries" in ran.sentence
     assert not (tmp_path / "none").exists()
 
 
@@ -104,7 +102,7 @@ def test_a_gallery_is_programmed_and_queried(
     done = cimtool("simulate", programmed, "--inputs", small_trunk.eval, "-o", output)
     assert done.out.splitlines() == [
         f"wrote {output}: scores [40, 40], items [40]",
-        "videos are the 40 items of eval.npz in the memory; those of the inputs are not looked at",
+        "videos are the 40 items of eval.npz in the memory; the inputs' own are not used",
     ]
     assert cimtool("verify", programmed, "--data", small_trunk.eval, "--samples", 2).status == 0
 
@@ -155,7 +153,7 @@ def test_a_shortlist_without_a_hybrid_score_is_refused(
 ) -> None:
     done = cimtool(*compiling(small_trunk, tmp_path / "b", shortlist=5))
     assert done.status == 2
-    assert 'shortlist = 5: score_mapping = "digital" draws up none' in done.sentence
+    assert 'shortlist = 5: score_mapping = "digital" uses none' in done.sentence
 
 
 def test_inspect_names_the_gallery(
@@ -215,7 +213,7 @@ def test_a_mistake_in_a_change_is_one_sentence(
         ((living, "--remove", "1", "--recall", "0.9"), "--recall is 0.9; expected it with --gall"),
         ((living,), "expected --gallery, to program one, or --add, --remove and --replace"),
         ((living, "--remove", "1", "--gallery", small_trunk.eval), "expected --gallery, to prog"),
-        ((folder, "--remove", "1"), f"{folder}: holds no gallery that could be changed; program "),
+        ((folder, "--remove", "1"), f"{folder}: holds no gallery to change; program "),
         ((living, "--replace", "1,2", small_trunk.eval), "--replace names 2 items and eval.npz ha"),
     ]
     for words, sentence in cases:

@@ -146,7 +146,7 @@ def test_texts_become_values(capsys: pytest.CaptureFixture[str]) -> None:
     ("given", "sentence"),
     [
         (("--limits", "r1"), "--limits r1: expected METRIC=VALUE, such as logit_rmse=0.2"),
-        (("--trials", "3"), "--trials is about dies; expected --noise with it"),
+        (("--trials", "3"), "--trials applies only to dies; expected --noise with it"),
     ],
 )
 def test_a_text_that_is_no_value_is_told_by_its_option(
@@ -206,10 +206,10 @@ def test_limits_are_read() -> None:
     ("texts", "message"),
     [
         (["logit_rmse"], "budget logit_rmse: expected METRIC=VALUE"),
-        (["logit_rmse=low"], '"low" is no finite number'),
-        (["logit_rmse=nan"], '"nan" is no finite number'),
-        (["logit_rmse=1_0"], '"1_0" is no finite number'),
-        (["logit_rmse=٣"], '"٣" is no finite number'),
+        (["logit_rmse=low"], '"low" is not a finite number'),
+        (["logit_rmse=nan"], '"nan" is not a finite number'),
+        (["logit_rmse=1_0"], '"1_0" is not a finite number'),
+        (["logit_rmse=٣"], '"٣" is not a finite number'),
         (["r1_loss=1", "r1_loss=2"], "given twice"),
     ],
 )

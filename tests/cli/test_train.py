@@ -51,7 +51,7 @@ def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     folder = tmp_path / "run"
     assert train(small_trunk.calibration, folder, "--epochs", "1", "--test", "0.2") == 0
     printed = capsys.readouterr().out
-    (line,) = (line for line in printed.splitlines() if "no part of this run saw" in line)
+    (line,) = (line for line in printed.splitlines() if "this run did not see" in line)
     command = line.partition(": cimtool ")[2]
     assert (
         command == f"evaluate {folder / 'model.pth'} --head euclidean --data {folder / 'test.npz'}"
@@ -119,7 +119,7 @@ def test_scores_that_are_not_finite_before_any_training(
     [
         (["--model", "trunc"], 'did you mean "trunk"?'),
         (["--set", "loss.tau"], '--set "loss.tau": expected model.KEY=VALUE or loss.KEY=VALUE'),
-        (["--batch", "600"], "--batch is 600, and 86 pairs train"),
+        (["--batch", "600"], "--batch is 600, but only 86 pairs"),
         (["--set", "model.hidden=100000000000"], "does not fit in memory; expected smaller"),
         (["--set", "model.hidden=1e20"], "model.hidden is 1e20; expected an integer of 64 bits"),
         (["--loss", "info-nce-poly"], "expected --poly FILE, as `cimtool fit` writes it"),
@@ -144,7 +144,7 @@ def test_a_polynomial_without_a_domain_needs_a_start(
     poly.write_text(json.dumps(values))
     more = "--poly", str(poly)
     assert train(small_trunk.calibration, tmp_path / "run", *more) == 2
-    assert "the polynomial has no domain, outside which it means" in capsys.readouterr().err
+    assert "the polynomial has no domain, and it is meaningless" in capsys.readouterr().err
 
 
 HARDWARE = {
@@ -196,13 +196,16 @@ def test_fine_tuning_that_diverges_is_a_failed_check(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--loss", "info-nce"], "--loss is not for --hardware"),
-        (["--set", "loss.tau=1"], "--set is not for --hardware"),
-        (["--noise-model", "neurram"], "--noise-model is about dies; expected --noise with it"),
+        (["--loss", "info-nce"], "--loss does not apply to --hardware"),
+        (["--set", "loss.tau=1"], "--set does not apply to --hardware"),
+        (
+            ["--noise-model", "neurram"],
+            "--noise-model applies only to dies; expected --noise with it",
+        ),
         (["--noise"], '"isaac-rram-128" has no [noise]'),
         (["--hardware", "isaac"], 'did you mean "isaac-rram-128"?'),
         (["--weight-bits", "40"], "--weight-bits = 40: must be an integer from 2 to 16"),
-        (["--batch", "600"], "--batch is 600 and there are 87 texts to learn from"),
+        (["--batch", "600"], "--batch is 600 but only 87 texts are for training"),
     ],
 )
 def test_bad_input_of_fine_tuning_is_one_sentence(
@@ -218,8 +221,8 @@ def test_bad_input_of_fine_tuning_is_one_sentence(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--weight-bits", "4"], "--weight-bits is about the hardware; expected --hardware"),
-        (["--noise"], "--noise is about the hardware; expected --hardware with it"),
+        (["--weight-bits", "4"], "--weight-bits applies only to the hardware; expected --hardware"),
+        (["--noise"], "--noise applies only to the hardware; expected --hardware with it"),
         (["--hardware", "ideal"], "--start is missing; expected it with --hardware"),
     ],
 )

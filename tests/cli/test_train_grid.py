@@ -115,7 +115,7 @@ def test_a_point_that_contradicts_the_data_fails_and_others_go_on(
     printed = capsys.readouterr()
     assert "points failed" in printed.err
     assert "point 1 (batch=400) failed: " in printed.out
-    assert "batch is 400, and " in printed.out
+    assert "batch is 400, but " in printed.out
     kept = json.loads((folder / "results.json").read_text())
     assert [point["state"] for point in kept["points"]] == ["done", "failed"]
     assert kept["best"] == 0
@@ -142,16 +142,19 @@ def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
         (["--grid", "epochs=1.5"], "--grid: --epochs is 1.5; expected an integer"),
         (["--grid", "learning-rate=fast"], "--grid: --learning-rate is fast; expected a number"),
         (["--grid", "seed=-1"], "--grid: --seed is -1; expected 0 to 2^63 - 1"),
-        (["--grid", "loss.tua=1"], "--grid loss.tua: is no option of loss info-nce: "),
+        (["--grid", "loss.tua=1"], "--grid loss.tua: is not an option of loss info-nce: "),
         (["--grid", "loss.tau=1,-1"], "--grid: loss.tau is -1; expected more than 0"),
         (["--grid", "batch=16,16"], "--grid batch: 16 is given twice; expected each value once"),
         (["--grid", "batch="], "--grid batch=: expected KEY=VALUE,VALUE, such as batch=16,64"),
         (["--grid", "epochs=1,2"], "--grid epochs and --epochs are both given"),
         (["--grid", "model.hidden=8"], "--grid model.hidden and --set model.hidden are both"),
         (["--grid", "seed=1,2", "--seed", "3"], "--grid seed and --seed are both given"),
-        (["--grid", "batch=300,400"], "--batch is 300, and "),
-        (["--grid", "seed=1,2", "--resume"], "--resume is not for --grid"),
-        (["--grid", "seed=1,2", "--set", "loss.c=1"], "--set loss.c: is no option of loss info-"),
+        (["--grid", "batch=300,400"], "--batch is 300, but "),
+        (["--grid", "seed=1,2", "--resume"], "--resume does not apply to --grid"),
+        (
+            ["--grid", "seed=1,2", "--set", "loss.c=1"],
+            "--set loss.c: is not an option of loss info-",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_is_written(

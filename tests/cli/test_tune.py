@@ -17,7 +17,7 @@ from cimtool.demo.data import DemoFiles
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is no finite number'),
+        ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is not a finite number'),
         ({"budget": "rmse=1"}, '--budget metric "rmse" is not known'),
         ({"cost": "array"}, '"array" is not one of arrays, conversions, energy'),
         ({"target": "idael"}, 'did you mean "ideal"?'),
@@ -25,7 +25,7 @@ from cimtool.demo.data import DemoFiles
         ({"grid": "cell_bits=1,2"}, '--grid key "cell_bits" is not known'),
         ({"grid": "adc_bits=0"}, "--adc-bits = 0: must be an integer from 1 to 16"),
         ({"budget": "logit_rmse"}, "--budget logit_rmse: expected METRIC=VALUE, such as"),
-        ({"budget": "logit_rmse=nan"}, '--budget logit_rmse: "nan" is no finite number'),
+        ({"budget": "logit_rmse=nan"}, '--budget logit_rmse: "nan" is not a finite number'),
         ({"budget": "logit_rmse=1e-9"}, "--budget logit_rmse=1e-09: the highest bits give 0."),
         ({"projectors": "none.pth"}, "none.pth: there is no such file"),
         ({"poly": "none.json"}, "none.json: there is no such file"),

@@ -135,7 +135,7 @@ def test_mistakes_are_one_sentence(
     copy.unlink()
     same = tmp_path / "before.xml"
     same.write_bytes(before.read_bytes())
-    assert "is the file of --baseline, which would be lost" in refused(
+    assert "is the file of --baseline, which would be overwritten" in refused(
         "--baseline", same, "--junit", same
     )
     with np.load(small_trunk.eval) as held:
@@ -143,5 +143,5 @@ def test_mistakes_are_one_sentence(
     options = ("--data", tmp_path / "other.npz", "--report", tmp_path, "--baseline", before)
     ran = cimtool("verify", bundles[8], *options)
     assert (ran.status, ran.out) == (2, "")
-    assert "is of other data than" in ran.sentence
+    assert "reports on other data than" in ran.sentence
     assert sorted(one.name for one in tmp_path.iterdir()) == ["before.xml", "other.npz"]

@@ -281,7 +281,7 @@ def test_a_polynomial_in_ed_alone_costs_one_product_of_six(
 
 
 def test_mistakes(small_bundle: Path) -> None:
-    with pytest.raises(CimError, match='point "x": target isaac-rram-128 has none'):
+    with pytest.raises(CimError, match='point "x": target isaac-rram-128 has no such'):
         api.cost(small_bundle, operating_point="x")
     with pytest.raises(CimError, match="gallery is 0; expected at least 1"):
         api.cost(small_bundle, gallery=0)

@@ -205,7 +205,7 @@ def test_mistakes_are_found_before_training(made: list[tuple[Path, int]], tmp_pa
     with pytest.raises(CimError, match='did you mean "ideal"'):
         run_demo("idal", 3, tmp_path, tmp_path, print)
     (tmp_path / "demo@ideal").write_text("mine")
-    with pytest.raises(CimError, match="exists and is no bundle"):
+    with pytest.raises(CimError, match="exists and is not a bundle"):
         run_demo("ideal", 3, tmp_path, tmp_path, print)
     with pytest.raises(CimError, match="epochs is 10001; expected at most 10,000"):
         run_demo("ideal", 10_001, tmp_path, tmp_path, print)

@@ -68,7 +68,9 @@ def test_another_graph_is_refused(change: str, small_bundle: Path, tmp_path: Pat
     text = read_bundle(small_bundle).program.text
     require_own_file(small_bundle / "text.onnx", text)
     file = changed(small_bundle / "text.onnx", tmp_path / "text.onnx", CHANGES[change])
-    with pytest.raises(CimError, match=r"text\.onnx: is not the file that is written of program"):
+    with pytest.raises(
+        CimError, match=r"text\.onnx: is not the file that cimtool writes for program"
+    ):
         require_own_file(file, text)
 
 
@@ -77,7 +79,9 @@ def test_another_float_graph_is_refused(change: str, small_bundle: Path, tmp_pat
     folded = read_bundle(small_bundle).stages[1].program
     require_own_float_file(small_bundle / FLOAT_FILE, folded)
     file = changed(small_bundle / FLOAT_FILE, tmp_path / FLOAT_FILE, CHANGES[change])
-    with pytest.raises(CimError, match=r"float\.onnx: is not the file that is written of stages"):
+    with pytest.raises(
+        CimError, match=r"float\.onnx: is not the file that cimtool writes for stages"
+    ):
         require_own_float_file(file, folded)
 
 
@@ -92,5 +96,7 @@ def test_verify_refuses_a_signed_bundle_with_another_graph(
     manifest["sha256"] = values_digest(manifest)
     (folder / MANIFEST).write_text(manifest_text(manifest))
     source = STAGES if name == FLOAT_FILE else "program.json's score"
-    with pytest.raises(CimError, match=rf"{name}: is not the file that is written of {source}"):
+    with pytest.raises(
+        CimError, match=rf"{name}: is not the file that cimtool writes for {source}"
+    ):
         api.verify(folder, small_trunk.eval)

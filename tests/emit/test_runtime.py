@@ -54,10 +54,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m: setattr(m.graph.node[3], "op_type", "Foo"), "does not run in ONNX Runtime ("
     ),
     "a huge shape": (
-        lambda m: m.graph.initializer[0].dims.append(1 << 62), ", which the file does not hold"
+        lambda m: m.graph.initializer[0].dims.append(1 << 62), ", but the file does not hold it"
     ),
     "a shape below 0": (
-        lambda m: m.graph.initializer[0].dims.append(-1), ", which the file does not hold"
+        lambda m: m.graph.initializer[0].dims.append(-1), ", but the file does not hold it"
     ),
     "another type": (
         lambda m: setattr(m.graph.initializer[0], "data_type", 20), "does not run in ONNX Runtime ("
@@ -138,7 +138,7 @@ def test_a_file_that_is_none_is_refused(
 ) -> None:
     file = tmp_path / "text.onnx"
     file.write_bytes(content)
-    assert "is no ONNX file (" in refused(file, capfd)
+    assert "is not an ONNX file (" in refused(file, capfd)
 
 
 def test_a_file_without_the_output_is_refused(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
     monkeypatch.setattr(run, "MOST_PAIRS", 10)
     found = cimtool.evaluate(small_trunk.eval, source)
     assert "logit_rmse" not in found.scores[0].metrics
-    assert any("no logit RMSE of more than 10 pairs" in note for note in found.notes)
+    assert any("no logit RMSE for more than 10 pairs" in note for note in found.notes)
 
 
 def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bundle: Path) -> None:
@@ -222,7 +222,7 @@ def test_equal_cosines_are_ties_whatever_the_length_of_a_row() -> None:
 
 def test_one_class_and_equal_scores_are_said() -> None:
     with pytest.raises(
-        CimError, match="the label of every item is 3; expected two classes or more"
+        CimError, match="the label of every item is 3; expected at least two classes"
     ):
         cimtool.evaluate({"rows": rows()["text"], "labels": np.full(60, 3)})
     same = np.ones((4, 8))
@@ -254,8 +254,8 @@ def test_rows_that_cannot_be_normalised_are_named(tmp_path: Path) -> None:
     ("values", "alone", "sentence"),
     [
         ({"text": 3, "video": 2}, False, "text_to_video is missing"),
-        ({"text": 3, "video": 2}, True, "3 texts and 2 videos; expected as many of both"),
-        ({"text": 3, "video": 3}, True, "labels is missing, the class of each item"),
+        ({"text": 3, "video": 2}, True, "3 texts and 2 videos; expected equal numbers"),
+        ({"text": 3, "video": 3}, True, "labels, the class of each item, is missing"),
         ({"rows": 3, "labels": None}, True, "no two items share a label"),
     ],
 )
@@ -270,7 +270,7 @@ def test_data_that_do_not_say_what_is_right(
 @pytest.mark.parametrize(
     ("sets", "sentence"),
     [
-        ([[1, 1], [0, 1], [0, 1]], "the label of every item is 1; expected two classes or more"),
+        ([[1, 1], [0, 1], [0, 1]], "the label of every item is 1; expected at least two classes"),
         ([[1, 1, 0], [0, 0, 1], [0, 0, 0]], "no two items share a label"),
     ],
 )

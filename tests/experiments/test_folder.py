@@ -45,7 +45,7 @@ def test_a_folder_whose_first_write_was_killed_is_taken(tmp_path: Path) -> None:
 
 def test_a_second_sweep_in_the_folder_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     with SWEEP.opened(tmp_path, WHOSE):
-        told = rf"another sweep is at work there \(process {os.getpid()}\); expected it to end"
+        told = rf"another sweep is running there \(process {os.getpid()}\); wait until it ends"
         with pytest.raises(CimError, match=told), SWEEP.opened(tmp_path, WHOSE):
             pass
     assert not (tmp_path / LOCK).exists()

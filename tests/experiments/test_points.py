@@ -52,7 +52,7 @@ def test_a_head_without_a_polynomial_has_no_degree_and_samples_are_points_of_the
 def test_parameters_of_a_converter_are_keys_of_any_name(name: str) -> None:
     axes = read_grid({name: [1, 2]})
     assert axes[0].path == ("target", "adc", "parameters", "trim")
-    refused = "adc_parameters are of a kind of converter"
+    refused = "adc_parameters belong to a kind of converter"
     assert all(refused in point.refusal for point in points(axes, "isaac-rram-128", None))
     with pytest.raises(CimError, match=r'did you mean "target\.adc\.parameters\.NAME"'):
         read_grid({"target.adc.parameters": [1]})
@@ -111,10 +111,13 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"weight_bits": [4, 6, 4]}, "weight_bits: 4 is given twice"),
         ({"weight_bits": []}, "weight_bits has no values"),
         ({}, "grid is missing"),
-        ({"a b": [4]}, "grid a b: is no key"),
+        ({"a b": [4]}, "grid a b: is not a key"),
         ({"target": ["isac"]}, 'target "isac" is not known: .*did you mean "isaac-rram-128"'),
         ({"target.row_active": [4]}, 'no single value of this name; .*"target.rows_active"'),
-        ({"target.bits": [4]}, "several keys end so; expected one of target.input.bits, target.we"),
+        (
+            {"target.bits": [4]},
+            "several keys end in this name; expected one of target.input.bits, target.we",
+        ),
         ({"target.name": ["x"]}, "target.name: a target has no single value of this name"),
         ({"target.rows_active": [0]}, "rows_active: 0: must be an integer of at least 1"),
         (

@@ -61,7 +61,9 @@ def test_no_budget_is_kept_against_a_broken_score(
     assert e.value.found.chosen is not None
     assert e.value.found.chosen.index is None
     assert sweep_text(e.value.found).startswith(BROKEN)
-    with pytest.raises(CimError, match=r"^budget logit_rmse=100 is of the float score itself.* a "):
+    with pytest.raises(
+        CimError, match=r"^budget logit_rmse=100 would be measured from the float score.* a "
+    ):
         tune(small_trunk, backwards, tmp_path, budget={"logit_rmse": 100.0})
     assert not (tmp_path / "bits.toml").exists()
 

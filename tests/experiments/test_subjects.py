@@ -57,11 +57,11 @@ def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
     [
         ({"text": np.ones((3, 2)), "video": np.ones((3, 4))}, {}, "cannot be compared; expected"),
         ({"text": np.ones((3, 2)), "video": np.ones((2, 2))}, {}, "text_to_video is missing"),
-        ({"rows": np.ones((3, 2))}, {}, "labels is missing, the class of each item"),
-        ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row alone ranks nothing"),
+        ({"rows": np.ones((3, 2))}, {}, "labels, the class of each item, is missing"),
+        ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row cannot be ranked"),
         (rows(), {"head": "cosin"}, 'did you mean "cosine"'),
         (rows(), {"head": "csd"}, "expected cosine or euclidean for raw embeddings"),
-        (rows(), {"poly": "p.json"}, "poly says the score of trained projectors, and raw"),
+        (rows(), {"poly": "p.json"}, "poly sets the score of trained projectors, but raw"),
         (rows(), {"resamples": 1}, "resamples is 1; expected at least 2"),
         (rows(), {"seed": -1}, "seed is -1; expected 0 to"),
         (rows(), {"samples": [10, 1]}, "samples is 1; expected at least 2"),
@@ -78,7 +78,7 @@ def test_what_cannot_be_evaluated(
 def test_a_bundle_has_its_score_and_refuses_its_calibration_rows(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
-    with pytest.raises(CimError, match=r"head says the score .* a bundle has its score"):
+    with pytest.raises(CimError, match=r"head sets the score .* a bundle has its score"):
         cimtool.evaluate(small_trunk.eval, small_bundle, head="cosine")
     with pytest.raises(CimError, match="expected unseen rows, or calibration_rows allow"):
         cimtool.evaluate(small_trunk.calibration, small_bundle)
@@ -126,7 +126,9 @@ def test_samples_of_a_score_that_none_estimate(tmp_path: Path) -> None:
     torch.save(content, tmp_path / "same.pth")
     for what in (tmp_path / "same.pth", None):
         given = () if what is None else (what,)
-        with pytest.raises(CimError, match="samples is 4, and no subject has a score that samples"):
+        with pytest.raises(
+            CimError, match="samples is 4, but no subject has a score that sampling"
+        ):
             cimtool.evaluate(rows(), *given, samples=[4])
 
 
@@ -139,7 +141,7 @@ def test_rows_without_a_cosine_are_no_baseline(tmp_path: Path) -> None:
     found = cimtool.evaluate(data, tmp_path / "same.pth", resamples=2)
     assert [one.kind for one in found.scores] == ["float"]
     (warning,) = found.scores[0].warnings
-    assert warning.startswith("raw embeddings are no subject: embeddings: row 3 of video is all")
+    assert warning.startswith("raw embeddings are not compared: embeddings: row 3 of video is all")
 
 
 def test_rows_of_two_widths_have_no_cosine(tmp_path: Path) -> None:

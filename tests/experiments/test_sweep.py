@@ -368,10 +368,10 @@ def test_a_time_that_a_noise_does_not_know_is_a_note(sweep_small: RunSweep, tmp_
 @pytest.mark.parametrize(
     ("trials", "times", "seed", "message"),
     [
-        (None, ["1h"], 0, "times is about dies; expected trials"),
+        (None, ["1h"], 0, "times applies only to dies; expected trials"),
         (0, [], 0, "trials is 0; expected 1 to"),
         (2, ["1x"], 0, "time is 1x; expected a time"),
-        (2, ["60m", "1h"], 0, "has one twice"),
+        (2, ["60m", "1h"], 0, "repeats"),
         (2, [], -1, "seed is -1"),
     ],
 )

@@ -58,7 +58,7 @@ def test_seeds_are_of_one_variant() -> None:
     [
         ({}, {}, "grid is missing; expected at least one KEY=VALUE,VALUE, such as batch=16,64"),
         ({"model": ["trunck"]}, {}, 'did you mean "trunk"'),
-        ({"model.widht": [8]}, {}, 'is no option of model trunk: .*did you mean "width"'),
+        ({"model.widht": [8]}, {}, 'is not an option of model trunk: .*did you mean "width"'),
         ({"weight_decay": [-1]}, {}, "grid: weight_decay is -1; expected 0 or more"),
         ({"epochs": [True]}, {}, "grid: epochs is true; expected an integer"),
         ({"optimizer": ["adam"]}, {}, 'grid: optimizer "adam" is not known: adamw, sgd'),

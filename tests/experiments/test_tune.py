@@ -213,7 +213,7 @@ def test_a_half_of_hardly_any_queries_is_refused(
     right: list[int], videos: int, counts: str
 ) -> None:
     rows = (np.zeros((count, 1), np.float32) for count in (len(right), videos))
-    with pytest.raises(CimError, match=rf"^e\.npz: {counts} leave a half, .* fewer than 2 queries"):
+    with pytest.raises(CimError, match=rf"^e\.npz: {counts} are too few: .* fewer than 2 queries"):
         halves(Embeddings(*rows, np.array(right), file="e.npz"))
 
 
@@ -234,7 +234,7 @@ def test_a_budget_of_recall_on_items_without_labels_is_refused(
 ) -> None:
     with np.load(small_trunk.eval) as held:
         data = {"rows": held["text"]}
-    with pytest.raises(CimError, match=r"budget r1_loss: .* so nothing is right for any"):
+    with pytest.raises(CimError, match=r"budget r1_loss: .* so no item is right for any query"):
         tune(small_trunk, tmp_path / "b.toml", data=data, budget={"r1_loss": 0.1})
     assert not list(tmp_path.iterdir())
 

@@ -76,7 +76,7 @@ def test_tune_ranks_by_the_judgements(small_trunk: DemoFiles, tmp_path: Path) ->
     same(tuned.on_all, compiled.metrics, "r1", "map", "ndcg10")
     said = " ".join(tuned_text(tuned).split())
     assert tuned.by_class
-    assert "right is what" in said
+    assert "right pairs are those" in said
     assert "q.txt grades above 0, 60 pairs of 30 texts" in said
 
 

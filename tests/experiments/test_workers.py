@@ -147,7 +147,7 @@ def test_a_worker_process_that_dies_is_told(
             yield
 
     monkeypatch.setattr(joblib, "Parallel", Dying)
-    with pytest.raises(CimError, match="jobs 2: a worker process ended on its own"):
+    with pytest.raises(CimError, match="jobs 2: a worker process was killed"):
         sweep_small(tmp_path / "s", GRID, jobs=2)
 
 

@@ -80,7 +80,7 @@ def test_an_encoding_that_was_killed_goes_on_and_ends_with_the_same_bytes(
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
     assert not (killed / INDEX).exists()
-    with pytest.raises(CimError, match="so it is no gallery or not whole yet"):
+    with pytest.raises(CimError, match="so it is not a gallery, or not complete yet"):
         open_gallery(killed, api.load(small_bundle).bundle)
     kept = (killed / "000003.safetensors").stat().st_mtime_ns
     api.encode(small_bundle, many, output=killed, items_per_shard=20)
@@ -186,5 +186,9 @@ def test_the_remedy_of_a_broken_shard_is_to_encode_again(
     broken.write_bytes(b"nothing")
     index["shards"][0] = hashlib.sha256(b"nothing").hexdigest()
     (whole / INDEX).write_text(sealed_text(index))
-    with pytest.raises(CimError, match=r"is no safetensors file .*; run `cimtool encode` again$"):
+    with pytest.raises(
+        CimError,
+        match=r"is not a safetensors file .*; run `cimtool encode` "
+        r"again$",
+    ):
         api.search(small_bundle, whole, small_trunk.eval, top=1)

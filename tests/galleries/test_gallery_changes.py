@@ -157,14 +157,14 @@ def test_what_cannot_be_changed_is_refused(made: SimpleNamespace, tmp_path: Path
         (memory, {"remove": [3, 3]}, "remove names item 3 a second time; expected each once"),
         (memory, {"remove": [3], "replace": ([3], one)}, "replace names item 3 a second time"),
         (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 row;"),
-        (memory, {"remove": range(12)}, "remove names all 12 items of .*; expected one that stays"),
+        (memory, {"remove": range(12)}, "remove names all 12 items of .*; keep at least one"),
         (memory, {"add": wide}, "embeddings: video rows have 25 numbers; .* expects 24"),
         (memory, {"add": one, "shortlist": 3}, "shortlist is 3; .* which draws up no shortlist"),
-        (hybrid, {"remove": range(8)}, r"its shortlist is 5 items long and the gallery would have "
-         "4; expected shortlist with the change, 1 to 4"),
+        (hybrid, {"remove": range(8)}, "its shortlist is 5 items long but the gallery would have "
+                                       "4; give shortlist with the change, 1 to 4"),
         (hybrid, {"add": one, "shortlist": 14}, "shortlist is 14; expected 1 to 13"),
         (hybrid, {"add": one, "shortlist": 0}, "shortlist is 0; expected 1 to 13"),
-        (made.compiled["hybrid"][0], {"add": one}, "holds no gallery that could be changed; prog"),
+        (made.compiled["hybrid"][0], {"add": one}, "holds no gallery to change; prog"),
     ]  # fmt: skip
     for bundle, options, sentence in cases:
         with pytest.raises(CimError, match=sentence):
@@ -260,16 +260,16 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
     far = with_file(shutil.copytree(place, tmp_path / "far"), LEDGER, said % b"1000000000000000000")
     assert read_bundle(far).items.tolist() == ids.tolist()
     cases: list[tuple[str, bytes, str]] = [
-        (LEDGER, said % b"1e999", r"ledger\.json: is no ledger of a gallery"),
-        (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
+        (LEDGER, said % b"1e999", r"ledger\.json: is not a gallery's ledger"),
+        (LEDGER, b"{}", r"ledger\.json: is not a gallery's ledger; program the gallery again"),
         (LEDGER_ARRAYS, save({"items": ids[:3]}), r"items has shape \[3\] and 3 different ids "
          "below 12; expected 11"),
         (LEDGER_ARRAYS, save({"items": np.full(11, np.nan, np.float32)}), "items is of float32"),
         (LEDGER_ARRAYS, save({"items": ids + 5}), "and 6 different ids below 12; expected 11"),
         (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts[0]}),
-         r"ledger\.safetensors: shortlist\.mu\.mu has writes of arrays \["),
+         r"ledger\.safetensors: shortlist\.mu\.mu counts writes of arrays \["),
         (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts.reshape(-1, 1, 1, 1)}),
-         "expected arrays like those of the gallery"),
+         "expected the arrays of the gallery"),
         (GALLERY, save({"mu": np.zeros((3, 16), np.int8)}),
          r"gallery\.safetensors: has arrays mu; expected ed_self, mu, s, vd_self"),
         (GALLERY, features_bytes({k: v[1:] for k, v in features.items()}),

@@ -61,5 +61,5 @@ def test_one_item_leaves_nothing_to_check_on(small_trunk: DemoFiles, tmp_path: P
     one = {"text": known["text"][:8], "video": np.repeat(known["video"][:1], 8, axis=0)}
     one["video"][0] *= np.float32(1 + 1e-6)  # another row, stored as the same numbers
     found = job(small_trunk, one, tmp_path / "b")
-    with pytest.raises(CimError, match="8 kept calibration rows are of one item"):
+    with pytest.raises(CimError, match="8 kept calibration rows are all of one item"):
         found.halves  # noqa: B018

@@ -162,7 +162,7 @@ def test_a_changed_file_is_refused(made: SimpleNamespace, tmp_path: Path) -> Non
     del manifest["files"]["gallery.safetensors"]
     manifest["sha256"] = values_digest(manifest)
     (folder / "manifest.json").write_text(manifest_text(manifest))
-    with pytest.raises(CimError, match=r"names no gallery\.safetensors; the bundle is not whole"):
+    with pytest.raises(CimError, match=r"names no gallery\.safetensors; the bundle is incomplete"):
         read_bundle(folder)
 
 
@@ -233,7 +233,7 @@ def test_what_cannot_be_programmed_is_refused(
         (made.hybrid, {"shortlist": 41}, "shortlist is 41; expected 1 to 40"),
         (made.memory, {"shortlist": 5}, "shortlist is 5; memory was compiled with score_mapping"),
         (made.memory, {"chips": 1}, "target isaac-rram-128 does not say how many arrays a chip"),
-        (tmp_path, {}, "is no bundle"),
+        (tmp_path, {}, "is not a bundle"),
     ]
     for bundle, options, sentence in cases:
         with pytest.raises(CimError, match=sentence):
@@ -243,7 +243,7 @@ def test_what_cannot_be_programmed_is_refused(
     with pytest.raises(CimError, match=r"wide\.npz: video rows have 25 numbers; .* expects 24"):
         api.program(made.memory, wide)
     (tmp_path / "taken").mkdir()
-    with pytest.raises(CimError, match="exists and is no bundle, so it is not replaced"):
+    with pytest.raises(CimError, match="exists and is not a bundle, so it is not replaced"):
         api.program(made.memory, evaluation, output=tmp_path / "taken")
 
 
@@ -272,7 +272,7 @@ def test_settings_of_the_score_mapping() -> None:
         resolve(target, None, {"score_mapping": "in-memori"})
     with pytest.raises(CimError, match="shortlist = 0: must be an integer"):
         resolve(target, None, {"score_mapping": "hybrid", "shortlist": 0})
-    with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" draws up none'):
+    with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" uses none'):
         resolve(target, None, {"shortlist": 5})
 
 
@@ -288,7 +288,7 @@ def test_the_library_has_it(made: SimpleNamespace) -> None:
 
 
 FORGED = {
-    "items": (3, f"gallery has 3 items; expected {ITEMS}, as program.json has"),
+    "items": (3, f"gallery has 3 items; expected {ITEMS}, as in program.json"),
     "mapping": ("hybrid", "gallery.mapping is hybrid .* settings.score_mapping in-memory"),
     "shortlist": (5, "gallery.mapping is in-memory with shortlist 5"),
 }

@@ -129,7 +129,7 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     ("last", "happened"),
     [
         ("scheduler", "the connection to the scheduler was lost"),
-        ("workers", "all workers that held the model ended on their own"),
+        ("workers", "all workers that held the model were killed"),
     ],
 )
 def test_a_cluster_that_ends_is_told(
@@ -208,7 +208,7 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
     [
         (lambda g: changed_byte(g / "000001.safetensors"), "000001.safetensors: is not the shard"),
         (lambda g: (g / "000001.safetensors").unlink(), "000001.safetensors: there is no such"),
-        (lambda g: (g / "gallery.json").unlink(), "no gallery or not whole yet"),
+        (lambda g: (g / "gallery.json").unlink(), "not a gallery, or not complete yet"),
         (lambda g: (g / "gallery.json").write_text("{"), "gallery.json: is not JSON"),
         (swapped_shards, "gallery.json: changed since it was written"),
         (
@@ -219,7 +219,7 @@ def other_features(folder: Path, name: str, change: Callable[[np.ndarray], np.nd
             lambda g: changed_index(g, format_version=1),
             "format_version is 1; expected 2; run `cimtool encode` again",
         ),
-        (lambda g: changed_index(g, items=81), "shards has 4 of 81 items; expected 5"),
+        (lambda g: changed_index(g, items=81), "lists 4 shards for 81 items; expected 5"),
         (lambda g: changed_index(g, items="many"), "items = .many.: must be an integer"),
         (lambda g: changed_index(g, bundle_sha256="0" * 64), "was encoded by small@isaac-rram-128"),
         (lambda g: other_features(g, "mu", lambda x: x[:, :-1]), "mu has shape"),

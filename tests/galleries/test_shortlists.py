@@ -108,7 +108,7 @@ def test_a_list_is_made_longer_until_both_halves_hold_it() -> None:
 
 
 def test_nothing_that_holds_a_recall_on_both_halves_is_said() -> None:
-    with pytest.raises(CimError, match=r"best item of 100 of 100 and 94 of 100, and 98 and 98 are"):
+    with pytest.raises(CimError, match=r"best item of 100 of 100 and 94 of 100, but 98 and 98 are"):
         searched([trial(2, 20, 0, 6), trial(3, 30, 7, 0)], 0.97, 20, "cells")
 
 
@@ -244,8 +244,9 @@ def test_what_is_given_is_not_searched(hybrid: SimpleNamespace, tmp_path: Path) 
         ({"recall": 0.9999}, r"recall is 0\.9999; the \d+ calibration queries of hybrid are "),
         (
             {"recall": 0.95, "shortlist": 1, "shortlist_bits": 1},
-            r"recall: no setting holds 0\.95 on both halves of .* with shortlists of 1 items; the "
-            r"best one holds the best item of \d+ of 48 and \d+ of 48, and 47 and 47 are needed; "
+            r"recall: no setting reaches 0\.95 on both halves of .* with shortlists of 1 items; "
+            r"the "
+            r"best one finds the best item of \d+ of 48 and \d+ of 48, but 47 and 47 are needed; "
             "expected a longer shortlist, or a lower share$",
         ),
     ],

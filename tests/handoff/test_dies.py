@@ -95,7 +95,9 @@ def test_they_are_told_as_statistics_and_not_compared(handoff: Path) -> None:
 def test_without_noise_there_are_none(small_bundle: Path, tmp_path: Path) -> None:
     bundle = read_bundle(small_bundle)
     assert not DIES_PART.asked(Request())
-    with pytest.raises(CimError, match='"onnx", which takes no noise; expected "handoff" with it'):
+    with pytest.raises(
+        CimError, match='"onnx", which does not take noise; expected "handoff" with it'
+    ):
         export_bundle(bundle, "onnx", tmp_path / "onnx", Request(noise=NOISE))
     plain = Request(LAYER, noise=NoiseOptions(trials=1))
     with pytest.raises(CimError, match=r"has no \[noise\], so noise has nothing to draw"):

@@ -164,7 +164,7 @@ def test_the_model_needs_nothing_beside_itself(
 def test_a_folder_of_something_else_is_not_replaced(small_bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(CimError, match="there: exists and is no earlier export"):
+    with pytest.raises(CimError, match="there: exists and is not an earlier export"):
         export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "there")
     assert [file.name for file in tmp_path.iterdir()] == ["there"]
 
@@ -193,7 +193,7 @@ def test_a_description_of_something_else_is_no_earlier_export(
     else:
         file.write_text(DESCRIPTIONS[name], "utf-8")
         (folder / "mine").write_text("mine", "utf-8")
-    with pytest.raises(CimError, match="there: exists and is no earlier export"):
+    with pytest.raises(CimError, match="there: exists and is not an earlier export"):
         export_bundle(read_bundle(small_bundle), kind, folder)
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
 

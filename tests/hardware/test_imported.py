@@ -160,7 +160,8 @@ def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("[", "not valid JSON"), ("[1]", "is no object; expected"), ("{}", "has no parameters that"),
+    [("[", "not valid JSON"), ("[1]", "is not a JSON object; "
+                                      "expected"), ("{}", "has no known parameters"),
      ("[" * 100_000, "not valid JSON"), (" " * 2**20 + "{}", "has 1,048,578 bytes; expected")],
 )  # fmt: skip
 def test_what_holds_no_parameters_is_one_sentence(content: str, said: str, tmp_path: Path) -> None:

@@ -213,8 +213,8 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
         ('class = "exact"', 'class = "exact": must be "bit-exact" | "nominal"'),
         (
             "[weights]\nbits = 6",
-            'array.cells_per_weight = 4: must be 3, what encoding "offset-flip"'
-            " needs for 6-bit weights in 2-bit cells",
+            'array.cells_per_weight = 4: must be 3, as encoding "offset-flip" needs for 6-bit '
+            "weights in 2-bit cells",
         ),
         ("[array]\nsigned_cols = 64", "array.signed_cols = 64: must be 32, by the array's rows"),
         ("[array]\ncolumns = 3", "array.columns = 3: must be at least 4, the cells of one weight"),
@@ -272,12 +272,15 @@ def test_mistakes_are_one_sentence_with_file_key_and_value(
         ({"bits": 2, "kind": "measured"}, 'adc: adc_kind = "measured": expected transfer with it'),
         (
             {"bits": 1, "transfer": [0.5], "references": "levels"},
-            'adc: references = "levels": expected a converter of equal steps to set thresholds of;',
+            'adc: references = "levels": thresholds can be set only on a converter of equal steps;',
         ),
-        ({"bits": 2, "transfer": [0.5]}, "adc: transfer has 1 thresholds: adc bits = 2 has 3, one"),
+        (
+            {"bits": 2, "transfer": [0.5]},
+            "adc: transfer has 1 thresholds: adc bits = 2 needs 3, one",
+        ),
         (
             {"bits": "lossless", "transfer": [0.5]},
-            "adc: transfer has 1 thresholds: a lossless converter has 0, one between two codes",
+            "adc: transfer has 1 thresholds: a lossless converter has none",
         ),
         (
             {"bits": 2, "rounding": "floor", "transfer": [0.5, 1.5, 2.5]},
@@ -433,7 +436,7 @@ def test_what_can_be_set_of_converters_is_shown_with_its_source() -> None:
         ("step", "range = [4, 1]", "range = [4, 1]: expected two rising numbers above 0"),
         ("step", "range = [0, 1]", "range = [0, 1]: expected two rising numbers above 0"),
         ("offset", "settings = 9", "settings = 9: expected range = [low, high] with it"),
-        ("levels", "settings = 9", "settings and a range in digits bind steps and offsets alone"),
+        ("levels", "settings = 9", "only steps and offsets have settings and a range in digits"),
     ],
 )
 def test_what_binds_no_reference_is_refused(

@@ -121,7 +121,9 @@ def test_items_in_the_arrays_are_not_left_out(small_trunk: DemoFiles, tmp_path: 
         output=tmp_path / "b", score_mapping="in-memory",
     )  # fmt: skip
     held = api.program(made.folder, small_trunk.eval, output=tmp_path / "p").bundle.folder
-    with pytest.raises(CimError, match=r"is not for p, whose items are in its arrays; expected a"):
+    with pytest.raises(
+        CimError, match=r"cannot be used for p, whose items are in its arrays; expected a"
+    ):
         api.verify(held, small_trunk.eval, calibration_rows="drop")
 
 

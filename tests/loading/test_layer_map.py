@@ -61,7 +61,7 @@ def test_a_map_names_heads_and_prefixes(tmp_path: Path, trunks: TwoTower, poly_f
     prefixes = '[text]\nprefix = "left"\n{}[video]\nprefix = "right.net."\n{}'
     file = tmp_path / "map.toml"
     file.write_text(prefixes.format("", ""))
-    with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*layer_map"):
+    with pytest.raises(CimError, match=r"which Linear under left is mu is not clear.*layer_map"):
         ModelSource(tmp_path / "odd.pth", poly_file, layer_map=file).load()
     file.write_text(prefixes.format(HEAD_ROLES, HEAD_ROLES))
     wanted = constants(tmp_path / "plain.pth", poly_file)
@@ -92,7 +92,7 @@ def test_safetensors_lose_the_order_and_say_so(
     state = square(trunks)
     torch.save(state, tmp_path / "odd.pth")
     save_file(state, tmp_path / "odd.safetensors")
-    with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*layer_map"):
+    with pytest.raises(CimError, match=r"order of the layers under text is not known.*layer_map"):
         ModelSource(tmp_path / "odd.safetensors", poly_file).load()
     (tmp_path / "map.toml").write_text("[text]\n" + ROLES)
     wanted = constants(tmp_path / "odd.pth", poly_file)
@@ -142,20 +142,20 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ("[text]\nepss = 1e-3\n", r'text\.epss = 0\.001: must be .*; did you mean "eps"'),
         ("[text]\nslope = 0.2\n", r"text\.slope = 0\.2: must be .*; .*, negative_slope"),
         ("[text]\nprefix = 3\n", r"text\.prefix = 3: must be a text$"),
-        ('[text]\nprefix = ""\n', r"text\.prefix = '': must name where .*, or no prefix$"),
-        ('[text]\nprefix = "."\n', r"text\.prefix = '\.': must name where .*, or no prefix$"),
+        ('[text]\nprefix = ""\n', r"text\.prefix = '': must be the start of .*, or no prefix$"),
+        ('[text]\nprefix = "."\n', r"text\.prefix = '\.': must be the start of .*, or no prefix$"),
         ("[text\n", r"map\.toml: not valid TOML"),
         ('[text]\nfc1 = "trunk.O"\n', r'text\.fc1 = "trunk\.O" is not a layer under text_proj of'),
         ('[text]\nbn3 = "trunk.0"\n', r'unknown key "bn3" in \[text\]; .*; did you mean "bn2"'),
         ('[text]\nprefx = "left"\n', r'unknown key "prefx" in \[text\]; .*; did you mean "prefix"'),
         (
             '[video]\nln = "trunk.1"\n',
-            r'video\.ln is no layer of layout "trunk", which .*net\.pth is '
-            r"of; expected fc1, bn1, fc2, bn2, mu, logvar",
+            r'video\.ln is not a layer of layout "trunk", which .*net\.pth has; expected fc1, bn1, '
+            r"fc2, bn2, mu, logvar",
         ),
         (
             '[text]\n"mu_proj.0" = "mu"\n',
-            r'map\.toml: text\.mu_proj\.0 is no layer of layout "trunk", which .*net\.pth is of; '
+            r'map\.toml: text\.mu_proj\.0 is not a layer of layout "trunk", which .*net\.pth has; '
             r'expected fc1, bn1, fc2, bn2, mu, logvar; did you mean "mu"\?',
         ),
         (
@@ -217,7 +217,7 @@ def test_wrappers_of_parts_of_a_model_are_left_out(
     with pytest.raises(
         CimError,
         match=rf"twice\.pth: text_proj\.(.*) and {wrapper}\.text_proj\.\1 are the same parameter "
-        rf"by their names without wrappers \(.*{wrapper}.*; expected one of them",
+        rf"if wrappers in their names \(.*{wrapper}.*; expected one of them",
     ):
         ModelSource(tmp_path / "twice.pth", poly_file).load()
 

@@ -237,7 +237,7 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
         ModelSource(path, poly_file).load()
     mixed = {"text": trunks.text_proj.state_dict(), "video": branches.video_proj.state_dict()}
     torch.save(mixed, path)
-    with pytest.raises(CimError, match='text is of layout "trunk" and video of "two-branch"'):
+    with pytest.raises(CimError, match='text has layout "trunk" and video has "two-branch"'):
         ModelSource(path, poly_file).load()
     other = trunks.video_proj.state_dict()
     other |= {"mu.weight": torch.ones(4, 9), "logvar.weight": torch.ones(4, 9)}
@@ -248,8 +248,9 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
     torch.save({"text": {"w.weight": torch.ones(2, 2)}, "video": {"w.weight": torch.ones(2)}}, path)
     with pytest.raises(
         CimError,
-        match=r"is of no known layout .* expected .*trunk: .*two-branch:.*; any other architecture "
-        r"comes in by torch\.onnx\.export of both projectors and `cimtool compile --projectors",
+        match=r"has no known layout .* expected .*trunk: .*two-branch:.*; for any other "
+        r"architecture, give both projectors as ONNX files from torch\.onnx\.export "
+        r"\(`cimtool compile --projectors",
     ):
         ModelSource(path, poly_file).load()
 
@@ -497,7 +498,7 @@ def test_a_scale_beside_a_projection_is_named(scale: str, tmp_path: Path) -> Non
     held = {f"{name}.weight": torch.ones(5, 6) for name in ("text_projection", "visual_projection")}
     save_file({**held, f"text_projection.{scale}": torch.ones(1)}, file)
     with pytest.raises(
-        CimError, match=rf"text_projection\.{scale} is of a quantized weight; expec"
+        CimError, match=rf"text_projection\.{scale} belongs to a quantized weight; expec"
     ):
         ModelSource(file, head="cosine").load()
 

@@ -119,7 +119,7 @@ def test_pairs_that_an_ancestor_was_trained_on_do_not_validate(
     with np.load(files["one"]) as rows:
         seen = np.flatnonzero(known.known_pairs(rows["text"], rows["video"]))[:20]
         few = {name: rows[name][seen] for name in ("text", "video")}
-    with pytest.raises(CimError, match=r"was trained on all 20 pairs that validate; expected"):
+    with pytest.raises(CimError, match=r"was trained on all 20 validation pairs; expected"):
         cimtool.train(files["unseen"], tmp_path / "b", validation=few, **more)
     assert not (tmp_path / "b").exists()
 
@@ -208,8 +208,8 @@ def test_fine_tuning_says_how_many_of_its_judges_were_trained_on(
     assert cli.run([*arguments, str(tmp_path / "other"), "--seed", "1"]) == 0
     (said,) = json.loads(capsys.readouterr().out)["remarks"]
     assert said.startswith(f"{files['first']} was trained on ")
-    assert said.endswith(" of the 12 pairs that choose the epoch; their error is not one of unseen "
-                         "rows.")  # fmt: skip
+    assert said.endswith(" of the 12 pairs that choose the epoch; their error is not an error on "
+                         "unseen rows.")  # fmt: skip
 
 
 def test_shares_of_a_teachers_file(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_ids_of_the_data_are_those_of_the_file(tmp_path: Path) -> None:
         (f"0 0 1 {2**40}\n", "line 1: grade 1099511627776 is not an integer of 32 bits"),
         ("0 0 1 1_0\n", "line 1: grade 1_0 is not an integer of 32 bits"),
         ("0 0 1 ٣\n", "line 1: grade ٣ is not an integer of 32 bits"),
-        ("0 0 1 0\n", "judges no pair above 0; expected grades of right pairs"),
-        ("", "judges no pair above 0"),
+        ("0 0 1 0\n", "grades no pair above 0; expected grades of right pairs"),
+        ("", "grades no pair above 0"),
     ],
 )
 def test_lines_that_are_no_judgement(tmp_path: Path, text: str, message: str) -> None:
@@ -76,7 +76,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="there is no such file"):
         read_qrels(tmp_path / "none", data())
     (tmp_path / "q").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CimError, match="is no text in UTF-8"):
+    with pytest.raises(CimError, match="is not text in UTF-8"):
         read_qrels(tmp_path / "q", data())
 
 
@@ -90,7 +90,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
         (np.zeros(3), r"text_ids has shape \[3\] of float64"),
         (np.array(["a", "b c", "d"]), 'text_ids of row 1 is "b c"; expected a text without spaces'),
         (np.array(["a", "", "d"]), 'text_ids of row 1 is ""'),
-        (np.array([4, 2, 4]), "text_ids has 4 more than once; expected an id of its own"),
+        (np.array([4, 2, 4]), "text_ids has 4 more than once; expected a different id"),
     ],
 )
 def test_ids_amiss(ids: np.ndarray, message: str) -> None:

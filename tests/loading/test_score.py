@@ -88,10 +88,10 @@ def test_only_a_sampled_score_has_a_teacher() -> None:
         ({}, ScoreOptions(), POINTS, r"f\.pth: its projectors give points without a variance, and "
          r"no head is named; expected head cosine or euclidean"),
         ({}, ScoreOptions(), GAUSSIANS, r"f\.pth: holds no polynomial"),
-        ({}, ScoreOptions("csd", a=0.1), GAUSSIANS, r"f\.pth: does not say a and b"),
-        ({}, ScoreOptions("cosine", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "cosine"'),
-        ({}, ScoreOptions("csd", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "csd" has no'),
-        ({}, ScoreOptions("euclidean", b=0.0), POINTS, r"b is given, and the score of head"),
+        ({}, ScoreOptions("csd", a=0.1), GAUSSIANS, r"f\.pth: does not give a and b"),
+        ({}, ScoreOptions("cosine", POLYNOMIAL), GAUSSIANS, r'poly is given, but head "cosine"'),
+        ({}, ScoreOptions("csd", POLYNOMIAL), GAUSSIANS, r'poly is given, but head "csd" has no'),
+        ({}, ScoreOptions("euclidean", b=0.0), POINTS, r"b is given, but the score of head"),
         ({"a": -1.0}, ScoreOptions("csd", b=0.0), GAUSSIANS, r"f\.pth: a is -1\.0; expected a num"),
         ({"b": np.nan}, ScoreOptions("csd", a=1.0), GAUSSIANS, r"f\.pth: b is nan; expected a fin"),
     ],
@@ -128,5 +128,5 @@ def test_modules_of_a_head_without_a_polynomial(trunks: TwoTower) -> None:
 
 def test_a_layout_says_what_its_polynomials_are_of() -> None:
     said = statistics_note("two-branch", 512) or ""
-    assert said.startswith("layout two-branch: the polynomial is of ed/512 and vd/262144, ")
+    assert said.startswith("layout two-branch: the polynomial takes ed/512 and vd/262144, ")
     assert [statistics_note(layout, 512) for layout in ("trunk", "onnx")] == [None, None]

@@ -47,7 +47,7 @@ def test_a_weight_norm_is_the_weight_that_it_makes(
     assert describe_checkpoint(read_checkpoint(tmp_path / "m.pth"))["text"]["dtype"] == "float32"
     model = ModelSource(tmp_path / "m.pth", poly_file).load()
     assert model.layout == "trunk"
-    assert sum("are weight norms by their keys" in one for one in model.warnings) == 1
+    assert sum("have the keys of weight norms" in one for one in model.warnings) == 1
     for tower, weight in zip(model.towers, wanted, strict=True):
         found = tower.by_name["fc1"].op.weight.T  # type: ignore[attr-defined]
         np.testing.assert_allclose(found, weight, rtol=1e-6)
@@ -92,9 +92,21 @@ class Adapted(nn.Module):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (spectral_norm, r"0\.weight_u is of a spectral norm; .*remove_spectral_norm\(layer\), or"),
-        (parametrizations.spectral_norm, r"0\._u is of a spectral norm; .*remove_parametrizations"),
-        (parametrizations.orthogonal, r"is of a parametrized weight; .*remove_parametrizations"),
+        (
+            spectral_norm,
+            r"0\.weight_u belongs to a spectral norm; .*remove_spectral_norm\(layer\), "
+            r"or",
+        ),
+        (
+            parametrizations.spectral_norm,
+            r"0\._u belongs to a spectral norm; "
+            r".*remove_parametrizations",
+        ),
+        (
+            parametrizations.orthogonal,
+            r"belongs to a parametrized weight; "
+            r".*remove_parametrizations",
+        ),
         (
             pruned,
             r"text_proj\.trunk\.0\.weight_mask is the mask of a pruned layer; .*prune\.remove",
@@ -106,10 +118,14 @@ class Adapted(nn.Module):
         ),
         (
             parametrized_bias,
-            r"trunk\.0\.parametrizations\.bias\.original is of a parametrized bias; "
-            r'expected the bias itself: .*remove_parametrizations\(layer, "bias"\)',
+            r"trunk\.0\.parametrizations\.bias\.original belongs to a parametrized bias; expected "
+            r'the bias itself: .*remove_parametrizations\(layer, "bias"\)',
         ),
-        (Adapted, r"trunk\.0\.base_layer\.weight is of an adapter \(LoRA\) .*merge_and_unload\(\)"),
+        (
+            Adapted,
+            r"trunk\.0\.base_layer\.weight belongs to an adapter \(LoRA\) "
+            r".*merge_and_unload\(\)",
+        ),
     ],
 )
 def test_another_form_of_a_weight_is_named_with_what_works(
@@ -126,7 +142,7 @@ def test_directions_of_zeros_are_refused(trunks: TwoTower, poly_file: Path, tmp_
     state = torch.load(tmp_path / "m.pth")
     state["text_proj.trunk.0.weight_v"][2] = 0
     torch.save(state, tmp_path / "m.pth")
-    with pytest.raises(CimError, match=r"trunk\.0\.weight_v has a direction of zeros, which a"):
+    with pytest.raises(CimError, match=r"trunk\.0\.weight_v has a direction of zeros, and a"):
         ModelSource(tmp_path / "m.pth", poly_file).load()
 
 

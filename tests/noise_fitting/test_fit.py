@@ -60,7 +60,7 @@ def test_sums_below_zero_are_refused_and_far_means_told(tmp_path: Path) -> None:
     far = [*near[:3], "25,64,500,1280,40\n"]
     (note,) = (n for n in fitted(tmp_path / "b.csv", "".join([SUMS, *far])).notes if "farther" in n)
     assert note.startswith("warning: 1 of 4 means are farther from their targets than columns ")
-    assert "that of 25 uS at 20 uS a cell" in note
+    assert "the mean for 25 uS is 20 uS per cell" in note
 
 
 @pytest.mark.parametrize("kind", [of_devices, of_sums])
@@ -167,7 +167,10 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "no line": (DEVICES, "has no line below its header; expected measurements"),
     "few devices": (DEVICES + "0,1,1,1\n", "1 device has the target 1; expected at least 10"),
     "two times": (of_devices(0, times=2), "has readings at 2 times, which cannot tell drift"),
-    "a reading missing": (of_devices(0).rpartition("\n4")[0], "its devices are not all read once"),
+    "a reading missing": (
+        of_devices(0).rpartition("\n4")[0],
+        "its devices are not all read at the same times",
+    ),
     "no time": (DEVICES + "0,1,0,1\n", "line 2: seconds is 0; expected a number from 1e-09"),
     "no target": (DEVICES + "0,0,1,1\n" * 20, "has no target above 0; expected one"),
     "two targets": (DEVICES + "0,1,1,1\n0,2,2,1\n0,2,3,1\n", "gives a device two targets"),

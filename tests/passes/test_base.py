@@ -62,7 +62,7 @@ def test_as_many_rows_as_there_is_room_for_are_taken_evenly_spaced() -> None:
     notes: list[str] = []
     few = rows_with_room(graph, job(1000, notes), "biases are corrected")
     assert notes == [
-        f"tower: biases are corrected on {len(few)} of 1,000 rows, as many as there is room for"
+        f"tower: biases are corrected on {len(few)} of 1,000 rows, as many as fit in memory"
     ]
     assert len(few) == MOST_BYTES // (8 * numbers)
     steps = np.diff(few[:, 0]) / 4
@@ -77,8 +77,8 @@ def test_as_many_rows_as_there_is_room_for_are_taken_evenly_spaced() -> None:
 def test_an_item_without_room_for_a_few_rows_is_refused_and_the_limit_may_be_said() -> None:
     graph = spread(2100)
     sentence = (
-        r"^cal\.npz: tower\.many \(arrange\): 4,410,000 numbers an item, 4,410,004 with the values "
-        r"beside it, which on 16 rows take 564,480,512 bytes of memory; expected at most "
+        r"^cal\.npz: tower\.many \(arrange\): 4,410,000 numbers per item, 4,410,004 with other "
+        r"values in use, so 16 rows take 564,480,512 bytes of memory; expected at most "
         r"536,870,912, or a larger max_memory$"
     )
     with pytest.raises(CimError, match=sentence):

@@ -123,7 +123,11 @@ def test_a_softmax_of_too_many_numbers_is_refused_by_its_layer(
     models: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(approximate, "MAX_NEWTON_STEPS", 2)
-    with pytest.raises(CimError, match=r"text\.curve: a sum of 12 powers is beyond 2 Newton steps"):
+    with pytest.raises(
+        CimError,
+        match=r"text\.curve: a sum of 12 powers needs more than 2 Newton "
+        r"steps",
+    ):
         passed(curved(Softmax(), 1.0), models.job(*models.data), "lowered")
 
 
@@ -149,7 +153,7 @@ def test_rows_in_order_are_exact_once_they_are_stored(models: SimpleNamespace) -
     notes: list[str] = []
     job = models.job(*models.data, notes=notes)
     *pair, whole = passed(curved(Sorted(), 1.0), job, "calibrated", "lowered", "quantized")
-    said = "text.curve: 12 numbers in order by 10 steps, 41 comparisons of each of 1 rows an item"
+    said = "text.curve: 12 numbers in order by 10 steps, 41 comparisons for each of 1 rows per item"
     assert f"{said} in the digital unit" in notes
     wanted, found = (Simulator(p).values("text", job.text, ["curve"])["curve"] for p in pair)
     np.testing.assert_allclose(found, wanted, atol=1e-12)

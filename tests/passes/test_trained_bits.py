@@ -124,7 +124,11 @@ def test_weights_take_a_bit_more_where_cells_hold_magnitudes() -> None:
 
 def test_a_bit_too_many_is_refused() -> None:
     wide = tower(1, SIGNED, bits=16, lowest=-(2**15))
-    with pytest.raises(CimError, match=r"^text\.fc1: its weights less their zero point need 17 bi"):
+    with pytest.raises(
+        CimError,
+        match=r"^text\.fc1: its weights minus their zero point need 17 "
+        r"bi",
+    ):
         compiled(wide, "hermes-pcm-14nm")
 
 

@@ -68,8 +68,8 @@ def test_no_query_in_a_way_is_no_loss_there() -> None:
     ("limits", "message"),
     [
         ({"r1_los": 0.1}, 'budget metric "r1_los" is not known: .*did you mean "r1_loss"'),
-        ({"r1_loss": math.nan}, "budget r1_loss: nan is no finite number"),
-        ({"r1_loss": "0.1"}, r"budget r1_loss: '0\.1' is no finite number"),
+        ({"r1_loss": math.nan}, "budget r1_loss: nan is not a finite number"),
+        ({"r1_loss": "0.1"}, r"budget r1_loss: '0\.1' is not a finite number"),
     ],
 )
 def test_a_limit_is_a_number_of_a_known_metric(limits: dict[str, float], message: str) -> None:

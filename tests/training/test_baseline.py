@@ -73,7 +73,7 @@ def test_equal_rows_count_against_a_query_as_everywhere(tmp_path: Path) -> None:
 def test_a_run_that_learnt_nothing_says_so_first(tmp_path: Path) -> None:
     said = start_is_best(epochs(0.3, 0.2, 0.3), None)
     assert said is not None
-    assert "none of 2 epochs is better than the start, so that the kept model is random" in said
+    assert "none of 2 epochs is better than the start, so the kept model is random" in said
     assert "the kept model is a.pth" in (start_is_best(epochs(0.3, 0.2), "a.pth") or "")
     assert start_is_best(epochs(0.3, 0.4), None) is None
     rows = dict.fromkeys(("text", "video"), np.ones((80, 6), np.float32))

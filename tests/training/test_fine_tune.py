@@ -126,7 +126,7 @@ def test_a_loss_that_diverges_stops_and_keeps_the_best(
 
 
 def test_a_batch_of_more_than_all_rows_is_refused(small_trunk: DemoFiles, tmp_path: Path) -> None:
-    with pytest.raises(CimError, match="batch is 4096 and there are 450 texts to learn from"):
+    with pytest.raises(CimError, match="batch is 4096 but only 450 texts are for training"):
         tuned(small_trunk, tmp_path, batch=4096)
 
 
@@ -139,7 +139,7 @@ def test_a_file_or_an_earlier_run_is_refused(small_trunk: DemoFiles, tmp_path: P
     (tmp_path / "history.json").touch()
     with pytest.raises(CimError, match=r"holds history\.json of an earlier run; expected another"):
         tuned(small_trunk, tmp_path)
-    with pytest.raises(CimError, match="is a file; expected a folder, or none"):
+    with pytest.raises(CimError, match="is a file; expected a folder, or no file"):
         tuned(small_trunk, tmp_path / "history.json")
 
 

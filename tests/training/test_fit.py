@@ -123,8 +123,8 @@ def test_noisy_labels_weigh_less() -> None:
 
 def test_what_cannot_be_known_is_said() -> None:
     noted = " ".join(fit_teacher(teacher("mc")).notes)
-    assert "the labels are Monte Carlo, so the errors hold their noise too" in noted
-    assert "such a label is off the exact logit by -" in noted
+    assert "the labels are Monte Carlo, so the errors include their noise" in noted
+    assert "and is off the exact logit by -" in noted
     known = teacher().labels
     bare = Labels(known.ed, known.vd, known.log_p, known.log_1mp)
     found = fit_teacher(Teacher(bare, clipped=500))

@@ -70,7 +70,7 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"loss": "info-nse"}, 'loss "info-nse" is not known'),
         ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected poly'),
         ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
-        ({"batch": 81}, "batch is 81, and 72 pairs train; expected no more"),
+        ({"batch": 81}, "batch is 81, but only 72 pairs are for training; expected at most that"),
         ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
         ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
         ({"epochs": 10_001}, "epochs is 10001; expected at most 10,000"),
@@ -98,7 +98,7 @@ def test_one_modality_with_other_rows(tmp_path: Path) -> None:
 
 
 def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
-    with pytest.raises(CimError, match='poly is given, and loss "info-nce" has no polynomial'):
+    with pytest.raises(CimError, match='poly is given, but loss "info-nce" has no polynomial'):
         job(loss="info-nce", poly=poly)
 
 
@@ -246,5 +246,5 @@ def test_widths_that_do_not_fit(trunk_file: Path) -> None:
 
 
 def test_another_model(trunk_file: Path) -> None:
-    with pytest.raises(CimError, match=r'text_proj.trunk.0.weight is no weight of model "two-b'):
+    with pytest.raises(CimError, match=r'text_proj.trunk.0.weight is not a weight of model "two-b'):
         read_start(trunk_file).load(TwoBranchModel(hidden=8).build(6, 6), "two-branch")

@@ -93,7 +93,7 @@ def test_float32_in_and_out() -> None:
 @pytest.mark.parametrize(
     ("poly", "message"),
     [
-        (Polynomial(1, (0.1, 0.0), 0.0), "changes by 0.1 a unit of ed over its domain; expected"),
+        (Polynomial(1, (0.1, 0.0), 0.0), "changes by 0.1 per unit of ed over its domain; expected"),
         (Polynomial(1, (-0.1, 0.0), 0.5, fit_logit=False), "the polynomial predicts p"),
     ],
 )

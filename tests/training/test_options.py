@@ -22,7 +22,10 @@ def test_texts_become_values_of_the_fields() -> None:
     [
         ("tau=1", 'option "tau" is not known; expected model.KEY or loss.KEY'),
         ("los.tau=1", 'option "los.tau" is not known'),
-        ("loss.tao=1", 'loss.tao is no option of loss "info-nce": a, tau, variance; did you mean'),
+        (
+            "loss.tao=1",
+            'loss.tao is not an option of loss "info-nce": a, tau, variance; did you mean',
+        ),
         ("loss.tau=hot", "loss.tau is hot; expected a finite number"),
         ("loss.tau=nan", "loss.tau is nan; expected a finite number"),
         ("loss.tau=0", "loss.tau is 0; expected more than 0"),

@@ -93,7 +93,7 @@ def test_an_item_of_several_classes_is_drawn_with_its_rarest() -> None:
 
 def test_pairs_that_fill_no_batch() -> None:
     pairs = Pairs.of(rows([0, 0, 1, 1, 1, 2]), np.arange(6))
-    with pytest.raises(CimError, match="batch is 7, and 6 pairs train"):
+    with pytest.raises(CimError, match="batch is 7, but only 6 pairs are for training"):
         check_batches(pairs, 7, 0)
     with pytest.raises(CimError, match="batch is 5; expected a multiple of 2"):
         check_batches(pairs, 5, 2)
@@ -171,7 +171,7 @@ def test_validation_pairs_that_are_trained_on() -> None:
     np.testing.assert_array_equal(pairs.text.numpy(), whole.text[3:])
     values["text_to_video"] = (values["text_to_video"] + 1) % 5  # the same rows in other pairs
     assert len(with_validation(whole, embeddings_of(values))[0]) == 20
-    with pytest.raises(CimError, match="all 20 pairs are also in v, which validates"):
+    with pytest.raises(CimError, match="all 20 pairs are also in v, the validation file"):
         with_validation(whole, replace(whole, file="v"))
 
 

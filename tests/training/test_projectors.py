@@ -159,7 +159,7 @@ def test_a_folder_of_another_run(data: Path, tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"holds model.pth, last.pth, history.json of an earlier"):
         cimtool.train(data, folder, **SETTINGS)
     changed = SETTINGS | {"options": SMALL | {"loss.tau": 0.5}}
-    with pytest.raises(CimError, match=r"last.pth: was trained with loss.tau = 0.7, and is asked"):
+    with pytest.raises(CimError, match=r"last.pth: was trained with loss.tau = 0.7, but is asked"):
         cimtool.train(data, folder, **changed, resume=True)
     assert contents(folder) == before
     (folder / "last.pth").write_bytes(b"broken")

@@ -255,7 +255,7 @@ def test_a_file_that_no_run_wrote(tmp_path: Path, content: Any) -> None:
 def test_a_run_is_read_as_checkpoints_of_others_are(tmp_path: Path) -> None:
     last = tmp_path / "last.pth"
     torch.save({"resume": {"state": torch.zeros(1).expand(1 << 40)}}, last)
-    with pytest.raises(CimError, match=r"resume.state takes 8,796,093,022,208 bytes of memory"):
+    with pytest.raises(CimError, match=r"resume.state needs 8,796,093,022,208 bytes of memory"):
         train(tmp_path)
     last.unlink()
     os.mkfifo(last)
@@ -323,9 +323,9 @@ def test_other_files_are_named(tmp_path: Path) -> None:
     for more, said in (
         (
             {"data": other, "start": start},
-            f"with another data, and is asked to go on with {other}",
+            f"with another data, but is asked to continue with {other}",
         ),
-        ({}, "with start, and is asked to go on without it"),
+        ({}, "with start, but is asked to continue without it"),
     ):
         with pytest.raises(CimError) as error:
             train(folder, **more)

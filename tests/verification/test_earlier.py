@@ -81,7 +81,7 @@ def test_a_degraded_bundle_fails_and_says_where(degraded: Report) -> None:
 
 def test_other_data_are_refused_before_anything_runs(bundle: Bundle, written: Path) -> None:
     other = embeddings_of(pairs(40, seed=8), "others")
-    with pytest.raises(CimError, match="is of other data than others, or of other rows of it"):
+    with pytest.raises(CimError, match="reports on other data than others, or on other rows of it"):
         verify_bundle(bundle, other, earlier=Earlier(read_earlier(written), {}), say=pytest.fail)
 
 
@@ -102,23 +102,27 @@ RANKS = ("queries", "compiled", "text", "rank")
     ("change", "said"),
     [
         (set_to("format_version", value=4), "has format_version 4; expected"),
-        (set_to("format_version", value="5"), "is no report"),
-        (set_to("format_version", value=10**40), "is no report"),
-        (lambda values: values.pop("queries"), "is no report"),
-        (lambda values: values.pop("passed"), "is no report"),
-        (set_to("bundle", value="x" * 2000), "bundle is no name"),
-        (set_to("bundle", value="\x1b[2J"), "bundle is no name"),
-        (set_to("sections", value=[]), "sections is no table"),
-        (set_to("data", "digest", value=7), "digest is no name"),
-        (set_to(*RANKS, value=[]), r"queries\.compiled\.text\.rank is no list of 1 to 16,384"),
-        (set_to(*RANKS, value=[1] * 20_000), "is no list of 1 to 16,384 numbers"),
-        (set_to(*RANKS, 3, value="1"), r"compiled\.text\.rank\[3\] is no number from 0 to 1e\+30"),
-        (set_to(*RANKS, 3, value=True), r"rank\[3\] is no number"),
-        (set_to(*RANKS, 3, value=-1), r"rank\[3\] is no number"),
-        (set_to(*RANKS, 3, value=1e300), r"rank\[3\] is no number"),
-        (set_to(*RANKS, 3, value=float("nan")), r"rank\[3\] is no number"),
-        (set_to(*RANKS, 3, value=10**30), r"rank\[3\] is no number"),
-        (set_to("queries", "reference", "video", value=None), "video is no table"),
+        (set_to("format_version", value="5"), "is not a report"),
+        (set_to("format_version", value=10**40), "is not a report"),
+        (lambda values: values.pop("queries"), "is not a report"),
+        (lambda values: values.pop("passed"), "is not a report"),
+        (set_to("bundle", value="x" * 2000), "bundle is not a name"),
+        (set_to("bundle", value="\x1b[2J"), "bundle is not a name"),
+        (set_to("sections", value=[]), "sections is not a table"),
+        (set_to("data", "digest", value=7), "digest is not a name"),
+        (set_to(*RANKS, value=[]), r"queries\.compiled\.text\.rank is not a list of 1 to 16,384"),
+        (set_to(*RANKS, value=[1] * 20_000), "is not a list of 1 to 16,384 numbers"),
+        (
+            set_to(*RANKS, 3, value="1"),
+            r"compiled\.text\.rank\[3\] is not a number from 0 to "
+            r"1e\+30",
+        ),
+        (set_to(*RANKS, 3, value=True), r"rank\[3\] is not a number"),
+        (set_to(*RANKS, 3, value=-1), r"rank\[3\] is not a number"),
+        (set_to(*RANKS, 3, value=1e300), r"rank\[3\] is not a number"),
+        (set_to(*RANKS, 3, value=float("nan")), r"rank\[3\] is not a number"),
+        (set_to(*RANKS, 3, value=10**30), r"rank\[3\] is not a number"),
+        (set_to("queries", "reference", "video", value=None), "video is not a table"),
     ],
 )
 def test_what_is_no_report_is_one_sentence(
@@ -139,7 +143,7 @@ def test_what_is_no_report_is_one_sentence(
     [
         (b"{", "not valid JSON"),
         (b"[" * 10_000, "nested more than 64 deep"),
-        (b"[]", "is no report"),
+        (b"[]", "is not a report"),
         (b" " * (LARGEST_REPORT + 1), "expected at most 16,777,216 of such a file"),
     ],
     ids=["cut", "deep", "list", "large"],
@@ -152,7 +156,7 @@ def test_hostile_files_are_one_sentence(content: bytes, said: str, tmp_path: Pat
 
 
 def test_another_file_with_a_version_is_no_report(small_bundle: Path) -> None:
-    with pytest.raises(CimError, match=r"manifest\.json: is no report; expected a report\.json"):
+    with pytest.raises(CimError, match=r"manifest\.json: is not a report; expected a report\.json"):
         read_earlier(small_bundle / "manifest.json")
 
 

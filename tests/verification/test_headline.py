@@ -74,10 +74,10 @@ def test_against_samples_both_k_and_the_bias_are_said() -> None:
     table[-1] = replace(table[-1], metrics=known)
     found = against_samples(table, replace(SAMPLED, standard_error=0.4))
     assert found.sentences[1:3] == (
-        "That is within the scatter of the Monte Carlo score itself, which is 0.2 at K=10; it "
-        "would err as much at about K=18.",
+        "That is within the scatter of the Monte Carlo score itself, which is 0.2 at K=10; it has "
+        "the same error at about K=18.",
         "With the mean difference of each query, which changes no rank, the logit RMSE is 1.1 "
-        "(bias +1); Monte Carlo's is 0.4, and it would err as much at about K=1.",
+        "(bias +1); Monte Carlo's is 0.4, and it has the same error at about K=1.",
     )
 
 
@@ -152,10 +152,10 @@ def test_the_error_that_can_change_a_rank_decides_the_verdict() -> None:
     assert found.sentences[:3] == (
         "The compiled model is 0.194 (centred logit RMSE) from the exact score, 1.9% of its spread "
         "within a query; top-1 agreement 99.5%.",
-        "That is closer than Monte Carlo at K=10 is (0.435, top-1 agreement 97.8%), which would "
-        "err as much at about K=50.",
+        "That is closer than Monte Carlo at K=10 is (0.435, top-1 agreement 97.8%), which has the "
+        "same error at about K=50.",
         "With the mean difference of each query, which changes no rank, the logit RMSE is 1 (bias "
-        "+0.98); Monte Carlo's is 0.5, and it would err as much at about K=2.",
+        "+0.98); Monte Carlo's is 0.5, and it has the same error at about K=2.",
     )
     assert against_exact(rows(0.01, 0.05, 0.14)).cause == "converters fitted"
 
@@ -165,8 +165,8 @@ def test_the_k_that_errs_as_much_goes_with_the_square() -> None:
     found = against_exact(rows(0.01, 0.3, 0.1))
     assert found.equal_samples == pytest.approx(10 * (0.25 / 0.4) ** 2)
     assert found.sentences[1] == (
-        "That is FURTHER than Monte Carlo at K=10 is (0.25, top-1 agreement 80.0%), which would "
-        "err as much at about K=4."
+        "That is FURTHER than Monte Carlo at K=10 is (0.25, top-1 agreement 80.0%), which has the "
+        "same error at about K=4."
     )
     better = against_exact(rows(0.01, 0.3, 0.1), replace(EXACT, centred_error=1.0))
     assert "closer than Monte Carlo" in better.sentences[1]
@@ -180,10 +180,10 @@ def test_the_k_that_errs_as_much_goes_with_the_square() -> None:
 @pytest.mark.parametrize(
     ("samples", "text"),
     [
-        (0.3, "would err less with a single sample a side"),
-        (4.4, "would err as much at about K=4"),
-        (52.3, "would err as much at about K=52"),
-        (12_345.6, "would err as much at about K=12,000"),
+        (0.3, "has a smaller error even with one sample per side"),
+        (4.4, "has the same error at about K=4"),
+        (52.3, "has the same error at about K=52"),
+        (12_345.6, "has the same error at about K=12,000"),
     ],
 )
 def test_samples_are_told_to_two_digits(samples: float, text: str) -> None:
@@ -294,7 +294,7 @@ def test_a_surrogate_that_loses_recall_is_broken(loss: Change, broken: bool) -> 
 
 def test_a_surrogate_that_amplifies_is_the_cause_of_what_comes_after() -> None:
     (said,) = surrogate_faults(rows(0.1, 0, 0)[0], EXACT, "logit", 40.0)
-    assert "where ed or vd is 0.1% of its range off, its logit changes by 40, more than" in said
+    assert "if ed or vd is off by 0.1% of its range, its logit changes by 40, more than" in said
     table = rows(0.1, 900.0, 0.0)
     found = make_headline(
         [StageRow("exact"), *table], "exact", EXACT, "logit", (said,), "polynomial"

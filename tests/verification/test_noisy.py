@@ -152,7 +152,7 @@ def test_a_surrogate_is_advised_on_where_it_dominates(report: object) -> None:
         found.headline, cause="polynomial", surrogate_broken=False, surrogate_centred_rmse=0.10,
         float_centred_rmse=0.09,
     )  # fmt: skip
-    fit = "fit another polynomial: no setting of the hardware mends the surrogate"
+    fit = "fit another polynomial: no hardware setting improves the surrogate"
     parts = found.causes.sensitivity
     for changed, said in (
         (tie, advice(parts)),

@@ -187,7 +187,7 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     assert report.headline.cause == "polynomial"
     assert report.headline.float_rmse < 1e-6
     assert report.causes.advice == (
-        "fit another polynomial: no setting of the hardware mends the surrogate",
+        "fit another polynomial: no hardware setting improves the surrogate",
     )
     assert report.drift.final.metrics["r1_text_to_video"] == 0
 
@@ -252,7 +252,7 @@ def test_a_two_branch_polynomial_of_raw_statistics_gets_a_hint(make_bundle: Make
     raw = Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.0, a=0.1, b=0.0, K=10)
     own = replace(raw, scale_ed=1 / D, scale_vd=1 / D**2)
     rows = {name: unit_rows(x) for name, x in pairs(64, D).items()}
-    said = f"layout two-branch: the polynomial is of ed/{D} and vd/{D**2}, "
+    said = f"layout two-branch: the polynomial takes ed/{D} and vd/{D**2}, "
     for polynomial, wrong in ((raw, True), (own, False)):
         made = make_bundle(f"statistics-{wrong}", polynomial, two_branch, calibration=rows)
         assert any(note.startswith(said) for note in made.manifest["notes"])
@@ -390,7 +390,9 @@ def test_a_bit_that_differs_fails(
     other = make_bundle("other", weight_bits=7)
     changed = rewritten(bundle, tmp_path / "changed")
     (changed.folder / "video.onnx").write_bytes((other.folder / "video.onnx").read_bytes())
-    with pytest.raises(CimError, match=r"video\.onnx: is not the file that is written of program"):
+    with pytest.raises(
+        CimError, match=r"video\.onnx: is not the file that cimtool writes for program"
+    ):
         verify_bundle(changed, data)
     # An error of the emitter: the file is the program's own, and does not compute what it does.
     monkeypatch.setattr("cimtool.verification.bits.require_own_file", lambda file, graph: None)
@@ -502,7 +504,7 @@ def test_items_of_one_modality_are_ranked_without_themselves(bundle: Bundle) -> 
         for name in ("r1", "r5", "map"):
             assert score.metrics[f"{name}_{way}"] == row.metrics[f"{name}_{way}"]
     assert score.metrics["cosine_gap"] == row.metrics["cosine_gap"]
-    assert any("does not find itself; right are the others" in note for note in report.notes)
+    assert any("does not find itself; the others" in note for note in report.notes)
 
 
 def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path: Path) -> None:
@@ -570,7 +572,7 @@ def test_a_broken_surrogate_is_told_without_a_and_b(
     assert (report.headline.cause, report.headline.cause_before) == ("polynomial", None)
     assert any("against -ed, the plain distance" in note for note in report.notes)
     assert NOT_CHECKED in report.headline.sentences[:2]
-    assert "mends the surrogate" in report.causes.advice[0]
+    assert "improves the surrogate" in report.causes.advice[0]
     assert "BROKEN" in html(report.document())
     assert NOT_CHECKED in unknown_report.headline.sentences[:2]
     assert not unknown_report.headline.surrogate_broken
@@ -587,7 +589,7 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
         )
     sentence = str(caught.value)
     assert sentence.startswith("logit_rmse is ")
-    assert "against a float score that is BROKEN, so that no limit is kept" in sentence
+    assert "against a float score that is BROKEN, so no limit is kept" in sentence
     assert "itself loses" in sentence
     report = caught.value.report
     assert [limit["kept"] for limit in report.to_json()["limits"]] == [False, False]

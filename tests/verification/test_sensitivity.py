@@ -227,8 +227,8 @@ def test_the_setting_of_each_kind_of_part(kind: str, name: str, expected: str) -
 def test_the_best_setting_of_a_layer_is_named() -> None:
     settings = (LeftFloat("activation_bits", 0.8), LeftFloat("weight_bits", 0.5))
     assert advice(sensible("layer", 0.4, settings=settings)).endswith(
-        'try more weight_bits for it ([layers."text.one"] in a settings file), which alone '
-        "could bring 0.5"
+        'try more weight_bits for it ([layers."text.one"] in a settings file): alone it could '
+        "reach 0.5"
     )
 
 

@@ -45,6 +45,6 @@ def command(out: Output, options: CompileOptions, dry: DryRun) -> None:
         return
     folder = shlex.quote(str(bundle.folder))
     next_ = f"verify {folder} --data NPZ" if stages else f"simulate {folder} --inputs NPZ"
-    aside = f"the bundle that stood there is {moved} now, the only earlier one kept"
+    aside = f"the earlier bundle was moved to {moved}; no other earlier one is kept"
     lines = [f"wrote {bundle.folder}", *([aside] if moved else []), f"next: cimtool {next_}"]
     out.result(shown.plus(*map(Verbatim, lines)))

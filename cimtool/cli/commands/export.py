@@ -13,13 +13,13 @@ from cimtool.report.document import Document, Verbatim
 def command(out: Output, options: ExportOptions) -> None:
     """Write a bundle's files for other tools.
 
-    `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
+    `testvectors` are stimuli for each layer (zero, extremes, one-hot, checkerboard, worst-case
     column, random, real rows) with the numbers at five taps of every row group, and embeddings with
     their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
-    `conductances` are the level and the target conductance of every cell, a CSV file a layer: what
-    `--chip` of `simulate` and `verify` reads with measured ones in their place. `handoff` is what a
-    chip team needs: a golden model in C, and a Makefile that checks it; with --noise also
-    what cells of drawn dies came to and what they show, which is statistics.
+    `conductances` are the level and the target conductance of every cell, one CSV file per layer;
+    put in measured conductances and `simulate` and `verify` read them with `--chip`. `handoff` is
+    for a chip team: a golden model in C, and a Makefile that checks it; with --noise also the
+    cells of drawn dies and their outputs, as statistics.
     """
     read, output, name = read_bundle(options.bundle), options.output, options.format_name
     written = export_bundle(read, name, output, Request.of(read, options, out.say))

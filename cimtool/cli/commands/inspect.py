@@ -23,9 +23,9 @@ from cimtool.report.document import Document, Verbatim
 def command(out: Output, file: Path) -> None:
     """Say what a checkpoint, bundle, target, data or ONNX file holds.
 
-    A bundle is checked as by commands that run it. The shards of a gallery are verified by their
-    SHA-256. Of the folder of a hand-off every file is, and the weights of each layer are read back
-    from the cells of its arrays.
+    A bundle is checked as commands that run it check it. The shards of a gallery are verified by
+    their SHA-256. In a hand-off, every file is verified so, and the weights of each layer are read
+    back from the cells of its arrays.
     """
     facts = inspect(file)
     shown = facts

@@ -25,10 +25,10 @@ def command(out: Output, options: SimulateOptions) -> None:
     """Score texts against videos on the bit-accurate simulator.
 
     Writes `scores` float32 [texts, videos]; with --top `top_index` and `top_score` [texts, K], best
-    first, whose memory does not grow with texts x videos. A bundle that holds a gallery (`cimtool
-    program`) looks at the texts alone, and videos are the gallery's items: `top_index` are their
-    ids, and `items` those of the columns of `scores`. With --noise also
-    `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
+    first, so memory does not grow with texts x videos. A bundle that holds a gallery (`cimtool
+    program`) reads only the texts and scores them against the gallery's items: `top_index` are
+    their ids, and `items` are the ids of the columns of `scores`. With --noise it also writes
+    `trial_scores` [dies, texts, videos], and prints what the median die and the worst in twenty
     keep.
     """
     found = run_simulation(options, out.say)
@@ -80,5 +80,5 @@ def _gallery(found: Simulation) -> Iterator[Sentence]:
         some = f", of which the {gallery.shortlist:,} of the smallest ed are scored"
     yield Sentence(
         f"{items} are the {gallery.items:,} items of {gallery.file}{changed} in the memory{some}; "
-        "those of the inputs are not looked at"
+        "the inputs' own are not used"
     )

@@ -76,13 +76,17 @@ def _loaded(name_or_path: str) -> Target | Cam:
 @command.command("import", cls=Command)
 @click.argument("file", metavar="JSON", type=FilePath("FILE"))
 @click.option(
-    "-o", "--output", type=FilePath("TOML"), required=True, help="File of the target; its name too."
+    "-o",
+    "--output",
+    type=FilePath("TOML"),
+    required=True,
+    help="File of the target; it also names the target.",
 )
 @click.pass_obj
 def import_(out: Output, file: Path, output: Path) -> None:
     """Write a target from CrossSim's JSON parameters, or from part of aihwkit's rpu_config.
 
-    A key whose value has no counterpart here is refused by its name; docs/targets.md lists those
+    An error names each key whose value has no counterpart here; docs/targets.md lists the keys
     that have one.
     """
     check_output(output, ".toml")
@@ -98,12 +102,12 @@ def import_(out: Output, file: Path, output: Path) -> None:
 def check(out: Output, files: tuple[str, ...]) -> None:
     """Check targets (all known ones): the first that is not valid ends with status 2.
 
-    One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
+    A plug-in's invalid target is left out with a warning unless you name it. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
-    point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
-    What was solved from the figure that it gives is said to be consistent by construction; a
-    derived figure of which the file does not say from what confirms nothing. Retrievals are
-    recomputed too. Figures of different conditions are refused.
+    point, and must agree within 2%; so must a CAM's search energy and the energy of its cells. If
+    a figure was derived from the one that it gives, the two are consistent by construction; if the
+    file does not say what a figure was derived from, it confirms nothing. Retrievals are recomputed
+    too. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
     every = target_origins() | cam_origins()

@@ -19,12 +19,12 @@ from cimtool.verification.report import Report, VerificationFailed
 def command(out: Output, options: VerifyOptions) -> None:
     """Measure the drift of each stage, and check the bits of every implementation.
 
-    Ends with status 1 where a bit differs or a metric is over its --max-drift: {limits}.
+    Ends with status 1 if a bit differs or a metric is over its --max-drift: {limits}.
 
-    With --baseline also where a metric is worse than in an earlier report on the same data: the
-    95% interval of its loss, paired query by query, is above its --tolerance. Without any named
-    these are r1_loss=0 (map_loss=0 where classes are known), top1_agreement_loss=0.05, and of
-    centred_rmse and logit_rmse half of what they were.
+    With --baseline it also fails if a metric is worse than in an earlier report on the same data:
+    the 95% interval of its loss, paired query by query, is above its --tolerance. The default
+    tolerances are r1_loss=0 (map_loss=0 if classes are known), top1_agreement_loss=0.05, and half
+    of the earlier value for centred_rmse and logit_rmse.
     """
     written = [Path(options.report or options.bundle) / name for name in REPORT_FILES]
     written += [Path(options.junit)] if options.junit else []

@@ -31,10 +31,10 @@ class CostPlace(Record):
 def command(out: Output, options: CostOptions, place: CostPlace) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.
 
-    Uses the target's figures at one operating point, and reference prices for what has none. A
-    total without a part is a lower bound. Writes cost.json, placement.svg and,
-    with a gallery, roofline.svg. A bundle compiled with --score-mapping in-memory
-    or hybrid is shown all ways of a query against the gallery, side by side.
+    Uses the target's figures at one operating point, and reference prices for parts without a
+    figure. A total that lacks a part is a lower bound. Writes cost.json, placement.svg and, with
+    a gallery, roofline.svg. For a bundle compiled with --score-mapping in-memory or hybrid, all
+    ways to compute a query against the gallery stand side by side.
     """
     bundle = Path(options.bundle)
     output = place.output or bundle

@@ -25,7 +25,7 @@ class DemoOptions(Record):
     """The options of `demo`."""
 
     target: str = option("The hardware.", "NAME|FILE", default="isaac-rram-128")
-    epochs: int = option("Epochs of each of both trainings.", "N", default=3)
+    epochs: int = option("Epochs of each of the two trainings.", "N", default=3)
     folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
     cache: Path = option("Folder of trained models.", FILE, default=CACHE)
 
@@ -35,8 +35,8 @@ def command(out: Output, options: DemoOptions) -> None:
     """Run the whole pipeline on real data that needs no download.
 
     Trains a probabilistic teacher on functions and their docstrings of the installed libraries,
-    labels pairs, fits the polynomial, trains on it, compiles, simulates and verifies, and puts
-    every stage beside Monte Carlo and the raw embeddings. A second run starts at compile.
+    labels pairs, fits the polynomial, trains on it, compiles, simulates and verifies. It compares
+    every stage with Monte Carlo and the raw embeddings. A second run starts at compile.
     """
     from cimtool.demo.walk import run_demo
 

@@ -20,8 +20,8 @@ def command(out: Output, options: EvaluateOptions) -> None:
     """Measure retrieval of embeddings, trained models and bundles.
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
-    on the bit-accurate simulator. Several are put side by side, with their differences to the
-    first, and the embeddings themselves last, where texts and videos are equally wide.
+    on the bit-accurate simulator. Several stand side by side, with their differences to the first.
+    If texts and videos are equally wide, the raw embeddings come last.
     """
     given = {**vars(options), "say": out.say}
     what = _paired([Path(str(file)) for file in given.pop("what")])

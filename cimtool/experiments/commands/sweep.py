@@ -1,4 +1,4 @@
-"""Compile for every point of a grid, and show the drift and the cost of each."""
+"""Compile every point of a grid, and compare their drift and cost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cimtool.report.document import Document, Verbatim
 
 @record_command(SweepOptions)
 def command(out: Output, options: SweepOptions) -> None:
-    """Compile for every point of a grid, and say what each drifts and costs.
+    """Compile every point of a grid, and compare their drift and cost.
 
-    Finished points are kept in DIR (exports/<model>.sweep), so the same command goes on where it
-    was stopped. Ends with status 1 where points failed or none is within the --budget:
+    Finished points are kept in DIR (exports/<model>.sweep), so the same command continues where it
+    was stopped. Ends with status 1 if points failed or none is within the --budget:
     {limits}.
     """
     try:

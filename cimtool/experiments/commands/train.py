@@ -94,12 +94,14 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     hardware = {name: x for name, x in given.items() if name not in plain}
     if given["hardware"] is None:
         for stray in _given(hardware):
-            raise ArgumentError("{} is about the hardware; expected {hardware} with it", stray)
+            raise ArgumentError(
+                "{} applies only to the hardware; expected {hardware} with it", stray
+            )
     else:
         for stray in _given({name: plain[name] for name in plain if name in TRAINING}):
             raise ArgumentError(
-                "{} is not for {hardware}, which trains on the model's own logits; expected it "
-                "without",
+                "{} does not apply to {hardware}, which trains on the model's own logits; leave it "
+                "out",
                 stray,
             )
     return plain, hardware
@@ -114,15 +116,18 @@ def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
-    DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP;
-    DIR/test.npz has the pairs of --test, which the run does not see;
-    last.pth is what --resume goes on from; training.html has the curves. Exit status 1 where the
-    loss diverges: the best is kept. With --hardware the checkpoint of --start learns to give its
-    own logits again once it is compiled, with the roundings of that target and those settings in
-    the loop; --data needs no labels, and --model, --loss and the like are not for it.
-    With --grid a model is trained for every point and measured on the pairs of --test, or those
-    held out; DIR has results.json, grid.html and a run's folder for each point, which the same
-    command does not train again. Exit status 1 where points failed.
+    DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP.
+    DIR/test.npz has the pairs of --test, which the run does not see. --resume continues from
+    last.pth; training.html has the curves. If the loss diverges, the best epoch is kept and the
+    exit status is 1.
+
+    With --hardware the checkpoint of --start learns to keep its own logits when it is compiled,
+    with the roundings of that target and those settings in the loop; --data needs no labels, and
+    --model, --loss and the like do not apply.
+
+    With --grid a model is trained for every point and measured on the pairs of --test, or on the
+    held-out ones. DIR has results.json, grid.html and a run's folder for each point; the same
+    command does not train finished points again. If points failed, the exit status is 1.
     """
     from cimtool.training.page import retrieval_headline
     from cimtool.training.trainer import BEST, TEST
@@ -157,7 +162,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
         head = " --head csd" if run.lacks_polynomial else ""
         head = " --head euclidean" if run.lacks_sigmoid else head
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
-        said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
+        said.append(f"To compare with raw embeddings, on rows that this run did not see: {command}")
     out.result(_shown(run, said, next_, values))
 
 
@@ -168,7 +173,9 @@ def _train_grid(
     from cimtool.experiments.engine import PointsFailed
 
     if plain.pop("resume"):
-        raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
+        raise ArgumentError(
+            "{resume} does not apply to {grid}, which continues by itself; leave it out"
+        )
     found = parse_grid(
         (text if "." in text.partition("=")[0] else _as_argument(text) for text in grid),
         "batch=16,64",

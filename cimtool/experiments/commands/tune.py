@@ -14,11 +14,11 @@ from cimtool.report.document import Document, Verbatim
 def command(out: Output, options: TuneOptions) -> None:
     """Choose the bits of each layer at the lowest cost within a budget.
 
-    Starts from the bits of target and settings and takes off where the error grows least for what
-    is saved, each choice compiled and checked on half of the queries of --data. Steps that do not
-    hold on the other half and on all are taken back. With --grid this is done from each combination
-    of its values, and the cheapest is chosen. The file is for compile --settings; verify
-    measures what is said of all queries. Metrics: {limits}.
+    Starts from the bits of target and settings and removes bits where the error grows least for
+    the saving. Each choice is compiled and checked on half of the queries of --data. Steps that
+    break the budget on the other half or on all queries are taken back. With --grid it starts from
+    each combination of the values and takes the cheapest result. Use the file with compile
+    --settings; verify measures the same errors on all queries. Metrics: {limits}.
     """
     found = api.tune(**vars(options), say=out.say)
     out.result(Document("", (Verbatim(tuned_text(found)),), found.to_json))

@@ -14,8 +14,8 @@ from cimtool.galleries.options import EncodeOptions
 def command(out: Output, options: EncodeOptions) -> None:
     """Encode a gallery into checksummed shards.
 
-    A .npy is read as it is encoded, so that memory does not grow with the gallery. A call that was
-    stopped goes on after its last whole shard; `cimtool search` takes the folder when it is whole.
+    A .npy is read piece by piece, so memory does not grow with the gallery. A run that was stopped
+    continues after its last complete shard. `cimtool search` takes the folder once it is complete.
     """
     found = api.encode(**vars(options), say=out.say)
     values = {

@@ -24,11 +24,11 @@ def command(out: Output, options: dict[str, Any]) -> None:
     """Write a gallery into the arrays for a score in the memory, or change it there.
 
     BUNDLE was compiled with --score-mapping in-memory or hybrid. The new bundle goes to
-    BUNDLE+<gallery's name> unless -o says otherwise; it answers texts against these items alone.
-    With --add, --remove and --replace, all of them at once, BUNDLE is such a new bundle: it is
-    replaced as a whole unless -o says otherwise. An item's id is its row in the gallery that was
-    programmed first; added ones count on from there. With --cam a content-addressable memory beside
-    the target holds the items, B bits a cell.
+    BUNDLE+<gallery's name> unless -o says otherwise; it scores texts against these items only.
+    To change the gallery, give the new bundle as BUNDLE with --add, --remove and --replace, in one
+    call; the whole bundle is replaced unless -o says otherwise. An item's id is its row in the
+    gallery that was programmed first; added items continue the count. With --cam the items are in
+    a content-addressable memory beside the target, with B bits per cell.
     """
     bundle, gallery = options.pop("bundle"), options.pop("gallery")
     changes = {name: value for name in CHANGES if (value := options.pop(name))}

@@ -15,9 +15,9 @@ from cimtool.report.document import Document, wrote_arrays
 def command(out: Output, options: SearchOptions) -> None:
     """Search a gallery in shards for the best items of each text.
 
-    Writes `top_index` and `top_score` [texts, K], best first, as `cimtool simulate --top` does; of
-    equal scores the lower row comes first. Memory does not grow with the gallery. Workers of a Dask
-    cluster see the gallery under the same path; their answers are the same.
+    Writes `top_index` and `top_score` [texts, K], best first, as `cimtool simulate --top` does. If
+    scores are equal, the lower row comes first. Memory does not grow with the gallery. Workers of
+    a Dask cluster must see the gallery under the same path; their answers are the same.
     """
     found, output = api.search(**vars(options), say=out.say), Path(options.output or "")
     shapes = {name: list(array.shape) for name, array in found.items()}

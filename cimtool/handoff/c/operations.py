@@ -72,7 +72,7 @@ def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CV
 @C_MODEL.rule(Arrange)
 def _arrange(writer: FunctionWriter, op: Arrange, types: Types, x: CValue) -> CValue:
     if op.rows > 1 or len(op.places) > 1:
-        raise writer.refuse("several rows of an item, as tokens and groups of channels are")
+        raise writer.refuse("several rows per item, such as tokens or groups of channels")
     places = writer.constant("places", op.places[0])
     return writer.each(f"{x.name}[{places}]" if x.count else x.name)
 
@@ -81,7 +81,7 @@ def _arrange(writer: FunctionWriter, op: Arrange, types: Types, x: CValue) -> CV
 def _batch_matmul(
     writer: FunctionWriter, op: BatchMatMul, types: Types, a: CValue, b: CValue
 ) -> CValue:
-    raise writer.refuse("a product of an item's own rows, as attention has it")
+    raise writer.refuse("a product of an item's own rows, as in attention")
 
 
 @C_MODEL.rule(MatMul)

@@ -243,7 +243,7 @@ class Curve(TomlTable):
         if self.polynomial is None and law is None:
             raise ValueError("expected polynomial, log or power")
         if self.start > 0 and (law is None or self.polynomial is None):
-            raise ValueError("from divides a polynomial from a law below it: expected both")
+            raise ValueError("from separates a polynomial from the law below it: expected both")
         if self.clamp is not None and self.clamp[0] > self.clamp[1]:
             raise ValueError(f"clamp = {list(self.clamp)}: expected the lower number first")
         return self

@@ -127,7 +127,10 @@ class Noise(TomlTable):
         for name, corner in noise.corners.items():
             with invalid_at():
                 if name == NOMINAL:
-                    raise CimError(f"corners.{name}: is the noise without a corner; name it else")
+                    raise CimError(
+                        f"corners.{name}: is the name of the noise without a corner; "
+                        "expected another name"
+                    )
                 own = _over(alone, corner.changes)
                 noise._at_corners[name] = validated(cls, own, f"corners.{name}")
         return noise

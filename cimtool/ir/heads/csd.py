@@ -36,7 +36,7 @@ class Csd(Head, name="csd"):
         """The head of the teacher's a and b; CimError if one is not known."""
         if known.a is None or known.b is None:
             raise ArgumentError(
-                '{}: does not say a and b, which head "csd" needs (logit = b - a ed); give them '
+                '{}: does not give a and b, which head "csd" needs (logit = b - a ed); give them '
                 "with {a} and {b}",
                 known.file,
             )

@@ -53,7 +53,7 @@ class PcmePoly(Head, name="pcme-poly"):
             if known.a is not None and known.b is not None:
                 raise ArgumentError(
                     "{}: holds no polynomial; give one with {poly}, make one with `cimtool fit`, "
-                    "or take {head} csd, b - a ed, whose a and b are known",
+                    "or use {head} csd (b - a ed), whose a and b are known",
                     known.file,
                 )
             raise ArgumentError(

@@ -50,7 +50,7 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
     found = [_recognised(weights) for weights in (text, video)]
     if found[0] is not found[1]:
         raise CimError(
-            f'{text.file}: {text.prefix} is of layout "{found[0].name}" and {video.prefix} of '
+            f'{text.file}: {text.prefix} has layout "{found[0].name}" and {video.prefix} has '
             f'"{found[1].name}"; expected one layout'
         )
     layout = found[0]
@@ -60,8 +60,8 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
                 first = re.split(r"[._]", role)[0]  # mu of mu_proj.0
                 hint = nearest(role, layout.layers) or nearest(first, layout.layers)
                 raise CimError(
-                    f"{weights.named.file}: {weights.named.table}.{role} is no layer of layout "
-                    f'"{layout.name}", which {weights.file} is of; expected '
+                    f"{weights.named.file}: {weights.named.table}.{role} is not a layer of layout "
+                    f'"{layout.name}", which {weights.file} has; expected '
                     f"{', '.join(layout.layers)}{hint}"
                 )
     return layout
@@ -86,10 +86,10 @@ def _recognised(weights: Weights) -> type[Layout]:
         )
     known = "; ".join(f"{name}: {Layout.family[name].description}" for name in Layout.family)
     raise CimError(
-        f"{weights.file}: {weights.prefix} is of no known layout (its layers: "
-        f"{', '.join(weights.layers[:8])}); expected {known}; any other architecture comes in by "
-        "torch.onnx.export of both projectors and `cimtool compile --projectors text.onnx "
-        "--projectors video.onnx ...`, or as torch modules in Python"
+        f"{weights.file}: {weights.prefix} has no known layout (its layers: "
+        f"{', '.join(weights.layers[:8])}); expected {known}; for any other architecture, give "
+        "both projectors as ONNX files from torch.onnx.export (`cimtool compile --projectors "
+        "text.onnx --projectors video.onnx ...`), or as torch modules in Python"
     )
 
 

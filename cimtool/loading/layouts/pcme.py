@@ -65,9 +65,9 @@ class Pcme(Layout, name="pcme"):
         networks = [f"{weights.prefix}.{RECURRENT[role]}" for role in _given(weights)]
         before = f" behind what {' and '.join(networks)} made of them," if networks else ","
         return (
-            f"{weights.file}: {weights.prefix} is compiled from its tokens on: a row is its tokens"
-            f"{before} without the encoder before them; all tokens of a row count, as no mask of "
-            "padding is known",
+            f"{weights.file}: {weights.prefix} is compiled from its tokens on: a row is its "
+            f"tokens{before} without the encoder before them; all tokens of a row count, as no "
+            "padding mask is known",
         )
 
 

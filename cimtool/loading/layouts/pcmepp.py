@@ -89,7 +89,7 @@ class Pcmepp(Layout, name="pcmepp"):
         return (
             f"{weights.file}: {weights.prefix} is compiled from its tokens on: a row is the tokens "
             "of the mean, then those of the log-variance, without the encoder before them; all "
-            "tokens of a row count, as no number of them is known that differs",
+            "tokens of a row count, as no other number of them is known",
         )
 
 

@@ -55,9 +55,9 @@ class Perceptron(Layout, name="perceptron"):
         names = [name for name in weights.layers if not (has_variance and name in heads)]
         if not weights.in_order(names):
             raise CimError(
-                f"{weights.file}: the order of the layers {', '.join(names)} cannot be told, as "
-                "the file sorts them by name; expected names that differ in numbers only, or a "
-                ".pth file"
+                f"{weights.file}: the order of the layers {', '.join(names)} is not known, as the "
+                "file sorts them by name; expected names that differ in numbers only, or a .pth "
+                "file"
             )
         *hidden, last = _chain(weights, [*names, heads[0]] if has_variance else names)
         logvar = _linear(weights, heads[1], *last.weight.shape) if has_variance else None

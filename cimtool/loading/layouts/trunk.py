@@ -117,8 +117,8 @@ def _head(weights: Weights, role: str, pattern: re.Pattern[str], linears: list[s
             weights.get(layer, "weight", (None, None))
     found = f"{', '.join(named)} all look like it" if named else "none is named like it"
     raise ArgumentError(
-        "{}: which Linear under {} is {} cannot be told: {} (there are {}); say it with "
-        '{layer_map} ({} = "...")',
+        "{}: which Linear under {} is {} is not clear: {} (there are {}); name it with {layer_map} "
+        '({} = "...")',
         weights.file,
         weights.prefix,
         role,
@@ -160,7 +160,7 @@ def _ordered(
     untold = list(itertools.chain(*unsorted))
     if len({tuple(choice[role] for role in untold) for choice in fitting}) > 1:
         raise ArgumentError(
-            "{}: the order of the layers under {} cannot be told, as the file sorts them by name; "
+            "{}: the order of the layers under {} is not known, as the file sorts them by name; "
             "say it with {layer_map} ({})",
             weights.file,
             weights.prefix,

@@ -84,9 +84,7 @@ REAL_TYPES = (1, 11)
 TYPES_OF_SHAPES = (6, 7, 12, 13)
 """INT32, INT64, UINT32, UINT64 (TensorProto.DataType): a number of items may be cast to them."""
 
-COUNTED = (
-    "computes with the number of items; expected numbers that are the same however many there are"
-)
+COUNTED = "computes with the number of items; expected numbers that do not depend on it"
 
 
 @dataclass(frozen=True, eq=False)

@@ -182,8 +182,8 @@ def _in_single(module: nn.Module, where: str, width: int | None) -> nn.Module:
     half = next((kind for kind in kinds if kind not in ("float32", "float64")), None)
     if half is not None:
         raise CimError(
-            f"{where} converts its rows to {half} and computes in it; expected one that runs in "
-            "float32 after module.float(), without conversions of its own"
+            f"{where} converts its rows to {half} and computes in it; expected a module that runs "
+            "in float32 after module.float() and converts nothing itself"
         )
     return module
 
@@ -211,8 +211,8 @@ def _tower_of(own: nn.Module, where: str, width: int | None) -> Graph:
     names = _output_names(own, width, where)
     if failure := _failure(own, width, TRACED_ROWS):
         raise CimError(
-            f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected "
-            "any number of them (dynamic_shapes of torch.export.export)"
+            f"{where} runs on {TRIED_ROWS} rows and not on {TRACED_ROWS} ({failure}); expected a "
+            "module for any number of rows (dynamic_shapes of torch.export.export)"
         )
     ordered = _ordered(own)
     try:
@@ -317,12 +317,13 @@ def _width(module: nn.Module, where: str) -> int:
     if width is None:
         failure = _failure(module, extents[0]) if extents else "it has no weights"
         raise CimError(
-            f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does"
+            f"{where} does not run on rows [n, in] of floats ({failure}); expected one that does"
         )
     if not _failure(module, 2 * width):
         raise CimError(
-            f"{where} takes rows of {width} numbers and of {2 * width}, as one of any number of "
-            "tokens does; expected data that have the width, or ModelSource(widths=(TEXT, VIDEO))"
+            f"{where} takes rows of {width} numbers and of {2 * width}, as a module for any number "
+            "of tokens does; expected data that show the width, or ModelSource(widths=(TEXT, "
+            "VIDEO))"
         )
     return width
 

@@ -303,8 +303,8 @@ def _outputs(graph: GraphProto) -> dict[str, str]:
     if len(names) == 1 and names != ["logvar"]:
         return {"mu": names[0]}
     raise CimError(
-        f"has the outputs {', '.join(names)}; expected {' and '.join(OUTPUTS)} among them, "
-        "or one alone, a point embedding"
+        f"has the outputs {', '.join(names)}; expected {' and '.join(OUTPUTS)} among them, or a "
+        "single one, a point embedding"
     )
 
 

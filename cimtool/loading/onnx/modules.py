@@ -101,7 +101,7 @@ def model_from_modules(
         model = model_of_towers(name, towers, (places["text"], places["video"]), score)
         if layout is not None and layout.unit_rows:
             found = (
-                f"the modules have the layers of layout {layout.name} and compute something else "
+                f"the modules have the layers of layout {layout.name} but compute something else "
                 "with them: they are read as they are, "
             )
             if same:
@@ -206,8 +206,8 @@ def _state(module: nn.Module, where: str) -> dict[str, Array]:
     for key, tensor in tensors.items():
         if is_lazy(tensor):
             raise CimError(
-                f"{where}: {key} is of a lazy module that was not called yet; expected one call "
-                "with rows, which gives it its extents"
+                f"{where}: {key} belongs to a lazy module that was not called yet; call it once "
+                "with rows, which sets its shapes"
             )
     state = {key: tensor_array(tensor, where, key) for key, tensor in tensors.items()}
     for key, inner in module.named_modules():
@@ -253,14 +253,14 @@ def _compare(
         chosen, notes = ", ".join(choices(module, probes[-1][0])), []
     except Exception as error:  # compiled code may not allow this
         reason = first_line(error)
-        chosen, notes = "", [f"{where}: no choices in Python were looked for ({reason})"]
+        chosen, notes = "", [f"{where}: choices in Python were not looked for ({reason})"]
     for what, wanted, outputs in compared:
         for key, found in outputs.items():
             if not (np.isfinite(wanted[key]).all() and np.isfinite(found).all()):
                 raise CimError(
                     f"{where} gives {'a mu' if key == 'mu' else 'an exp(logvar)'} that is not "
-                    f"finite on {what}; expected rows and weights of the scale that it was "
-                    "trained with"
+                    f"finite on {what}; expected rows and weights at the scale that it was trained "
+                    "with"
                 )
             off = _error(found, wanted[key])
             if not off <= PROBE_TOLERANCE:
@@ -271,8 +271,8 @@ def _compare(
                 )
     if chosen:
         notes.append(
-            f"{where} makes a choice in Python that depends on the input ({chosen}): one way of "
-            f"it was read, which gives the same on {what}"
+            f"{where} makes a choice in Python that depends on the input ({chosen}): only one "
+            f"branch was read; it gives the same on {what}"
         )
     return notes
 
@@ -288,7 +288,7 @@ def _reason(module: nn.Module, chosen: str) -> str:
     """The end of a sentence on a module that computes something else: the reason, if known."""
     if chosen:
         return (
-            f": a choice in Python depends on the input ({chosen}), of which one way was read; "
+            f": a choice in Python depends on the input ({chosen}), and only one branch was read; "
             "expected the same arithmetic for all rows"
         )
     kind = next((str(array.dtype).removeprefix("torch.") for array in floats(module)), "")
@@ -309,7 +309,7 @@ def _forward(
         except Exception as error:
             raise CimError(
                 f"{where} does not run on rows of {rows.shape[1]} numbers ({first_line(error)}); "
-                "expected rows as wide as it takes"
+                "expected rows of the width that it takes"
             ) from None
         outputs = outputs_of(value)
         if outputs is None or len(outputs) != 1 + has_variance:
@@ -327,9 +327,9 @@ def _forward(
     for key, array in found.items():
         if _error(again[key], array) > PROBE_TOLERANCE:
             raise CimError(
-                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when it is called "
-                "again with the same rows; expected outputs that depend on the rows alone, on no "
-                "state of a call before and no random numbers"
+                f"{where} gives another {'mu' if key == 'mu' else 'logvar'} when called again with "
+                "the same rows; expected outputs that depend only on the rows, not on earlier "
+                "calls or random numbers"
             )
     return found
 

@@ -176,5 +176,5 @@ def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: File
     if value.rank != 2 or value.items or not value.items_apart:
         raise CimError(f"{where} has axes {value.text}; expected [n, d]")
     if value.name in builder.masks and builder.masks[value.name].min() < LOWEST_OFFSET:
-        raise CimError(f"{where} has a mask of attention; expected a softmax of masked numbers")
+        raise CimError(f"{where} is an attention mask; expected a softmax of the masked numbers")
     return builder.in_rows(value).name

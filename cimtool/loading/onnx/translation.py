@@ -33,8 +33,8 @@ MOST_ITEM_PLACES = 1 << 27
 """Numbers that an item may have in all values of a file; views of the same numbers count too."""
 
 OPEN_ITEMS = (
-    ", and a number of items that is open: x.shape[0], not len(x), in a module that is exported "
-    "with dynamic_axes or dynamic_shapes"
+    ", and an open number of items: x.shape[0], not len(x), in a module exported with dynamic_axes "
+    "or dynamic_shapes"
 )
 """The end of a sentence on a file that may have been made for a fixed number of items."""
 
@@ -107,8 +107,8 @@ class Translation:
             self.fail(f"its input {name or index + 1} is not there")
         self.fail(
             f"its input {name} is output {node.outputs.index(name) + 1} of {node.label} "
-            f"({node.kind}), which is not computed; expected its first output alone, or this one "
-            "by operators of its own"
+            f"({node.kind}), which is not computed; expected only its first output, or this one "
+            "made by other operators"
         )
 
     def is_rows(self, index: int) -> bool:

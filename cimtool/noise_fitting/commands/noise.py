@@ -28,12 +28,12 @@ def command() -> None:
 )
 @click.pass_obj
 def fit(out: Output, data: Path, output: Path) -> None:
-    """Fit programming error, drift and read noise, with intervals that hold together in 95 of 100.
+    """Fit programming error, drift and read noise, with joint 95% intervals.
 
-    CSV has the columns device, target, seconds, conductance: a line a reading, in uS, each device
-    read once at each of the same times (one, or three and more), by its seconds after programming.
-    Or, of column sums, target, rows, columns, mean, deviation: fits programming error alone. The
-    file that it writes is for --noise-model.
+    CSV has the columns device, target, seconds, conductance: one line per reading, in uS and
+    seconds after programming. Each device is read once at each of the same times (one, or three
+    and more). For column sums the columns are target, rows, columns, mean, deviation; they give
+    only the programming error. Use the file that it writes with --noise-model.
     """
     check_output(output, ".toml")
     found = fit_noise(data)

@@ -16,10 +16,10 @@ from cimtool.training.fit import FitOptions, report_names
 def command(out: Output, options: FitOptions) -> None:
     """Fit the polynomial to a teacher's labels.
 
-    A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json, with a
-    table of the degrees, of csd and of -ed; with --projectors and --data R@1 is in it, of raw
-    embeddings too where widths agree. Layout
-    two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.
+    A tenth of the pairs is held out to check the fit. The report, <name>.fit.html and .json, has
+    a table of the degrees, csd and -ed. With --projectors and --data the table has R@1, of raw
+    embeddings too if widths agree. Layout two-branch divides ed by d and vd by d^2; the teacher
+    says so, or --scale-ed and --scale-vd do.
     """
     found = api.fit(**vars(options), say=out.say)
     output = Path(options.output or "")
@@ -27,6 +27,6 @@ def command(out: Output, options: FitOptions) -> None:
     written = [output, *(folder / name for name in report_names(output))]
     shown = found.document()
     if found.comparison.items is None:
-        shown = shown.plus(Sentence("R@1 takes --projectors, and --data that they have not seen."))
+        shown = shown.plus(Sentence("R@1 needs --projectors, and --data that they have not seen."))
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"
     out.result(shown.wrote(written, f"{next_} --calibration NPZ --target NAME"))

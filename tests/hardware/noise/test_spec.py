@@ -38,7 +38,7 @@ FLAT = {"polynomial": [0.05]}
         ({"t0": 1.0, "drift": {"mean": FLAT, "sigma": {"log": [1.0, 0.0]}}},
          "log (or power) and clamp belong together"),
         ({"t0": 1.0, "flicker": {"q": {"from": 0.2, **FLAT}, "t_read": 1e-6}},
-         "from divides a polynomial from a law below it"),
+         "from separates a polynomial from the law below it"),
         ({"stuck": {"p_on": 1.5}}, "stuck.p_on = 1.5: must be a number from 0 to 1"),
         ({"g_max": 0}, "g_max = 0: must be a number above 0"),
         ({"devices": 0}, "devices = 0: must be an integer from 1 to 64"),
@@ -198,7 +198,7 @@ def test_plain_values_are_read_back_as_they_were() -> None:
         ({"ss": {**SAID, "supply": -1}}, "corners.ss.supply = -1: must be a number above 0"),
         ({"ss": {**SAID, "scale": {}}}, "corners.ss: scale.factor is missing"),
         ({"ss": 3}, "corners.ss = 3: must be a table"),
-        ({"nominal": SAID}, "corners.nominal: is the noise without a corner"),
+        ({"nominal": SAID}, "corners.nominal: is the name of the noise without a corner"),
     ],
 )
 def test_a_mistake_is_one_sentence(corners: dict[str, Any], said: str) -> None:

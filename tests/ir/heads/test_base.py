@@ -67,7 +67,7 @@ def test_heads_take_what_is_known_and_say_what_is_not() -> None:
     assert Cosine.trained(ScoreConstants("f.pth", POLYNOMIAL)) == Cosine()
     with pytest.raises(CimError, match=r"f\.pth: holds no polynomial; .*poly.*`cimtool fit`"):
         PcmePoly.trained(ScoreConstants("f.pth", None, 0.5, 1.0))
-    with pytest.raises(CimError, match=r'f\.pth: does not say a and b, which head "csd" needs'):
+    with pytest.raises(CimError, match=r'f\.pth: does not give a and b, which head "csd" needs'):
         Csd.trained(ScoreConstants("f.pth", POLYNOMIAL, 0.5, None))
 
 

@@ -206,7 +206,7 @@ BROKEN = {
     ),
     "others": (
         {"fc.weight": np.ones((12, 12), np.float32)},
-        r'text_proj.fc.weight is not part of layout "cross-attention", which would leave it out',
+        r'text_proj.fc.weight is not part of layout "cross-attention", which would ignore it',
     ),
 }
 

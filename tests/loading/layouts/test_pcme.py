@@ -200,7 +200,7 @@ def test_a_checkpoint_is_inspected_without_rows(saved: Saved) -> None:
         (
             "",
             {"img_enc.pie_net.gain": torch.ones(2)},
-            r'img_enc\.pie_net\.gain is not part of layout "pcme", which would leave it out',
+            r'img_enc\.pie_net\.gain is not part of layout "pcme", which would ignore it',
         ),
         (
             "",
@@ -223,14 +223,14 @@ def test_keys_that_are_missing_or_left_over(
         (
             None,
             (None, None),
-            r"txt_enc takes rows of 24 numbers and then 10 for each token, of any number of "
-            r"tokens; expected data whose rows have some, or tokens = N in a layer map$",
+            r"txt_enc takes rows of 24 numbers and then 10 for each token, for any number of "
+            r"tokens; expected data with such rows, or tokens = N in a layer map$",
         ),
         (None, (44, 40), r"img_enc takes rows of 16 a token; the data have rows of 40 numbers$"),
         (None, (24, 32), r"txt_enc .* for each token; the data have rows of 24 numbers$"),
         ("0", (44, 32), r"map\.toml: tokens is 0; expected a whole number of at least 1$"),
         ('"2"', (44, 32), r"map\.toml: tokens is 2; expected a whole number"),
-        ("1_000_000", (44, 32), r"for 1,000,000 tokens are too many numbers; expected at most"),
+        ("1_000_000", (44, 32), r"and 1,000,000 tokens are too many numbers; expected at most"),
     ],
 )
 def test_rows_of_no_whole_number_of_tokens(

@@ -101,7 +101,7 @@ def test_a_map_says_the_activation_and_names_the_heads(tmp_path: Path, rows: tor
     for old, new in names.items():
         state = {key.replace(old, new): value for key, value in state.items()}
     held = Checkpoint("m.pth", {"text": state, "video": state})
-    with pytest.raises(CimError, match=r"is of no known layout.*perceptron.*activation.*layer map"):
+    with pytest.raises(CimError, match=r"has no known layout.*perceptron.*activation.*layer map"):
         read_towers(held)
     text = 'activation = "tanh"\nmu = "head_a"\nlogvar = "head_b"\n'
     (tmp_path / "map.toml").write_text(f"[text]\n{text}[video]\n{text}")
@@ -140,7 +140,7 @@ def test_a_sorted_file_needs_numbered_names(tmp_path: Path) -> None:
             _, (tower, _) = read_towers(held, said(activation="tanh"))
             assert dimension(tower) == WIDTH
         else:
-            with pytest.raises(CimError, match=r"order of the layers first, other cannot be told"):
+            with pytest.raises(CimError, match=r"order of the layers first, other is not known"):
                 read_towers(held, said(activation="tanh"))
 
 
@@ -196,5 +196,5 @@ def test_heads_have_no_activation_behind_them() -> None:
 
 def test_other_layers_are_not_a_perceptron() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.LayerNorm(HIDDEN), nn.Linear(HIDDEN, D))
-    with pytest.raises(CimError, match="is of no known layout"):
+    with pytest.raises(CimError, match="has no known layout"):
         read_towers(checkpoint(module, activation="tanh"))

@@ -71,7 +71,7 @@ def test_a_projection_has_two_axes(tmp_path: Path) -> None:
 def test_a_copy_behind_another_wrapper_is_asked_about_and_may_be_named(tmp_path: Path) -> None:
     twice = {"model": OPEN_CLIP, "model_state_dict": {**OPEN_CLIP, "visual.proj": tensor(-IMAGE)}}
     asked = (
-        r"weights of text stand under model\.text_projection and under "
+        r"weights of text are found under model\.text_projection and under "
         r"model_state_dict\.text_projection; say which with"
     )
     with pytest.raises(CimError, match=asked):

@@ -56,7 +56,9 @@ def test_an_activation_that_is_assumed_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "net.pth"
     saved(file, "trunk", "relu")
     (warning,) = ModelSource(file).load_projectors().warnings
-    assert warning.startswith(f"{file} does not say its activation, which no weight shows: layout ")
+    assert warning.startswith(
+        f"{file} does not say its activation, and weights do not show it: layout "
+    )
     layer_map = tmp_path / "map.toml"
     layer_map.write_text('[text]\nactivation = "relu"\n[video]\nactivation = "relu"\n')
     assert ModelSource(file, layer_map=layer_map).load_projectors().warnings == ()
@@ -106,7 +108,7 @@ def test_a_parameter_of_no_extent_is_one_sentence(key: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        (lambda w: w[:0], r"mu\.weight has shape \[0, \d+\], which has no numbers"),
+        (lambda w: w[:0], r"mu\.weight has shape \[0, \d+\], which is empty"),
         (lambda w: torch.ones(()), r"mu\.weight has shape \[\]; expected \[any, any\]"),
         (lambda w: w[0], r"mu\.weight has shape \[\d+\]; expected \[any, any\]"),
         (lambda w: w[..., None], r"mu\.weight has shape \[\d+, \d+, 1\]; expected \[any, any\]"),

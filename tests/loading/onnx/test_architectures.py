@@ -609,9 +609,9 @@ def test_attention_keeps_its_scores(attention: Compilation) -> None:
 
 def test_attention_is_told_and_counted(attention: Compilation) -> None:
     notes = "\n".join(attention.notes)
-    (driven,) = (note for note in attention.notes if "driven 8 times an item" in note)
+    (driven,) = (note for note in attention.notes if "driven 8 times per item" in note)
     assert {"text.attention,", "video.attention,"} <= set(driven.split())
-    assert notes.count("a product of two activations, 768 multiply-adds an item") == 4
+    assert notes.count("a product of two activations, 768 multiply-adds per item") == 4
     assert re.search(r"softmax of 8 numbers: exp on .* worst error .* worst relative error", notes)
     final = attention.stages[-1].program
     cost = estimate(
@@ -631,7 +631,7 @@ def test_attention_is_told_and_counted(attention: Compilation) -> None:
 def test_what_takes_one_row_of_an_item_refuses_tokens(attention: Compilation) -> None:
     final = attention.stages[-1].program
     with pytest.raises(
-        CimError, match=r"^text\.x_arranged: parts of an item \(tokens, .*\) are rows"
+        CimError, match=r"^text\.x_arranged: an item has several rows \(tokens, .*\), which"
     ):
         chosen_layers(final, "*")
     with pytest.raises(CimError, match=r"^text\.x_arranged: expected the input as one row$"):

@@ -197,7 +197,7 @@ def test_a_mask_is_no_output(write_onnx: WriteOnnx) -> None:
         *(node("Reshape", ["a", "flat"], ["mu"]), node("Identity", ["x"], ["logvar"])),
     ]
     file = write_onnx(nodes, masks_of_file(), shape=("n", WIDTH))
-    with pytest.raises(CimError, match=r"mu has a mask of attention; expected a softmax of masked"):
+    with pytest.raises(CimError, match=r"mu is an attention mask; expected a softmax of the m"):
         program(file)
 
 

@@ -259,7 +259,7 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
         ),
         (
             Held(body(nn.SiLU()), torch.sin),
-            r"model: the text module: node_sin \(Sin\): has periods, which .*; expected ",
+            r"model: the text module: node_sin \(Sin\): is periodic, which .*; expected ",
         ),
         (
             Held(body(nn.SiLU()), lambda h: (h, h, h)),
@@ -267,7 +267,8 @@ def test_outputs_of_a_named_tuple_are_taken_by_their_names(
         ),
         (
             nn.Sequential(nn.Unflatten(0, (7, 3)), nn.Linear(6, 5)),
-            r"model: the text module runs on no rows \[n, in\] of floats \(.+\); expected one that",
+            r"model: the text module does not run on rows \[n, in\] of floats \(.+\); expected one "
+            r"that",
         ),
         (
             Held(body(nn.SiLU()), lambda h: torch.linalg.svdvals(h[:, None])),
@@ -441,7 +442,7 @@ def test_a_choice_in_python_is_compared_on_the_rows_of_the_data() -> None:
     rows = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
     (note,) = source.for_rows({"text": rows, "video": rows}).load().warnings
     assert "text module makes a choice in Python that depends on the input (test_modules" in note
-    assert note.endswith("which gives the same on 256 rows of the data")
+    assert note.endswith("it gives the same on 256 rows of the data")
     with pytest.raises(
         CimError, match=r"256 rows of the data .* a choice in Python .*test_modules"
     ):
@@ -545,7 +546,7 @@ def test_a_modules_state_is_left_as_it_was() -> None:
 
 
 def test_a_module_whose_outputs_depend_on_calls_before_is_refused() -> None:
-    with pytest.raises(CimError, match=r"text module gives another mu when it is called again"):
+    with pytest.raises(CimError, match=r"text module gives another mu when called again"):
         ModelSource((Fading(), body()), head="cosine", widths=(6, 6)).load()
 
 
@@ -578,7 +579,7 @@ class Unfollowed(nn.Module):
 def test_a_module_that_cannot_be_followed_is_still_compared() -> None:
     model = ModelSource((Unfollowed(), body()), head="cosine", widths=(5, 6)).load()
     assert model.warnings == (
-        "model: the text module: no choices in Python were looked for (takes no dispatch mode)",
+        "model: the text module: choices in Python were not looked for (takes no dispatch mode)",
     )
 
 
@@ -694,10 +695,14 @@ def drawn(h: Tensor) -> object:
         ),
         (
             lambda: nn.LazyLinear(5),
-            r"weight is of a lazy module that was not called yet; expected one call",
+            r"weight belongs to a lazy module that was not called yet; call it once",
         ),
         (Features, r"numbers, which .*; expected one that takes them as a tensor, without the d"),
-        (of_two_rows, r"runs on 2 rows and not on 31 \(.*; expected any number of them \(dynam"),
+        (
+            of_two_rows,
+            r"runs on 2 rows and not on 31 \(.*; expected a module for any number of "
+            r"rows \(dynam",
+        ),
     ],
 )
 def test_what_a_module_lacks_is_said(made: Callable[[], nn.Module], sentence: str) -> None:

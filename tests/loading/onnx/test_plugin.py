@@ -72,8 +72,8 @@ def test_the_rest_works_without_this_folder(
     assert done.returncode == 0, done.stderr
     layout, stage, described, read = done.stdout.splitlines()
     assert (layout, stage) == ("two-branch", "converters fitted")
-    assert described.startswith(f"{file}: what it is cannot be told from its suffix; expected a")
+    assert described.startswith(f"{file}: its suffix does not say what it holds; expected a")
     assert read == (
-        f"{file} and {file}: this cimtool reads no pairs of projectors, as its folder loading/onnx "
-        "is missing; expected a checkpoint"
+        f"{file} and {file}: this cimtool cannot read pairs of projectors, as its folder "
+        "loading/onnx is missing; expected a checkpoint"
     )

@@ -151,7 +151,11 @@ def test_comparisons_that_a_loss_cannot_take(tmp_path: Path) -> None:
             cimtool.train(
                 data(), tmp_path / "run", **{**RUN, "model": "trunk", "options": {}}, loss=loss
             )
-    with pytest.raises(CimError, match=r"batch is 400, and .* pairs train; expected no more"):
+    with pytest.raises(
+        CimError,
+        match=r"batch is 400, but only .* pairs are for training; "
+        r"expected at most that",
+    ):
         cimtool.train(data(), tmp_path / "run", loss="siamese", **{**RUN, "batch": 400})
     apart = data()
     apart["pairs"], apart["match"] = np.array([[0, 1], [2, 3]]), np.array([True, False])

@@ -113,7 +113,11 @@ def test_a_pair_that_shares_nothing_has_a_gap_where_partners_are_contexts() -> N
 
 
 def test_what_it_cannot_be_built_for() -> None:
-    with pytest.raises(CimError, match=r"of both sides have 8 and 9 numbers; model \"cross"):
+    with pytest.raises(
+        CimError,
+        match=r"the two sides have rows of 8 and 9 numbers; model "
+        r"\"cross",
+    ):
         CrossAttentionModel().build(8, 9)
     with pytest.raises(CimError, match=r"model.heads is 3; expected a divisor of 8, the width"):
         CrossAttentionModel(heads=3).build(8, 8)

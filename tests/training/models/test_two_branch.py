@@ -43,5 +43,5 @@ def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:
 def test_bad_options_and_widths() -> None:
     with pytest.raises(CimError, match=r"model.dropout is 1; expected 0 or more, and below 1"):
         TwoBranchModel(dropout=1.0)
-    with pytest.raises(CimError, match="of both sides have 6 and 5 numbers; model"):
+    with pytest.raises(CimError, match="the two sides have rows of 6 and 5 numbers; model"):
         TwoBranchModel().build(6, 5)

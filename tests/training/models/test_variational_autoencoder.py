@@ -35,7 +35,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     assert VariationalAutoencoder.options_of({}, {}) == {}
     loaded = ModelSource(tmp_path / "m.pth", a=0.5, b=1.0).load()
     assert loaded.head.name == "csd"
-    with pytest.raises(CimError, match=r'm\.pth: does not say a and b, which head "csd" needs'):
+    with pytest.raises(CimError, match=r'm\.pth: does not give a and b, which head "csd" needs'):
         ModelSource(tmp_path / "m.pth").load()
 
 

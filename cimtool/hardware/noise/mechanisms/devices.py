@@ -65,8 +65,7 @@ class Programming(DeviceNoise, name="programming"):
     def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
         if self.times is not None and any(one.ages for one in beside):
             raise ValueError(
-                "sigma_after holds what drift made of the errors: expected no "
-                f"{' or '.join(ageing())} beside it"
+                f"sigma_after already includes drift: expected no {' or '.join(ageing())} beside it"
             )
         laws = {f"sigma_after.{time}": law for time, law in (self.sigma_after or {}).items()}
         if self.sigma is not None:

@@ -17,20 +17,19 @@ PAGE = "docs/onnx-projectors.md"
 REASONS = {
     "And Equal GreaterOrEqual Hardmax IsInf Less LessOrEqual Not OneHot Or Shrink ThresholdedRelu "
     "Xor": (
-        "is a comparison or a choice, which multiply, add and clip do not make; expected an "
-        "activation (Relu, Clip, HardSigmoid), or a choice that is made before the file is "
-        "exported"
+        "is a comparison or a choice, which multiply, add and clip cannot do; expected an "
+        "activation (Relu, Clip, HardSigmoid), or a choice that is made before the file is exported"
     ),
     "Compress NonZero Unique": (
-        "makes as many numbers as its input decides; expected a fixed number of them for each item"
+        "makes a number of values that depends on its input; expected a fixed number for each item"
     ),
     "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike": (
         "draws random numbers; expected a model that is exported for inference, whose outputs are "
-        "mu and logvar and no samples of them"
+        "mu and logvar, not samples of them"
     ),
     "If Loop Scan SequenceMap": (
-        "is a branch or a loop, which is decided as the graph runs; expected one branch, or a "
-        "loop of fixed length written out, as torch's newer exporter does (torch.onnx.export(..., "
+        "is a branch or a loop that is decided as the graph runs; expected one branch, or a loop "
+        "of fixed length written out, as torch's newer exporter does (torch.onnx.export(..., "
         "dynamo=True))"
     ),
     "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
@@ -44,23 +43,23 @@ REASONS = {
         "alone, behind the part that embeds"
     ),
     "Cos Sin Tan": (
-        "has periods, which no polynomial of few terms follows; expected a constant of it, as "
-        "position embeddings are, or the numbers before it"
+        "is periodic, which a short polynomial cannot follow; expected it as a constant, such as "
+        "position embeddings, or the numbers before it"
     ),
     "Acos Acosh Asin Asinh Atan Atanh Cosh Det Sinh": (
         "is a function that has no rule; expected Tanh, Sigmoid, Softplus, Erf, Exp or Log, or "
-        "what is made of these"
+        "functions made of these"
     ),
     "Ceil Floor Mod Round Sign": (
         "jumps from one value to the next; expected the numbers before it, or a quantizer "
         "(QuantizeLinear, then DequantizeLinear)"
     ),
     "BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor": (
-        "is of bits of whole numbers; expected real numbers, rows of embeddings"
+        "is for the bits of whole numbers; expected real numbers, rows of embeddings"
     ),
     "CausalConvWithState CumProd GRU LSTM LinearAttention RNN": (
-        "keeps a state from token to token; expected a network of tokens side by side, as "
-        "attention, a layer of each token or their mean is"
+        "keeps a state from token to token; expected a network of tokens side by side, such as "
+        "attention, a layer for each token, or their mean"
     ),
     "ArgMax ArgMin NonMaxSuppression": (
         "chooses numbers by their size; expected the numbers themselves: the mean or the largest "
@@ -71,11 +70,11 @@ REASONS = {
     ),
     "LogSoftmax": "is the logarithm of a softmax; expected the softmax, or the numbers before",
     "GatherElements GatherND ReverseSequence Scatter ScatterElements ScatterND TensorScatter": (
-        "takes or puts numbers at places that the input decides; expected Gather or Slice at "
+        "takes or sets numbers at places that the input decides; expected Gather or Slice at "
         "constant places, Concat, or a product with a constant of ones and zeros"
     ),
     "ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer": (
-        "is texts or files, not numbers; expected rows of embeddings"
+        "is for texts or files, not numbers; expected rows of embeddings"
     ),
     "BlackmanWindow DFT HammingWindow HannWindow MelWeightMatrix STFT": (
         "is a transform of signals; expected MatMul by its matrix, a constant"
@@ -83,7 +82,7 @@ REASONS = {
     "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss": (
         "is a loss of a training; expected the projector alone, exported for inference"
     ),
-    "EyeLike Range Size": "is made of extents that the input decides; expected a constant",
+    "EyeLike Range Size": "has extents that the input decides; expected a constant",
     "Attention RotaryEmbedding": (
         "is a whole block as one operator; expected its parts, which torch.onnx.export writes "
         "with opset_version=20"

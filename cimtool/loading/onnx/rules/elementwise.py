@@ -190,7 +190,7 @@ def chosen_softplus(t: Translation) -> Translated:
             return bent
     t.fail(
         f"chooses by {t.input(0)}, which depends on the input; expected a choice that is the same "
-        "for all items, as a causal mask is, or that of torch between a softplus and its input"
+        "for all items, such as a causal mask, or torch's choice between a softplus and its input"
     )
 
 
@@ -351,7 +351,7 @@ def divide(t: Translation) -> Translated:
         return t.affine(inverse, t.weights(0), scalar(0.0))
     constant = t.weights(1)
     if not constant.all():
-        t.fail(f"{t.input(1)} holds 0; expected what can be divided by")
+        t.fail(f"{t.input(1)} holds 0; expected numbers to divide by")
     with np.errstate(over="ignore"):
         factor = 1 / constant
     t.require_storable(f"1 / {t.input(1)}", factor)

@@ -137,7 +137,7 @@ def contracted(t: Translation, a: Operand, b: Operand, out: Sequence[str]) -> Ro
     """The sums of products over the axes that both operands have and the result `out` lacks."""
     if not (isinstance(a.of, Rows) or isinstance(b.of, Rows)):
         t.fail(
-            "is of constants alone, which this operator is not computed of while a file is read; "
+            "has only constants as inputs, and this operator is not computed while a file is read; "
             "expected a value among its inputs, or the product as a constant"
         )
     a, b = (_known(t, one, other) for one, other in ((a, b), (b, a)))

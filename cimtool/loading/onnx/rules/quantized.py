@@ -147,11 +147,11 @@ def dequantize_linear(t: Translation) -> Translated:
     if isinstance(codes, Codes):
         if (codes.step, codes.zero) != (_step(t), _zero(t)):
             t.fail(
-                "has another scale or zero point than what quantized its input; expected the same"
+                "has another scale or zero point than the quantizer of its input; expected the same"
             )
         return _stored(t, codes.of, codes.step, (codes.lo - codes.zero, codes.hi - codes.zero))
     if not isinstance(codes, np.ndarray):
-        t.fail(f"its input {t.input(0)} is no quantizer's; expected codes")
+        t.fail(f"its input {t.input(0)} is not a quantizer's; expected codes")
     t.folder.take(codes.size, t.where)
     if t.input(2) and _constant(t, 2).dtype != codes.dtype:
         t.fail(f"{t.input(2)} is of another type than {t.input(0)}; expected the same")
@@ -262,8 +262,8 @@ def require_one_quantizer(tower: Graph, file: str) -> None:
     if len(readers) > 1 and any(isinstance(node.op, QuantizedStore) for node in readers):
         names = " and ".join(node.name for node in readers)
         raise CimError(
-            f"{file}: the input is read through different quantizers, or through one and without "
-            f"({names}); expected one quantizer for all that reads it"
+            f"{file}: the input is read through different quantizers, or sometimes without one "
+            f"({names}); expected one quantizer for all its readers"
         )
 
 
@@ -386,7 +386,7 @@ def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | N
     scale = _scale(t, 1)
     zero = _constant(t, 2).astype(np.int64) if t.input(2) else np.zeros(scale.shape, np.int64)
     if zero.size != scale.size:
-        t.fail(f"has {scale.size} scales and {zero.size} zero points; expected as many")
+        t.fail(f"has {scale.size} scales and {zero.size} zero points; expected equal numbers")
     if scale.size == 1:
         return scale.reshape(()), zero.reshape(()), None
     axis = _integer(t, "axis", 1)
@@ -414,10 +414,10 @@ def _along_an_axis(
     return numbers.reshape(ends), long[0] if long else None
 
 
-OF_INTEGERS = refused(
-    "is in the form of integer operators; expected QuantizeLinear and DequantizeLinear (QDQ)"
+OF_INTEGERS = refused("uses integer operators; expected QuantizeLinear and DequantizeLinear (QDQ)")
+DYNAMIC = refused(
+    "computes its scale from each row; expected constant scales (static quantization)"
 )
-DYNAMIC = refused("draws its scale from each row; expected constant scales (static quantization)")
 
 RULES |= dict.fromkeys(("MatMulInteger", "QLinearConv", "QLinearMatMul"), OF_INTEGERS)
 RULES["DynamicQuantizeLinear"] = DYNAMIC
@@ -437,5 +437,5 @@ for domain in ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.gener
         "BipolarQuant": bipolar_quant,
         "IntQuant": quant,
         "Quant": quant,
-        "Trunc": refused("cuts bits off; expected Quant"),
+        "Trunc": refused("truncates bits; expected Quant"),
     }

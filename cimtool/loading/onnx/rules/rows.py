@@ -164,7 +164,7 @@ def top(t: Translation) -> Translated:
     """The largest, or the smallest, numbers along an axis, sorted."""
     places = t.node.outputs[1] if len(t.node.outputs) > 1 else ""
     if places and any(places in one.inputs for one in t.graph.nodes):
-        t.fail(f"gives the places {places} of numbers, by which others choose; expected its values")
+        t.fail(f"gives the places {places} of numbers, which others choose by; expected its values")
     view = t.view()
     order = view.last(t.place(int(t.node.attributes.get("axis", -1)), view))
     rows, counts = t.in_rows(view.reordered(order)), t.integers(1)

@@ -286,14 +286,15 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         r"has scales \[6\] along axis 1 of \[6, 5\]; expected one in all, or one for each place",
     ),
     "zero points of another extent": (
-        [*X, *layer("i8", "wsN", "z8", axis=1)], r"has 5 scales and 1 zero points; expected as many"
+        [*X, *layer("i8", "wsN", "z8", axis=1)], r"has 5 scales and 1 zero points; expected equal "
+                                                 r"numbers"
     ),
     "zero point of another type": (
         [*X, *layer("i8", "ws", "z")], r"z is of another type than i8; expected the same"
     ),
     "other scale": (
         [X[0], node("DequantizeLinear", ["xq", "ws", "z"], ["xd"]), *layer("i8")],
-        r"has another scale or zero point than what quantized its input; expected the same",
+        r"has another scale or zero point than the quantizer of its input; expected the same",
     ),
     "blocks": (
         [*X, node("DequantizeLinear", ["i8", "six1"], ["w"], "d", axis=1, block_size=5), MATMUL],
@@ -315,7 +316,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "not quantized": (
         [node("DequantizeLinear", ["x", "s", "z"], ["xd"], "d"), *layer("i8")],
-        r"d \(DequantizeLinear\): its input x is no quantizer's; expected codes",
+        r"d \(DequantizeLinear\): its input x is not a quantizer's; expected codes",
     ),
     "codes used": (
         [X[0], node("Relu", ["xq"], ["h"], "r")],
@@ -335,11 +336,11 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "dynamic": (
         [node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"], "q")],
-        r"q \(DynamicQuantizeLinear\): draws its scale from each row; expected constant scales",
+        r"q \(DynamicQuantizeLinear\): computes its scale from each row; expected constant scales",
     ),
     "integer operators": (
         [X[0], node("MatMulInteger", ["xq", "i8"], ["h"], "m")],
-        r"m \(MatMulInteger\): is in the form of integer operators; expected QuantizeLinear and",
+        r"m \(MatMulInteger\): uses integer operators; expected QuantizeLinear and",
     ),
     "bits 0": ([quant("x", "none", "h")], r"its bit width is 0; expected 1 to 16"),
     "bits 33": ([quant("x", "many", "h")], r"its bit width is 33; expected 1 to 16"),
@@ -406,7 +407,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "trunc": (
         [node("Trunc", ["x"] * 5, ["h"], "t", domain=QONNX)],
-        r"t \(Trunc\): cuts bits off; expected Quant",
+        r"t \(Trunc\): truncates bits; expected Quant",
     ),
     "operator of the domain": (
         [node("MultiThreshold", ["x", "s"], ["h"], "m", domain=QONNX)],
