@@ -95,7 +95,7 @@ def run_demo(
     check_output(scores, ".npz")
     with alone_in(out, NAME, f".{name}{LOCK}"):
         files = prepare_demo(cache, settings, installed_sources(), announce)
-        announce(f"compiling {name}")
+        announce(f"compiling for {target}")
         api.compile(
             files.projectors,
             files.poly,
