@@ -187,14 +187,16 @@ class DemoFiles:
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """All that the artefacts depend on, beside what is installed; `options` are `train`'s.
+    """All that the artefacts depend on, beside what is installed.
 
-    `epochs` are those of each of both trainings, of the teacher and on the polynomial;
+    `epochs` and `batch` are those of each of both trainings, of the teacher and on the polynomial;
+    `options` are the teacher's, `poly_options` and `poly_rate` those on the polynomial;
     `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
     deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
     """
 
     epochs: int
+    batch: int = 256
     eval_rows: int = 1500
     few_rows: int = 256
     calibration_rows: int = 512
@@ -204,7 +206,17 @@ class DemoSettings:
     sampled_pairs: int = 10_000
     degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
     samples: tuple[int, ...] = (2, 10, 50)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(
+        default_factory=lambda: {
+            "model.hidden": 1024,
+            "model.width": 128,
+            "model.logvar_start": -1.0,
+        }
+    )
+    poly_options: Mapping[str, Any] = field(
+        default_factory=lambda: {"loss.tau": 1.0, "loss.variance": 0.3}
+    )
+    poly_rate: float = 3e-4
 
     @property
     def least_bytes(self) -> int:

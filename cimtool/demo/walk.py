@@ -49,8 +49,8 @@ SAMPLED, FIRST, LAST = "sampled.npz", "first.npz", "last.npz"
 FIRST_POLY = "first-poly.json"
 """The polynomial that is trained on."""
 
-TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
-"""The loss of the teacher, which samples as PCME does, and the same on the polynomial."""
+TEACHER_LOSS, POLY_LOSS = "sampled-nce", "info-nce-poly"
+"""The loss of the teacher, which samples, and InfoNCE of the polynomial in place of samples."""
 
 MATCHED = 0.5
 """Share of right pairs among those that are labelled."""
@@ -58,7 +58,7 @@ MATCHED = 0.5
 UNFINISHED = "unfinished-"
 """Beginning of the name of a folder of artefacts until all of them are made."""
 
-FORMAT = 8  # raised when the same settings come to mean other artefacts
+FORMAT = 9  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
@@ -181,7 +181,11 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     pairs = collect_pairs(sources)
     announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
     count = write_embeddings(pairs, files, settings)
-    train: dict[str, Any] = {"epochs": settings.epochs, "say": announce}
+    train: dict[str, Any] = {
+        "epochs": settings.epochs,
+        "batch": settings.batch,
+        "say": announce,
+    }
     announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
     api.train(
         files.train, files.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
@@ -201,6 +205,8 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
         start=files.teacher,
         poly=first,
         loss=POLY_LOSS,
+        options=settings.poly_options,
+        learning_rate=settings.poly_rate,
         **train,
     )
     items = model_items(api.ModelSource(files.projectors), files.train, silent)

@@ -42,9 +42,15 @@ from cimtool.training.items import Items
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
-TOLERATED = 0.1
-"""The share of what samples scatter by, and of what labels spread by, that a lower degree may be
-worse: mean squares grow by 1%."""
+OF_SCATTER = 0.1
+"""The share of the scatter of samples that a cheaper form may be worse: mean squares grow by 1%."""
+
+OF_SPREAD = 0.01
+"""The share of the spread of the labels that a cheaper form may be worse.
+
+If variances are large, samples scatter by more than scores differ, and a tenth of that is no limit.
+Rounding to 8 bits costs about 3% of the spread; 1% more adds a twentieth to that.
+"""
 
 ED_ALONE = "ed-"
 """The mark before the degree of a polynomial in ed alone, in a grid."""
@@ -297,8 +303,8 @@ def compare_forms(
 ) -> FormComparison:
     """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
 
-    Without a tolerance it is a share TOLERATED of what samples scatter by, or of what labels spread
-    by, whichever is less: a constant is never enough. It is 0 if the scatter is not known. With
+    Without a tolerance it is OF_SCATTER of the scatter of samples or OF_SPREAD of the spread of the
+    labels, whichever is less. It is 0 if the scatter is not known. With
     `items` every score ranks all of their pairs, and so does the cosine of their embeddings if
     widths agree. With a `target` too, the products in its arrays are priced.
     """
@@ -346,7 +352,7 @@ def compare_forms(
     scatter, samples = sampling_scatter(teacher)
     spread, tolerance = float(labels.logit.std()), options.tolerance
     if tolerance is None:
-        tolerance = TOLERATED * min(scatter or 0.0, spread)
+        tolerance = min(OF_SCATTER * (scatter or 0.0), OF_SPREAD * spread)
     enough = next(one.form for one in candidates if one.form and _suffices(one, tolerance))
     found = FormComparison(
         candidates, best, enough, tolerance, scatter, spread, samples, teacher.dimension

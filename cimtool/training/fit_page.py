@@ -17,7 +17,7 @@ from cimtool.report.charts import Points, scatter
 from cimtool.report.document import Document, FactList, Picture, Section, Sentence, notes
 from cimtool.report.formats import ENERGIES, NOT_KNOWN, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
-from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
+from cimtool.training.degrees import OF_SCATTER, OF_SPREAD, ComparedForm, Form, FormComparison
 from cimtool.training.fit import Fit
 from cimtool.training.polynomial import domain_values
 from cimtool.training.teacher import pair_groups
@@ -269,10 +269,10 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
         text += f"its RMSE, {enough.rmse.value:.3g}, is not surely above that of {best_one}"
     else:
         why = ""
-        if found.tolerance == TOLERATED * found.spread:
-            why = ", a tenth of what the labels spread by"
-        elif found.scatter is not None and found.tolerance == TOLERATED * found.scatter:
-            why = f", a tenth of what K = {found.samples} samples a side scatter by"
+        if found.tolerance == OF_SPREAD * found.spread:
+            why = f", {OF_SPREAD:.0%} of the spread of the labels"
+        elif found.scatter is not None and found.tolerance == OF_SCATTER * found.scatter:
+            why = f", a tenth of the scatter of K = {found.samples} samples per side"
         text += (
             f"its RMSE, {enough.rmse.value:.3g}, is above that of {best_one}, "
             f"by less than {found.tolerance:.3g}{why}"

@@ -29,6 +29,7 @@ VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "j
 NOUNS = ("matrix", "socket", "buffer", "thread", "vector", "kernel", "header", "window", "table")
 TINY = DemoSettings(
     epochs=1,
+    batch=32,
     eval_rows=10,
     few_rows=6,
     calibration_rows=20,
@@ -68,8 +69,8 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
     poly = json.loads(files.poly.read_text())
     assert poly["degree"] in (1, 2)
     start = torch.load(files.teacher, weights_only=True)
-    assert (start["a"], start["b"]) == (0.1, 5.0)
-    assert (poly["a"], poly["b"], poly["K"]) == (0.1, 5.0, None)
+    assert (start["a"], start["b"]) == (0.1, 25.0)
+    assert (poly["a"], poly["b"], poly["K"]) == (0.1, 25.0, None)
     assert "is enough: " in "\n".join(said)
     for fitted in (FIRST_POLY, files.poly.name):
         found = json.loads(files.poly.with_name(Path(fitted).stem + ".fit.json").read_text())
@@ -253,7 +254,7 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
     found = json.loads(capsys.readouterr().out)
     assert found["bundle"] == str(report.parent)
     assert found["report"]["passed"] is True
-    assert [epochs for _, epochs in made] == [2, 3]
+    assert [epochs for _, epochs in made] == [2, 6]
 
 
 def test_epochs_below_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ class DemoOptions(Record):
     """The options of `demo`."""
 
     target: str = option("The hardware.", "NAME|FILE", default="isaac-rram-128")
-    epochs: int = option("Epochs of each of the two trainings.", "N", default=3)
+    epochs: int = option("Epochs of each of the two trainings.", "N", default=6)
     folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
     cache: Path = option("Folder of trained models.", FILE, default=CACHE)
 
@@ -81,9 +81,14 @@ def demo_commands(
     from cimtool.demo.walk import FIRST, FIRST_POLY, LAST, MATCHED, POLY_LOSS, TEACHER_LOSS
 
     own, bundle, first = DemoFiles.under(folder), folder / "bundle", folder / FIRST_POLY
-    options = [f"--set={name}={value}" for name, value in settings.options.items()]
+    options, on_poly = (
+        [f"--set={name}={value}" for name, value in one.items()]
+        for one in (settings.options, settings.poly_options)
+    )
+    on_poly += [f"--learning-rate={settings.poly_rate}"]
     degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
     train = ["train", "--data", files.train, "--epochs", settings.epochs]
+    train += ["--batch", settings.batch]
 
     def label(projectors: Path, pairs: int, labels: Path) -> list[object]:
         drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
@@ -100,7 +105,7 @@ def demo_commands(
         label(own.teacher, settings.first_pairs, folder / FIRST),
         fit(folder / FIRST, own.teacher, first),
         [*train, "--loss", POLY_LOSS, "--start", own.teacher, "--poly", first,
-         "-o", own.projectors.parent],
+         *on_poly, "-o", own.projectors.parent],
         label(own.projectors, settings.last_pairs, folder / LAST),
         fit(folder / LAST, own.projectors, own.poly),
         ["compile", "--projectors", own.projectors, "--poly", own.poly, *build, "-o", bundle],
