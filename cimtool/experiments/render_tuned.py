@@ -42,11 +42,13 @@ def document(found: Tuned) -> Document:
 
 def _outcome(found: Tuned) -> Iterator[str]:
     """Sentences on the costs before and after, on the limits, and on steps taken back."""
-    for cost, before in found.start_cost.items():
-        saved = f"{before:,.0f} -> {found.chosen_cost[cost]:,.0f}"
-        if cost == "energy":
-            saved += f" pJ of one {' and one '.join(found.modalities)}"
-        yield f"{cost}: {'not given' if math.isnan(before) else saved}"
+    changes = {
+        cost: "not given" if math.isnan(x) else f"{x:,.0f} -> {found.chosen_cost[cost]:,.0f}"
+        for cost, x in found.start_cost.items()
+    }
+    if not math.isnan(found.start_cost["energy"]):
+        changes["energy"] += f" pJ of one {' and one '.join(found.modalities)}"
+    yield "; ".join(f"{cost}: {change}" for cost, change in changes.items())
     for name, most in found.budget.items():
         yield f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
     for name, most in found.risky.items():

@@ -146,6 +146,10 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
         terminal(low.document()).split()
     )
     assert f"wrote {tuned.written}" in text
+    assert ("\nSteps\n" in text, "\nSteps\n" in terminal(tuned.document(), verbose=True)) == (
+        False,
+        True,
+    )
     assert {"bits", "steps", "held_out", "on_all", "taken_back"} <= set(tuned.to_json())
 
 
