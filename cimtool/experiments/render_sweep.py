@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,7 @@ def points_table(found: Sweep) -> Table:
 
 def _columns(found: Sweep) -> Iterator[PointColumn]:
     against, share = found.reference, "{:.2%}".format
+    more = partial(Column, essential=False)
     done = [one for one in found.outcomes if one.error is None]
     lead, *others = [one for one in led(found.by_class) if one.name in ("r1", "map")]
     leads = [lead, *others[: found.by_class]]
@@ -367,14 +369,12 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         lambda line: drift(line) if line.outcome.error is None else failed,
     )
     help_ = f"root mean square difference of the logit from {against}"
-    yield Column("RMSE", four_digits, help_, essential=False), metric("logit_rmse")
+    yield more("RMSE", four_digits, help_), metric("logit_rmse")
     help_ = "queries whose best item is another one, the worse of both directions"
-    column = Column("top-1\nloss", share, help_, essential=False)
-    yield column, metric("top1_agreement_loss")
+    yield more("top-1\nloss", share, help_), metric("top1_agreement_loss")
     for way, said in way_names(found.data["modalities"]).items():
         heading = f"{lead.label}, %\n{said}"
-        column = Column(heading, percent, f"{lead.help}; 95% interval", essential=False)
-        yield column, measured(lead.keys[way])
+        yield more(heading, percent, f"{lead.help}; 95% interval"), measured(lead.keys[way])
     for one in leads:
         help_ = f"what is lost of {one.label} against {against}, the worse direction"
         yield Column(f"{one.label}\nloss", share, help_, essential=one is lead), metric(one.loss)
@@ -392,7 +392,7 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         help_ = "dies within the budget; 95% interval"
         yield Column(f"yield, %,\n{time}", percent, help_), kept(time)
         help_ = "dies whose interval over queries holds a limit"
-        yield Column("dies\nin doubt", whole, help_, essential=False), doubt(time)
+        yield more("dies\nin doubt", whole, help_), doubt(time)
     priced = any(one.cost[ENERGY] is not None for one in done)
     help_ = "arrays of the target that hold the projectors"
     yield Column("arrays", whole, help_, essential=not priced), cost("arrays")
@@ -403,21 +403,18 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     yield Column("energy", whole, help_, essential=priced), cost(ENERGY)
     if len({one.cost["energy_coverage"] for one in done} - {None}) > 1:
         help_ = "operations of a query whose energy is known"
-        column = Column("of it known", coverage, help_, essential=False)
-        yield column, cost("energy_coverage")
-    help_ = "of one query; > is a lower bound"
-    yield Column("latency", whole, help_, essential=False), cost("latency_ns")
+        yield more("of it known", coverage, help_), cost("energy_coverage")
+    yield more("latency", whole, "of one query; > is a lower bound"), cost("latency_ns")
     if WORK not in found.costs:
         return
     help_ = "of the score of one query, in arrays and digital"
-    yield Column("multiplications", whole, help_, essential=False), cost(WORK)
+    yield more("multiplications", whole, help_), cost(WORK)
     if found.sampled:
-        help_ = "of the score of one query"
-        yield Column("sigmoids", whole, help_, essential=False), cost("sigmoids")
+        yield more("sigmoids", whole, "of the score of one query"), cost("sigmoids")
         help_ = "random numbers that one query draws"
-        yield Column("normals", whole, help_, essential=False), cost("random_normals")
+        yield more("normals", whole, help_), cost("random_normals")
     help_ = "memory of the items' features or samples"
-    yield Column("gallery", whole, help_, essential=False), cost("gallery_bytes")
+    yield more("gallery", whole, help_), cost("gallery_bytes")
 
 
 AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
