@@ -84,9 +84,10 @@ class Output:
         click.echo(printable(shown("\n".join([text, *([""] if left else []), *left]))))
 
     def _with_hint(self, found: Document) -> Document:
-        """The document with a line on hidden details, before the final lines on files and steps."""
-        from cimtool.report.document import Section, Sentence, Verbatim
+        """The document with a line on what --verbose adds, before the final lines on files."""
+        from cimtool.report.document import Section, Sentence, Verbatim, walk
         from cimtool.report.table import Table
+        from cimtool.report.terminal import is_narrowed
 
         hidden = [one for one in found.blocks if one.level == "detail"]
         if self.verbose or not hidden:
@@ -94,6 +95,9 @@ class Output:
         titles = [one.title for one in hidden if isinstance(one, Section | Table) and one.title]
         others = len(hidden) - len(titles)
         titles += [f"{others} more notes"] * (others > 0)
+        tables = [one for one in walk(found.blocks) if isinstance(one, Table)]
+        shown = [one for one in tables if one.level != "detail"]
+        titles += ["all columns"] * any(is_narrowed(one, self.width) for one in shown)
         last = next(
             (i for i, one in enumerate(reversed(found.blocks)) if not isinstance(one, Verbatim)), 0
         )

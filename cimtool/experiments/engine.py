@@ -50,6 +50,8 @@ from cimtool.base.grids import GridKey, Value, value_text
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
+from cimtool.report.document import Block, Document, Sentence
+from cimtool.report.formats import counted
 from cimtool.report.html import html
 from cimtool.report.result import Result
 from cimtool.report.table import Column
@@ -319,10 +321,13 @@ class GridResult(Result, Generic[PointT, OutcomeT]):
         """Plain values by name; they do not depend on workers, or on the number of runs."""
         raise NotImplementedError
 
-    def of_this_run(self) -> dict[str, Any]:
-        """`to_json` with the counts of this run, and the files that it wrote."""
+    def of_this_run(self, *more: Block) -> Document:
+        """The document with `more`, the counts of this run and the files that it wrote."""
+        points = counted(len(self.points), "point")
+        done = len(self.points) - self.failed
+        said = f"{points}: {done} done ({self.resumed} by an earlier run), {self.failed} failed"
         counts = {"resumed": self.resumed, "failed": self.failed}
-        return {**self.to_json(), **counts, "written": list(self.written)}
+        return self.document().plus(*more, Sentence(said), **counts).wrote(self.written)
 
 
 GridResultT = TypeVar("GridResultT", bound=GridResult[Any, Any])

@@ -1,4 +1,4 @@
-"""A sweep for a reader: a table of its points for a terminal, and a page with pictures."""
+"""A sweep for a reader: the choice, a table of the points, and pictures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,15 @@ from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.queries import led
 from cimtool.report.charts import ParetoPoint, Ranges, pareto, ranges
-from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
+from cimtool.report.document import (
+    Document,
+    FactList,
+    Note,
+    Picture,
+    Section,
+    Sentence,
+    Verbatim,
+)
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,
@@ -48,12 +57,8 @@ from cimtool.report.formats import (
     unit_of,
     whole,
 )
-from cimtool.report.page import render_text
 from cimtool.report.svg import SERIES
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
-from cimtool.report.terminal import table_text
-
-PACKAGE = "cimtool.experiments"
 
 WIDE = 20.0
 """A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
@@ -62,25 +67,9 @@ MOST = 12
 """Most pictures of yields; the table still has all points."""
 
 
-def sweep_text(found: Sweep) -> str:
-    """All points in a table, the counts, the cheapest point in the budget, the written files."""
-    points = points_table(found)
-    return render_text(
-        PACKAGE,
-        "sweep.txt",
-        found=found,
-        table=table_text(points),
-        notes=points.footnotes,
-        costs=found.costs.values(),
-        failures=failures(found),
-        sizes=sizes_of(found),
-        budget=[] if found.chosen is None else budget_lines(found, found.chosen),
-    )
-
-
 def document(sweep: Sweep) -> Document:
     """The choice of a sweep, its yields and fronts, all points, and the grid and the data."""
-    budget = [] if sweep.chosen is None else budget_lines(sweep, sweep.chosen)
+    budget = () if sweep.chosen is None else tuple(budget_blocks(sweep, sweep.chosen))
     failed, yields = failures(sweep), yield_pictures(sweep)
     drawn = [
         Picture(cost if i == 0 else f"{cost} {i}", picture, _caption(sweep, cost, group, len(of)))
@@ -93,12 +82,11 @@ def document(sweep: Sweep) -> Document:
         f"Sweep of {sweep.model}",
         (
             *(Sentence(one, "verdict", "bad") for one in sweep.first),
-            *([Section("Within the budget", tuple(map(Sentence, budget)))] if budget else []),
+            *([Section("Within the budget", budget)] if budget else []),
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
             *([Section("Yield", tuple(yields))] if yields else []),
-            Section("Drift and what it costs", tuple(drawn)),
-            Section("Points", (points_table(sweep).named("points"),)),
-            Section("What was swept", (FactList(tuple(_swept(sweep))),)),
+            Section("Drift and what it costs", (*drawn, points_table(sweep).named("points"))),
+            Section("What was swept", (FactList(tuple(_swept(sweep)), "detail"),)),
         ),
         sweep.to_json,
     )
@@ -214,8 +202,14 @@ def notes_of_points(found: Sweep) -> list[str]:
     ]
 
 
-def budget_lines(found: Sweep, choice: Choice) -> list[str]:
+def budget_blocks(found: Sweep, choice: Choice) -> Iterator[Sentence]:
     """The cheapest point within the budget, the cost that decided, and the point's command."""
+    yield from map(Sentence, _budget_sentences(found, choice))
+    if choice.command:
+        yield Verbatim(f"next: {choice.command}")
+
+
+def _budget_sentences(found: Sweep, choice: Choice) -> list[str]:
     limits = choice.budget.text
     if found.remarks.broken_reference:
         return [f"no point is within {limits}: the float score is BROKEN itself"]
@@ -251,8 +245,7 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
         ends = chosen.intervals.get(name)
         of = "" if ends is None else f" ({ends[0]:.4g} to {ends[1]:.4g})"
         lines.append(f"its {name} is {chosen.metrics[name]:.4g}{of}; the limit is {most:g}")
-    lines += [f"its yield is {one.text}" for one in found.yields[choice.index]]
-    return [*lines, f"next: {choice.command}"] if choice.command else lines
+    return [*lines, *(f"its yield is {one.text}" for one in found.yields[choice.index])]
 
 
 @dataclass(frozen=True)
@@ -296,18 +289,22 @@ def points_table(found: Sweep) -> Table:
         outcome = Outcome(metrics=metrics, intervals=intervals)
         lines.append(PointLine(Cell(name, math.nan), outcome))
     columns, contents = zip(*_columns(found), strict=True)
+    costs = ", ".join(found.costs.values())
+    front = f"front: no other point beats it in noise-free centred logit RMSE and {costs}"
+    points = counted(len(found.points), "point")
     return make_table(
-        counted(len(found.points), "point"),
+        f"{points} on {sizes_of(found)} of {found.data['file']}, against {found.reference}",
         columns,
         [[content(line) for content in contents] for line in lines],
         [line.style for line in lines],
-        notes_of_points(found),
+        [front, *notes_of_points(found)],
         absent="",
     )
 
 
 def _columns(found: Sweep) -> Iterator[PointColumn]:
     against, share = found.reference, "{:.2%}".format
+    more = partial(Column, essential=False)
     done = [one for one in found.outcomes if one.error is None]
     lead, *others = [one for one in led(found.by_class) if one.name in ("r1", "map")]
     leads = [lead, *others[: found.by_class]]
@@ -360,7 +357,6 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
 
     help_ = "the number of the point in results.json, or a score that no hardware touched"
     yield Column("point", whole, help_), lambda line: line.label
-    # Early, so that it stays visible in a table wider than the screen.
     help_ = "the costs for which no other point beats it, or the first of points that are the same"
     yield Column("front", help=help_), lambda line: line.front
     for key in found.grid:
@@ -369,19 +365,19 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
     help_ += "rank; the worse of both directions"
     drift = metric(DRIFT)
     yield (
-        Column("centred RMSE", four_digits, help_),
+        Column("centred\nRMSE", four_digits, help_),
         lambda line: drift(line) if line.outcome.error is None else failed,
     )
     help_ = f"root mean square difference of the logit from {against}"
-    yield Column("RMSE", four_digits, help_), metric("logit_rmse")
+    yield more("RMSE", four_digits, help_), metric("logit_rmse")
     help_ = "queries whose best item is another one, the worse of both directions"
-    yield Column("top-1 loss", share, help_), metric("top1_agreement_loss")
+    yield more("top-1\nloss", share, help_), metric("top1_agreement_loss")
     for way, said in way_names(found.data["modalities"]).items():
         heading = f"{lead.label}, %\n{said}"
-        yield Column(heading, percent, f"{lead.help}; 95% interval"), measured(lead.keys[way])
+        yield more(heading, percent, f"{lead.help}; 95% interval"), measured(lead.keys[way])
     for one in leads:
         help_ = f"what is lost of {one.label} against {against}, the worse direction"
-        yield Column(f"{one.label} loss", share, help_), metric(one.loss)
+        yield Column(f"{one.label}\nloss", share, help_, essential=one is lead), metric(one.loss)
     labels = {one.loss: f"{one.label} loss" for one in RANKINGS}
     labels |= {"centred_rmse": "centred RMSE", "logit_rmse": "RMSE"}
     shares = {one.loss for one in RANKINGS if one.share} | {"top1_agreement_loss"}
@@ -390,33 +386,35 @@ def _columns(found: Sweep) -> Iterator[PointColumn]:
         for name in dict.fromkeys([lead.loss, *found.limits]):
             form: NumberFormat = share if name in shares else four_digits
             heading = f"{labels.get(name, 'top-1 loss')},\nmedian die, {time}"
-            yield Column(heading, form, help_), of_dies(time, name, form)
+            first = name == lead.loss and not found.yield_times
+            yield Column(heading, form, help_, essential=first), of_dies(time, name, form)
     for time in found.yield_times:
         help_ = "dies within the budget; 95% interval"
         yield Column(f"yield, %,\n{time}", percent, help_), kept(time)
         help_ = "dies whose interval over queries holds a limit"
-        yield Column("dies\nin doubt", whole, help_), doubt(time)
+        yield more("dies\nin doubt", whole, help_), doubt(time)
+    priced = any(one.cost[ENERGY] is not None for one in done)
     help_ = "arrays of the target that hold the projectors"
-    yield Column("arrays", whole, help_), cost("arrays")
+    yield Column("arrays", whole, help_, essential=not priced), cost("arrays")
     help_ = "conversions of one query, encoded and scored"
-    yield Column("conversions", whole, help_), cost("conversions")
+    yield Column("conversions", whole, help_, essential=not priced), cost("conversions")
     help_ = "of one query; > is a lower bound: parts have no price; in brackets what cannot be "
     help_ += "compared with the others, for more of its parts have none"
-    yield Column("energy", whole, help_), cost(ENERGY)
+    yield Column("energy", whole, help_, essential=priced), cost(ENERGY)
     if len({one.cost["energy_coverage"] for one in done} - {None}) > 1:
         help_ = "operations of a query whose energy is known"
-        yield Column("of it known", coverage, help_), cost("energy_coverage")
-    yield Column("latency", whole, "of one query; > is a lower bound"), cost("latency_ns")
+        yield more("of it known", coverage, help_), cost("energy_coverage")
+    yield more("latency", whole, "of one query; > is a lower bound"), cost("latency_ns")
     if WORK not in found.costs:
         return
     help_ = "of the score of one query, in arrays and digital"
-    yield Column("multiplications", whole, help_), cost(WORK)
+    yield more("multiplications", whole, help_), cost(WORK)
     if found.sampled:
-        yield Column("sigmoids", whole, "of the score of one query"), cost("sigmoids")
+        yield more("sigmoids", whole, "of the score of one query"), cost("sigmoids")
         help_ = "random numbers that one query draws"
-        yield Column("normals", whole, help_), cost("random_normals")
+        yield more("normals", whole, help_), cost("random_normals")
     help_ = "memory of the items' features or samples"
-    yield Column("gallery", whole, help_), cost("gallery_bytes")
+    yield more("gallery", whole, help_), cost("gallery_bytes")
 
 
 AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}

@@ -16,32 +16,20 @@ from cimtool.reference.bootstrap import RESAMPLES
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import RAW
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
-from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence
+from cimtool.report.document import (
+    Document,
+    FactList,
+    Note,
+    Picture,
+    Section,
+    Sentence,
+    Verbatim,
+)
 from cimtool.report.formats import NumberFormat, counted, four_digits, number, percent, whole
-from cimtool.report.page import render_text
 from cimtool.report.svg import percent_tick
-from cimtool.report.table import Cell, Column, Content, Table, make_table
-from cimtool.report.terminal import table_text
+from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
 from cimtool.training.history import MEASURES
 from cimtool.training.trainer import BEST
-
-PACKAGE = "cimtool.experiments"
-
-
-def grid_summary(found: TrainingGrid) -> str:
-    """The verdict, then all rows in a table, the failures, and the written files."""
-    best = () if found.best is None else found.rows[found.best].points
-    folders = (found.folders[index] for index in best)
-    return render_text(
-        PACKAGE,
-        "grid.txt",
-        found=found,
-        verdict=verdict(found),
-        table=table_text(rows_table(found, times=True)),
-        notes=notes(found),
-        failures=failures(found),
-        models=[str(folder / BEST) for folder in folders if folder is not None],
-    )
 
 
 def document(found: TrainingGrid) -> Document:
@@ -64,12 +52,33 @@ def document(found: TrainingGrid) -> Document:
         (
             *(Sentence(one, "verdict") for one in verdict(found)),
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
-            Section(f"{found.lead} of every row", tuple(drawn)),
-            Section("Rows", (rows_table(found).named("rows"),)),
-            Section("What was trained", (FactList(trained),)),
+            Section(f"{found.lead} of every row", (*drawn, rows_table(found).named("rows"))),
+            Section("What was trained", (FactList(trained, "detail"),)),
         ),
         found.to_json,
     )
+
+
+def best_models(found: TrainingGrid) -> list[Verbatim]:
+    """A line with the checkpoints of the best row; none if all points failed."""
+    best = () if found.best is None else found.rows[found.best].points
+    models = [folder / BEST for index in best if (folder := found.folders[index]) is not None]
+    return [Verbatim(f"trained by the best row: {', '.join(map(str, models))}")] * bool(models)
+
+
+def time_table(found: TrainingGrid) -> Table:
+    """The time of each training; not part of the page, whose bytes follow from the inputs."""
+
+    def seconds(row: TrainingRow) -> Content:
+        folders = (found.folders[index] for index in row.points)
+        times = [None if one is None else seconds_in(one) for one in folders]
+        return ", ".join("-" if one is None else f"{one:.1f} s" for one in times) or None
+
+    columns = (
+        (Column("row"), lambda row: str(found.rows.index(row))),
+        (Column("time of each seed"), seconds),
+    )
+    return item_table("Time of training", found.rows, columns).named("times", "detail")
 
 
 def failures(found: TrainingGrid) -> list[str]:
@@ -199,10 +208,10 @@ RowColumn = tuple[Column, Callable[[TrainingRow], Content]]
 """A column, and its content for a row."""
 
 
-def rows_table(found: TrainingGrid, times: bool = False) -> Table:
-    """All rows; the best is bold, equally good ones are marked. `times` adds training times."""
+def rows_table(found: TrainingGrid) -> Table:
+    """All rows; the best is bold, equally good ones are marked."""
     rows = [*found.rows, *([] if found.raw is None else [found.raw])]
-    columns, contents = zip(*_columns(found, times), strict=True)
+    columns, contents = zip(*_columns(found), strict=True)
     return make_table(
         counted(len(found.rows), "row"),
         columns,
@@ -212,7 +221,7 @@ def rows_table(found: TrainingGrid, times: bool = False) -> Table:
     )
 
 
-def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
+def _columns(found: TrainingGrid) -> Iterator[RowColumn]:
     """The columns; raw embeddings were not trained, so they have only metrics."""
     yield (
         Column("row", help="its number in results.json"),
@@ -272,9 +281,6 @@ def _columns(found: TrainingGrid, times: bool) -> Iterator[RowColumn]:
         for name, (heading, help_) in headings.items():
             column = Column(heading, four_digits, help_, essential=False)
             yield column, partial(_asked, found, name)
-    if times:
-        help_ = "of training; of each seed where there are several"
-        yield Column("time", help=help_), partial(_seconds, found)
 
 
 def _value(name: str, row: TrainingRow) -> Content:
@@ -300,12 +306,6 @@ def _asked(found: TrainingGrid, name: str, row: TrainingRow) -> Content:
     asked = [one.question for one in found.trained(row) if one.question is not None]
     known = [value for one in asked if (value := getattr(one, name)) is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-def _seconds(found: TrainingGrid, row: TrainingRow) -> Content:
-    folders = (found.folders[index] for index in row.points)
-    times = [None if one is None else seconds_in(one) for one in folders]
-    return ", ".join("-" if one is None else f"{one:.1f} s" for one in times) or None
 
 
 def _picture(found: TrainingGrid) -> str:

@@ -1,57 +1,67 @@
-"""The tables, the text and the document of a tuning."""
+"""A tuning for a reader: the saved cost, the bits of each layer, and the steps."""
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt, CostName
 from cimtool.reference.queries import led
-from cimtool.report.document import Document, Sentence
+from cimtool.report.document import Document, Sentence, Verbatim, notes
 from cimtool.report.formats import four_digits, percent
-from cimtool.report.page import render_text
 from cimtool.report.table import Column, Table, make_table
-from cimtool.report.terminal import table_text
-
-MOST_MOVES = 2
-"""The most moves of a step that its line names."""
 
 
 def document(found: Tuned) -> Document:
-    """The choice, and its steps."""
-    before, after = found.start_cost[found.cost], found.chosen_cost[found.cost]
-    held = (
-        f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
-        for name, most in found.budget.items()
-    )
-    said = [*found.first, *held, f"The settings are in {found.written}."]
+    """The saved cost and the limits, the bits, and the steps to them."""
+    limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
+    least = f"least {found.cost} for {limits}, against the {found.reference} score"
+    settings = shlex.quote(str(found.written))
+    starts = (start_table(found).named("starts"),) if len(found.starts) > 1 else ()
+    steps = (step_table(found).named("steps", "detail"),) if found.steps else ()
     return Document(
-        f"{found.model} on {found.target}: {found.cost} {before:,.0f} to {after:,.0f}",
+        f"{found.model} on {found.target}: {least}",
         (
-            *map(Sentence, said),
+            *(Sentence(one, "verdict", "bad") for one in found.first),
+            *map(Sentence, _outcome(found)),
             bit_table(found).named("bits"),
-            step_table(found).named("steps"),
+            figure_table(found).named("figures"),
+            *starts,
+            *steps,
+            *notes(found.remarks.notes),
+            Verbatim(f"wrote {found.written}"),
+            Verbatim(f"next: {found.command or f'cimtool compile --settings {settings} ...'}"),
         ),
         found.to_json,
     )
 
 
-def tuned_text(found: Tuned) -> str:
-    """All results for a terminal or a pipe."""
-    steps, bits = table_text(step_table(found)), table_text(bit_table(found))
-    starts = table_text(start_table(found)) if len(found.starts) > 1 else ""
-    return render_text(
-        "cimtool.experiments",
-        "tuned.txt",
-        found=found,
-        starts=starts,
-        steps=steps,
-        bits=bits,
-        written=shlex.quote(str(found.written)),
-    )
+def _outcome(found: Tuned) -> Iterator[str]:
+    """Sentences on the costs before and after, on the limits, and on steps taken back."""
+    changes = {
+        cost: "not given" if math.isnan(x) else f"{x:,.0f} -> {found.chosen_cost[cost]:,.0f}"
+        for cost, x in found.start_cost.items()
+    }
+    if not math.isnan(found.start_cost["energy"]):
+        changes["energy"] += f" pJ of one {' and one '.join(found.modalities)}"
+    yield "; ".join(f"{cost}: {change}" for cost, change in changes.items())
+    for name, most in found.budget.items():
+        yield f"{name} is {found.on_all[name]:.4g} on all queries; the limit is {most:g}"
+    for name, most in found.risky.items():
+        yield (
+            f"{name} may be above {most:g} on other queries: its interval over these reaches "
+            f"{found.intervals[name][1]:.4g}; more queries narrow it"
+        )
+    if found.taken_back:
+        kept = sum(step.kept for step in found.steps)
+        steps = f"the last {found.taken_back} of {kept} kept steps were"
+        if found.taken_back == 1:
+            steps = f"the last of {kept} kept steps was" if kept > 1 else "the only kept step was"
+        yield f"{steps} taken back: over the budget on held-out queries or on all"
 
 
 def start_table(found: Tuned) -> Table:
@@ -74,58 +84,69 @@ def start_table(found: Tuned) -> Table:
     return make_table("Starts", columns, rows, absent="")
 
 
-def step_table(found: Tuned) -> Table:
-    """Every step: its moves, their cost, the error of the compiled model, and its retrieval.
+def figure_table(found: Tuned) -> Table:
+    """The highest and the chosen bits, and scores without hardware: cost, errors, retrieval.
 
-    Below them are scores without hardware, on all queries.
+    Figures of the first two rows are of the queries that the bits were chosen on.
     """
-    metrics = list(
-        dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
-    )
-    lead, ways = led(found.by_class)[0], way_names(found.modalities)
-    columns = (
-        Column("tried"),
-        Column(""),
-        Column(found.cost, "{:,.0f}".format),
-        *(Column(name, four_digits) for name in metrics),
-        *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
-    )
 
-    def measured(
+    def outcome(
         values: Mapping[str, float], intervals: Mapping[str, tuple[float, float]] | None = None
     ) -> Outcome:
         return Outcome(metrics=values, intervals=intervals or {})
 
-    points: list[tuple[str, str, Mapping[CostName, float], Outcome]] = [
-        ("the highest bits", "kept", found.start_cost, measured(found.start)),
-        *((*_step(step), step.cost, step.outcome) for step in found.steps),
-        ("chosen", "", found.chosen_cost, measured(found.chosen)),
-        ("chosen, held-out queries", "", found.chosen_cost, measured(found.held_out)),
-        ("chosen, all queries", "", found.chosen_cost, measured(found.on_all, found.intervals)),
+    rows = [
+        (("the highest bits",), found.start_cost, outcome(found.start)),
+        (("chosen",), found.chosen_cost, outcome(found.chosen)),
+        (("chosen, held-out queries",), found.chosen_cost, outcome(found.held_out)),
+        (("chosen, all queries",), found.chosen_cost, outcome(found.on_all, found.intervals)),
         *(
-            (name, "", {}, measured(values, found.baseline_intervals.get(name)))
+            ((name,), {}, outcome(values, found.baseline_intervals.get(name)))
             for name, values in found.baselines.items()
         ),
     ]
-    rows = [
+    return _measured("Before and after", found, (Column("bits"),), rows)
+
+
+def step_table(found: Tuned) -> Table:
+    """Every step: its moves, their cost, the errors of the compiled model, and its retrieval."""
+    rows = [(_step(step), step.cost, step.outcome) for step in found.steps]
+    return _measured("Steps", found, (Column("tried"), Column("")), rows)
+
+
+def _measured(
+    title: str,
+    found: Tuned,
+    first: tuple[Column, ...],
+    rows: Sequence[tuple[tuple[str, ...], Mapping[CostName, float], Outcome]],
+) -> Table:
+    """A table of names, a cost and an outcome a row; metrics of the budget are essential."""
+    metrics = dict.fromkeys((*found.budget, "centred_rmse", "logit_rmse", "top1_agreement_loss"))
+    lead, ways = led(found.by_class)[0], way_names(found.modalities)
+    columns = (
+        *first,
+        Column(found.cost, "{:,.0f}".format),
+        *(Column(name, four_digits, essential=name in found.budget) for name in metrics),
+        *(Column(f"{lead.label}, %\n{ways[way]}", percent) for way in lead.keys),
+    )
+    cells = [
         (
-            tried,
-            verdict,
+            *names,
             cost.get(found.cost),
             *(one.cell(name, four_digits) for name in metrics),
             *(one.cell(key, percent) for key in lead.keys.values()),
         )
-        for tried, verdict, cost, one in points
+        for names, cost, one in rows
     ]
-    return make_table("Steps", columns, rows, absent="")
+    return make_table(title, columns, cells, absent="")
 
 
 def _step(step: Attempt) -> tuple[str, str]:
-    """The moves of a step, and its verdict."""
-    named = [f"{move.width} {move.was}->{move.now}" for move in step.moves[:MOST_MOVES]]
-    rest = len(step.moves) - len(named)
+    """The first move of a step with the number of others, and its verdict."""
+    first, *others = step.moves
+    more = f" and {len(others)} more" if others else ""
     verdict = "kept" if step.kept else "over" if step.outcome.error is None else "refused"
-    return ", ".join(named) + (f" and {rest} more" if rest else ""), verdict
+    return f"{first.width} {first.was}->{first.now}{more}", verdict
 
 
 def bit_table(found: Tuned) -> Table:

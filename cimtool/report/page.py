@@ -1,7 +1,6 @@
 """Filled templates: self-contained pages, parts of pages, and texts.
 
-A page is one HTML file with its style, its script and its pictures inside. In a text template, a
-sentence too long for a line stands between `{% filter one_line %}` and `{% endfilter +%}`.
+A page is one HTML file with its style, its script and its pictures inside.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cimtool.base.escapes import markdown_text, one_line, visible
+from cimtool.base.escapes import markdown_text, visible
 from cimtool.base.files import text_bytes
 from cimtool.report import svg
-from cimtool.report.formats import counted, whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,7 +38,7 @@ def render_fragment(template: str, **values: object) -> str:
 
 
 def render_text(package: str, template: str, **values: object) -> str:
-    """Fill a text template for a terminal; the text ends without a line break."""
+    """Fill a text template; the text ends without a line break."""
     return _environment(package, False).get_template(template).render(values).rstrip("\n")
 
 
@@ -62,10 +60,7 @@ def _environment(package: str, autoescape: bool) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "counted": counted,
-        "whole": whole,
         "markdown": markdown_text,
-        "one_line": one_line,
         "runs": _runs,
         "as_url": picture_url,
     }

@@ -41,9 +41,12 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
             case Table():
                 said = wrapped([block.title], whole) if block.title else ""
                 notes = [wrapped([note], whole) for note in block.footnotes]
-                text = "\n".join(filter(None, [said, table_text(block, width, fold=wrap), *notes]))
+                drawn = table_text(block, width, fold=wrap, every=verbose)
+                text = "\n".join(filter(None, [said, drawn, *notes]))
             case Section(title=title, blocks=inner):
                 lines = list(_lines(inner, width, verbose, wrap))
+                if not lines:
+                    continue  # only pictures
                 seen = [one for one in inner if verbose or one.level != "detail"]
                 text = "\n".join([*[title] * bool(title), *lines])
                 if len(lines) == 1 and type(seen[0]) is Sentence:
@@ -64,24 +67,50 @@ def _lines(blocks: Iterable[Block], width: int, verbose: bool, wrap: bool) -> It
         apart, first = alone, False
 
 
-def table_text(made: Table, width: int = UNLIMITED, fold: bool = True) -> str:
+def table_text(made: Table, width: int = UNLIMITED, fold: bool = True, every: bool = False) -> str:
     """Write a table without its title and footnotes.
 
     If it does not fit into `width`, only the essential columns stay, then notes go below their
-    figures, and at last cells are folded; without `fold` they keep their width.
+    figures, and at last cells are folded; without `fold` they keep their width. With `every`, the
+    columns that do not fit follow in more tables, each with the first column.
     """
     for gap in (2, 1):
         text = _drawn(made.columns, made.rows, gap)
         if _widest(text) <= width:
             return text
+    if every and is_narrowed(made, width):
+        return "\n\n".join(_parts(made, width))
     kept = [index for index, column in enumerate(made.columns) if column.essential]
-    columns = [made.columns[index] for index in kept]
-    rows = [Row(tuple(row.cells[index] for index in kept)) for row in made.rows]
+    columns, rows = _chosen(made, kept)
     for notes_below in (False, True):
         text = _drawn(columns, rows, 1, notes_below)
         if _widest(text) <= width:
             return text
     return _drawn(columns, rows, 1, True, width) if fold else _drawn(columns, rows, 2)
+
+
+def is_narrowed(made: Table, width: int) -> bool:
+    """True if `table_text` leaves columns out to fit into `width`."""
+    several = not all(column.essential for column in made.columns)
+    return several and _widest(_drawn(made.columns, made.rows, 1)) > width
+
+
+def _chosen(made: Table, kept: Sequence[int]) -> tuple[list[Column], list[Row]]:
+    """The columns with these numbers, and their cells."""
+    rows = [Row(tuple(row.cells[index] for index in kept)) for row in made.rows]
+    return [made.columns[index] for index in kept], rows
+
+
+def _parts(made: Table, width: int) -> Iterator[str]:
+    """The table in parts of at most `width` columns if possible, each with the first column."""
+    part, text = [0], ""
+    for index in range(1, len(made.columns)):
+        wider = _drawn(*_chosen(made, [*part, index]), 1)
+        if _widest(wider) > width and len(part) > 1:
+            yield text
+            part, wider = [0], _drawn(*_chosen(made, [0, index]), 1)
+        part, text = [*part, index], wider
+    yield text
 
 
 def _drawn(

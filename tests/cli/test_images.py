@@ -93,7 +93,7 @@ def test_sweeps(images: DemoFiles, cimtool: Run, tmp_path: Path) -> None:
     swept = cimtool(
         *("sweep", "--projectors", images.projectors, "--poly", images.poly),
         *("--calibration", images.calibration, "--data", images.eval, "--target", "ideal"),
-        *("--grid", "weight_bits=8", "--output", tmp_path / "sweep"),
+        *("--grid", "weight_bits=8", "--output", tmp_path / "sweep", "--verbose"),
     )
     said = require_images(swept.out)
     assert "40 texts x 40 images of" in said

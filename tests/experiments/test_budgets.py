@@ -10,9 +10,10 @@ from pathlib import Path
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.budgets import Choice, DriftBudget, cheapest, comparable, front
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.render_sweep import points_table, sweep_text
+from cimtool.experiments.render_sweep import points_table
 from cimtool.experiments.sweep import Sweep
 from cimtool.report.html import html
+from cimtool.report.terminal import terminal
 
 Made = Callable[..., Outcome]
 SAME = ["ideal, 128x128"] * 9
@@ -123,7 +124,7 @@ def test_an_offset_of_the_polynomial_chooses_no_point(
     assert 2 * eight["centred_rmse"] < four["centred_rmse"]
     assert found.outcomes[0].cost["arrays"] == found.outcomes[1].cost["arrays"]
     assert found.fronts["arrays"] == [1]
-    assert "no other point beats it in noise-free centred logit RMSE" in sweep_text(found)
+    assert "no other point beats it in noise-free centred logit RMSE" in terminal(found.document())
     assert "centred logit RMSE against arrays" in html(found.document())
     titles = [column.title for column in points_table(found).columns]
     assert titles[3:5] == ["centred RMSE", "RMSE"]

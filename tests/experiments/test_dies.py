@@ -13,8 +13,8 @@ from cimtool.base.errors import CimError
 from cimtool.experiments.budgets import DriftBudget
 from cimtool.experiments.dies import spread_over_dies, yields_of
 from cimtool.experiments.engine import PointsFailed
-from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import Sweep
+from cimtool.report.terminal import terminal
 
 RunSweep = Callable[..., Sweep]
 
@@ -115,7 +115,7 @@ def test_the_yield_is_that_of_dies_without_a_stuck_cell(
     drifts = np.array(found.outcomes[0].dies[0]["logit_rmse"]["values"])
     assert kept.kept == np.sum(drifts == first.metrics["logit_rmse"]), "a die without any is exact"
     assert kept.kept <= kept.in_doubt < 10, "most intervals over 40 queries hold the limit"
-    text, json = sweep_text(found), found.to_json()
+    text, json = terminal(found.document()), found.to_json()
     assert f"within logit_rmse={limit:g} on 10% of dies: point 0" in text
     assert f"its yield is {kept.text}" in text
     (row,) = found.rows()
@@ -126,7 +126,9 @@ def test_the_yield_is_that_of_dies_without_a_stuck_cell(
         PointsFailed, match=r"within the budget logit_rmse=\S+ on 99% of dies"
     ) as no:
         run(budget={"logit_rmse": limit}, min_yield=0.99)
-    assert f"the highest yield is that of point 0: {kept.text}" in sweep_text(no.value.found)
+    assert f"the highest yield is that of point 0: {kept.text}" in terminal(
+        no.value.found.document()
+    )
 
 
 def test_a_target_brings_its_own_corners(sweep_small: RunSweep, tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ def test_the_same_dies_are_read_at_every_corner(
     assert found.chosen is not None
     assert found.chosen.within == 0, "the budget holds at every corner"
     assert found.rows()[0]["yield_0s_ss"] == 0.0
-    text = sweep_text(found)
+    text = terminal(found.document())
     assert "corner ss: 0.7 V (assumed, a test)" in text
     assert "dies read 0 s after programming at corner nominal" in text
     with pytest.raises(CimError, match='corner "sf" is not known: nominal, ss'):

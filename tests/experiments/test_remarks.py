@@ -15,11 +15,11 @@ from cimtool.base.errors import CimError
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.references import raw_sentences
-from cimtool.experiments.render_sweep import points_table, sweep_text
-from cimtool.experiments.render_tuned import tuned_text
+from cimtool.experiments.render_sweep import points_table
 from cimtool.experiments.sweep import Sweep
 from cimtool.experiments.tune import Tuned
 from cimtool.report.html import html
+from cimtool.report.terminal import terminal
 from cimtool.verification.notes import NOT_CHECKED
 
 RunSweep = Callable[..., Sweep]
@@ -44,7 +44,7 @@ def test_a_broken_score_is_told_before_the_figures_without_a_and_b(
     found = sweep_small(tmp_path / "s", GRID, poly=backwards)
     assert found.first[0].startswith(BROKEN)
     assert NOT_CHECKED in found.first
-    assert sweep_text(found).startswith(BROKEN)
+    assert terminal(found.document()).splitlines()[1].startswith(BROKEN)
     assert BROKEN in html(found.document())
     values = json.loads((tmp_path / "s" / "results.json").read_text())
     assert values["warnings"] == found.first
@@ -60,7 +60,7 @@ def test_no_budget_is_kept_against_a_broken_score(
     assert e.value.exit_status == 1
     assert e.value.found.chosen is not None
     assert e.value.found.chosen.index is None
-    assert sweep_text(e.value.found).startswith(BROKEN)
+    assert terminal(e.value.found.document()).splitlines()[1].startswith(BROKEN)
     with pytest.raises(
         CimError, match=r"^budget logit_rmse=100 would be measured from the float score.* a "
     ):
@@ -114,9 +114,10 @@ def test_raw_embeddings_are_a_row_and_the_first_line_where_they_are_better(
         low, high = found.outcomes[0].intervals[f"r1_{way}"]
         assert low <= found.outcomes[0].metrics[f"r1_{way}"] <= high
     tuned = tune(small_trunk, small_trunk.poly, tmp_path, data=turned, budget={"logit_rmse": 1e6})
-    assert tuned_text(tuned).startswith("Raw embeddings retrieve BETTER: R@1 100.0%")
-    assert "raw embeddings" in tuned_text(tuned)
-    assert "only 40 texts are queries: below 200" in tuned_text(tuned)
+    text = terminal(tuned.document())
+    assert text.splitlines()[1].startswith("Raw embeddings retrieve BETTER: R@1 100.0%")
+    assert "raw embeddings" in text
+    assert "only 40 texts are queries: below 200" in text
     assert tuned.to_json()["warnings"] == tuned.first
     assert tuned.baselines["raw embeddings"]["r1_text_to_video"] == 1
 
@@ -146,7 +147,7 @@ def test_rows_that_are_not_such_as_the_model_knows_are_told(
 def test_few_queries_are_told(sweep_small: RunSweep, tmp_path: Path) -> None:
     few = "only 40 texts are queries: below 200, R@1 means little"
     found = sweep_small(tmp_path / "s", GRID)
-    assert few in sweep_text(found)
+    assert few in terminal(found.document())
     assert few in found.to_json()["notes"]
 
 

@@ -21,6 +21,7 @@ from cimtool.experiments.render_sweep import notes_of_points, points_table
 from cimtool.experiments.sweep import Sweep
 from cimtool.report.html import html
 from cimtool.report.table import Table
+from cimtool.report.terminal import terminal
 
 Made = Callable[..., Outcome]
 
@@ -132,6 +133,24 @@ def test_the_table_marks_the_fronts(swept: Sweep) -> None:
     assert titles[6:9] == ["R@1, % text to video", "R@1, % video to text", "R@1 loss"]
     assert [row.style for row in table.rows] == ["result", "result", "", ""]
     assert texts(table, "front") == ["energy, arrays", "conversions, arrays", "", ""]
+
+
+def test_a_pipe_has_the_essential_columns_and_details_all(swept: Sweep) -> None:
+    short, long = (
+        terminal(swept.document(), 100, verbose, wrap=False) for verbose in (False, True)
+    )
+    for text in (short, long):
+        table = [
+            line for line in text.splitlines() if not line.startswith(("front: ", "settings "))
+        ]
+        assert max(map(len, table)) <= 100
+    columns = {word for column in points_table(swept).columns for word in column.lines.split()}
+    assert columns <= set(long.split())
+    assert {"energy", "front", "weight_bits", "RMSE"} <= set(short.split())
+    assert not {"conversions", "latency"} & set(
+        short.split("front: ")[0].split("energy\n")[0].split()
+    )
+    assert ("What was swept" in short, "What was swept" in long) == (False, True)
 
 
 def test_the_choice_is_on_the_page(swept: Sweep) -> None:

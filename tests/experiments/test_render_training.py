@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cimtool.base.intervals import Change
-from cimtool.experiments.render_training import grid_summary, verdict
+from cimtool.experiments.render_training import verdict
 from cimtool.experiments.trained_points import TrainedPoint
 from cimtool.experiments.training_grid import (
     TrainingGrid,
@@ -16,6 +16,7 @@ from cimtool.experiments.training_grid import (
 )
 from cimtool.reference.queries import Queries
 from cimtool.report.html import html
+from cimtool.report.terminal import terminal
 from cimtool.training.arguments import TrainingOptions
 
 FIGURES = ("lead", "r1_text_to_video", "r1_video_to_text")
@@ -70,9 +71,9 @@ def test_the_cheapest_that_is_as_good_comes_first() -> None:
         "R@1 of 48.0% is 2.0 (-1.0 to 5.0) points below."
     )
     assert "the difference does not leave 0 out" in best
-    assert grid_summary(grid(CLOSE, raw=CLEAR)).startswith(
-        "A cheaper row is not surely worse: row 1 "
-    )
+    heading, first, *_ = terminal(grid(CLOSE, raw=CLEAR).document()).splitlines()
+    assert heading == "Trainings on rows.npz"
+    assert first.startswith("A cheaper row is not surely worse: row 1 ")
 
 
 def test_raw_embeddings_come_before_all() -> None:

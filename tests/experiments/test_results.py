@@ -13,8 +13,8 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.experiments.engine import PointsFailed
-from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import Sweep
+from cimtool.report.terminal import terminal
 
 RunSweep = Callable[..., Sweep]
 GRID = {"adc_bits": [4, "lossless"], "encoding": ["differential", "twos-complement"]}
@@ -77,13 +77,13 @@ def test_parquet_without_its_package_is_told(
 
 
 def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
-    text = sweep_text(swept)
-    lines = text.splitlines()
+    lines = terminal(swept.of_this_run()).splitlines()
+    assert lines[: len(swept.first) + 2] == ["Sweep of projectors", *swept.first, ""]
     start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
-    assert lines[:start] == [*swept.first, ""]
-    assert lines[start + 3].split()[:5] == ["point", "front", "adc_bits", "encoding", "centred"]
+    assert "centred" in lines[start + 1]
+    assert lines[start + 2].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]
     assert "4 points: 3 done (0 by an earlier run), 1 failed" in lines
-    assert any(line.startswith("point 1 failed: ") and "adds digitally" in line for line in lines)
+    assert any(line.startswith("* point 1 failed: ") and "adds digitally" in line for line in lines)
     chosen = next(line for line in lines if line.startswith("cheapest of 3 points within"))
     assert ", by arrays: " in chosen, "a digital array converts nothing"
     assert any(line.startswith("next: cimtool compile --projectors ") for line in lines)

@@ -16,12 +16,12 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments import compiled
 from cimtool.experiments.references import trained_gaussians
-from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import Sweep
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.report.html import html
+from cimtool.report.terminal import terminal
 
 RunSweep = Callable[..., Sweep]
 HEADS = ["pcme-poly", "csd", "cosine"]
@@ -81,7 +81,7 @@ def test_costs_of_samples_stand_beside_those_of_compiled_scores(scored: Sweep) -
     assert not set(scored.fronts["arrays"]) & {4, 5}
     assert scored.chosen is not None
     assert (scored.chosen.within, scored.chosen.index) == (3, 2), "no samples, and no cosine"
-    text = sweep_text(scored)
+    text = terminal(scored.document())
     assert "points with samples are Monte Carlo of the trained model" in text
     assert "multiplications of a score" in html(scored.document())
 
@@ -94,7 +94,7 @@ def test_the_folder_keeps_the_polynomials_and_the_command_takes_them(
     assert read_polynomial(folder / "degree-2.json") == alone
     grid = {"degree": [2, "ed-1"]}
     found = sweep_small(tmp_path / "s", grid, poly=None, teacher=labels, budget={"r1_loss": 1.0})
-    assert "polynomial, degree 1, ed alone" in sweep_text(found)
+    assert "polynomial, degree 1, ed alone" in terminal(found.document())
     in_ed = api.fit(labels, degree=1, ed_alone=True).polynomial
     assert read_polynomial(tmp_path / "s" / "degree-ed-1.json") == in_ed
     assert found.chosen is not None

@@ -26,9 +26,9 @@ from cimtool.experiments.compiled import PointEvaluator
 from cimtool.experiments.dies import die_request
 from cimtool.experiments.engine import PointFolder, PointsFailed
 from cimtool.experiments.references import SweepReferences
-from cimtool.experiments.render_sweep import sweep_text
 from cimtool.experiments.sweep import REFERENCES, Sweep
 from cimtool.loading.embeddings import embeddings_in
+from cimtool.report.terminal import terminal
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.stages import encode, real_means
 
@@ -317,7 +317,9 @@ def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path
         "limits": {"logit_rmse": 100.0}, "min_yield": None, "point": None, "cheapest_by": None,
         "within": 2, "command": None,
     }  # fmt: skip
-    assert "2 points within logit_rmse=100: none is named, for no cost" in sweep_text(found)
+    assert "2 points within logit_rmse=100: none is named, for no cost" in terminal(
+        found.document()
+    )
 
 
 def test_calibration_rows_are_not_evaluated(
@@ -418,7 +420,7 @@ def test_items_without_labels_have_no_retrieval(
     found = sweep_small(tmp_path / "s", {"weight_bits": [8]}, data=data, trials=2)
     assert found.outcomes[0].metrics["logit_rmse"] > 0
     assert "r1_loss" not in found.outcomes[0].metrics
-    assert "RMSE" in sweep_text(found)
+    assert "RMSE" in terminal(found.document())
     with pytest.raises(CimError, match=r"budget r1_loss: .* holds items of one modality"):
         sweep_small(tmp_path / "t", {"weight_bits": [8]}, data=data, budget={"r1_loss": 0.1})
     assert not (tmp_path / "t").exists()

@@ -15,9 +15,9 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.toml_files import toml_text
 from cimtool.demo.data import DemoFiles
 from cimtool.experiments.points import with_layers
-from cimtool.experiments.render_tuned import tuned_text
 from cimtool.experiments.tune import Tuned, halves
 from cimtool.loading.embeddings import Embeddings
+from cimtool.report.terminal import terminal
 
 BUDGET = 1.0
 CALIBRATION = 96
@@ -115,7 +115,7 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
     found = tune(files, tmp_path / "bits.toml", cost="arrays", score_mapping="in-memory", **low)
     products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
     assert {"weight_bits": 0} in products.values()
-    assert "left out                -\n" in tuned_text(found)
+    assert "left out                -\n" in terminal(found.document())
     assert max(found.on_all["logit_rmse"], found.chosen["logit_rmse"]) <= BUDGET
     built = api.compile(
         files.projectors,
@@ -135,15 +135,21 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
 
 @pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
 def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
-    text = tuned_text(tuned)
+    text = terminal(tuned.document())
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
     assert "chosen, held-out queries" in text
     assert "chosen, all queries" in text
     high = tuned.intervals["logit_rmse"][1]
     assert ("logit_rmse may be above 1 on other queries" in text) == (high > BUDGET)
     low = replace(tuned, budget={"logit_rmse": tuned.on_all["logit_rmse"]})
-    assert f"its interval over these reaches {high:.4g}" in " ".join(tuned_text(low).split())
+    assert f"its interval over these reaches {high:.4g}" in " ".join(
+        terminal(low.document()).split()
+    )
     assert f"wrote {tuned.written}" in text
+    assert ("\nSteps\n" in text, "\nSteps\n" in terminal(tuned.document(), verbose=True)) == (
+        False,
+        True,
+    )
     assert {"bits", "steps", "held_out", "on_all", "taken_back"} <= set(tuned.to_json())
 
 
@@ -179,7 +185,7 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
     assert max(found.chosen["logit_rmse"], found.held_out["logit_rmse"]) <= BUDGET
     kept = [step.outcome.metrics for step in found.steps if step.kept]
     assert found.chosen == [found.start, *kept][-1 - found.taken_back]
-    assert "taken back: over the budget on held-out queries or on all" in tuned_text(found)
+    assert "taken back: over the budget on held-out queries or on all" in terminal(found.document())
 
 
 @pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
@@ -193,7 +199,7 @@ def test_steps_that_miss_the_budget_on_held_out_queries_are_taken_back(
 )
 def test_steps_are_counted_in_words(tuned: Tuned, kept: int, back: int, line: str) -> None:
     step = next(one for one in tuned.steps if one.kept)
-    text = tuned_text(replace(tuned, steps=[step] * kept, taken_back=back))
+    text = terminal(replace(tuned, steps=[step] * kept, taken_back=back).document())
     assert line in " ".join(text.split())
 
 

@@ -5,7 +5,7 @@ Figures are those that `evaluate` has of the same data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,10 @@ import pytest
 
 from cimtool import api
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments.render_sweep import sweep_text
-from cimtool.experiments.render_tuned import tuned_text
+from cimtool.experiments.sweep import Sweep
+from cimtool.experiments.tune import Tuned
 from cimtool.reference.measures import WAYS
+from cimtool.report.terminal import terminal
 
 N = 60
 LOW = {"weight_bits": 2, "activation_bits": 2, "target": "ideal"}
@@ -74,7 +75,7 @@ def test_tune_ranks_by_the_judgements(small_trunk: DemoFiles, tmp_path: Path) ->
     )  # fmt: skip
     compiled, *_ = api.evaluate(files.eval, bundle.folder, qrels=qrels, resamples=2).scores
     same(tuned.on_all, compiled.metrics, "r1", "map", "ndcg10")
-    said = " ".join(tuned_text(tuned).split())
+    said = " ".join(terminal(tuned.document()).split())
     assert tuned.by_class
     assert "right pairs are those" in said
     assert "q.txt grades above 0, 60 pairs of 30 texts" in said
@@ -94,8 +95,8 @@ def test_a_model_of_text_and_audio_in_sweep_tune_and_compare(
         same(found.baselines["cosine"], plain.metrics, "r1", "map")
         same(found.baselines["raw embeddings"], raw.metrics, "r1", "map")
     assert f"{unseen}: video is not read" in swept.to_json()["notes"]
-    assert "mAP" in sweep_text(swept)
-    assert "mAP" in tuned_text(tuned)
+    assert "mAP" in terminal(swept.document())
+    assert "mAP" in terminal(tuned.document())
     bundles = [
         api.compile(
             audio, head="cosine", calibration=given["calibration"], target="ideal",
@@ -118,9 +119,9 @@ def test_sweep_and_tune_say_first_that_rows_were_trained_on(audio: Path, tmp_pat
         audio, grid={"weight_bits": [8]}, target="ideal", output=tmp_path / "s", **given
     )
     tuned = api.tune(audio, budget={"map_loss": 1.0}, output=tmp_path / "b.toml", **LOW, **given)
-    texts: tuple[Callable[[], str], ...] = (lambda: sweep_text(swept), lambda: tuned_text(tuned))
-    for found, text in zip((swept, tuned), texts, strict=True):
+    results: tuple[Sweep | Tuned, ...] = (swept, tuned)
+    for found in results:
         (said,) = (one for one in found.first if "was trained on" in one)
         assert "of the 60 text rows" in said
         assert said in found.to_json()["warnings"]
-        assert " ".join(text().split()).index("was trained on") < 400
+        assert " ".join(terminal(found.document()).split()).index("was trained on") < 400

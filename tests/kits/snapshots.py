@@ -216,6 +216,10 @@ COMMANDS = {
         " --budget centred_rmse=99 -o tuned.toml",
         ("tuned.toml",),
     ),
+    "tune-verbose": Step(
+        f"tune {TRUNK} --data narrow-items.npz {ISAAC} --weight-bits 2 --activation-bits 3"
+        " --budget centred_rmse=99 -o tuned-again.toml --verbose"
+    ),
     "search": Step(
         "search branch --gallery shards --queries narrow-items.npz --top 3 -o best.npz",
         listed=("best.npz",),

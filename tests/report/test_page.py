@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cimtool.base.escapes import one_line
 from cimtool.report import page, svg
 from cimtool.report.document import Document, FactList, Note, Picture, Section, Sentence, Verbatim
 from cimtool.report.html import html
-from cimtool.report.page import one_line, picture_url
+from cimtool.report.page import picture_url
 from cimtool.report.table import Cell, Column, make_table
 
 STYLE = Path(page.__file__).parent / "templates" / svg.STYLE

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cimtool.base.escapes import markdown_text
-from cimtool.report.document import Document
+from cimtool.report.document import Document, Picture, Section
 from cimtool.report.formats import percent
 from cimtool.report.markdown import markdown
 from cimtool.report.table import Cell, Column, Table, make_table
-from cimtool.report.terminal import table_text, wrapped
+from cimtool.report.terminal import table_text, terminal, wrapped
 
 COLUMNS = (
     Column("stage"),
@@ -60,6 +60,21 @@ def test_a_narrow_terminal_has_the_essential_and_notes_below(table: Table) -> No
     assert below[3].split() == ["[red]a_b", "50.0"]
     assert below[4].split() == ["[40.0,", "60.0]"]
     assert max(map(len, table_text(table, 16).splitlines())) <= 16
+
+
+def test_details_have_every_column_in_tables_below_each_other(table: Table) -> None:
+    first, second = table_text(table, 30, every=True).split("\n\n")
+    assert first == table_text(table, 30)
+    assert [line.split() for line in second.splitlines()[::2]] == [
+        ["stage", "items"],
+        ["[red]a_b", "7"],
+    ]
+    assert table_text(table, 34, every=True) == table_text(table, 34)
+
+
+def test_a_section_of_pictures_is_not_in_a_terminal(table: Table) -> None:
+    drawn = Section("Drawn", (Picture("p", "<svg></svg>"),))
+    assert terminal(Document("t", (drawn, table))) == terminal(Document("t", (table,)))
 
 
 def test_sentences_are_wrapped_and_hold_no_markup() -> None:

@@ -7,9 +7,6 @@ from cimtool.cli.records import record_command
 from cimtool.experiments import api
 from cimtool.experiments.engine import PointsFailed
 from cimtool.experiments.options import SweepOptions
-from cimtool.experiments.render_sweep import sweep_text
-from cimtool.experiments.sweep import Sweep
-from cimtool.report.document import Document, Verbatim
 
 
 @record_command(SweepOptions)
@@ -23,10 +20,6 @@ def command(out: Output, options: SweepOptions) -> None:
     try:
         found = api.sweep(**vars(options), say=out.say)
     except PointsFailed as failed:
-        out.result(_shown(failed.found))
+        out.result(failed.found.of_this_run())
         raise
-    out.result(_shown(found))
-
-
-def _shown(found: Sweep) -> Document:
-    return Document("", (Verbatim(sweep_text(found)),), found.of_this_run)
+    out.result(found.of_this_run())

@@ -28,7 +28,7 @@ from cimtool.experiments import api
 from cimtool.hardware.settings import SettingOptions, setting_keys
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelOptions
-from cimtool.report.document import Document, Sentence, Verbatim
+from cimtool.report.document import Document, Sentence
 from cimtool.training import api as training
 from cimtool.training.arguments import TrainOptions
 
@@ -195,9 +195,9 @@ def _as_argument(text: str) -> str:
 
 
 def _grid_shown(found: TrainingGrid) -> Document:
-    from cimtool.experiments.render_training import grid_summary
+    from cimtool.experiments.render_training import best_models, time_table
 
-    return Document("", (Verbatim(grid_summary(found)),), found.of_this_run)
+    return found.of_this_run(time_table(found), *best_models(found))
 
 
 def _fine_tune(

@@ -6,8 +6,6 @@ from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
 from cimtool.experiments import api
 from cimtool.experiments.options import TuneOptions
-from cimtool.experiments.render_tuned import tuned_text
-from cimtool.report.document import Document, Verbatim
 
 
 @record_command(TuneOptions)
@@ -20,5 +18,4 @@ def command(out: Output, options: TuneOptions) -> None:
     each combination of the values and takes the cheapest result. Use the file with compile
     --settings; verify measures the same errors on all queries. Metrics: {limits}.
     """
-    found = api.tune(**vars(options), say=out.say)
-    out.result(Document("", (Verbatim(tuned_text(found)),), found.to_json))
+    out.result(api.tune(**vars(options), say=out.say).document())
