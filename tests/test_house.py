@@ -217,6 +217,7 @@ def test_no_two_types_share_a_name() -> None:
 
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
+    "cimtool/api.py": "the name of a module that is missing",
     "cimtool/base/compiled.py": "words of LLVM for instruction sets",
     "cimtool/base/csv_files.py": "lines and fields of a file of numbers",
     "cimtool/base/folders.py": "names of files that a killed run left",

@@ -63,12 +63,36 @@ def main(parent: Path, checkpoint: str, polynomial: str, folder: Path) -> int:
         if status := cli.run(words):
             print(f"cimtool {' '.join(words)}: status {status}")
             return 1
-    if wrong := [*wrong_device(parent)]:
+    if wrong := [*wrong_names(parent), *wrong_device(parent)]:
         print(*wrong, sep="\n")
         return 1
     scores = np.load("scores.npz")["scores"]
     print("scores", hashlib.sha256(np.ascontiguousarray(scores).tobytes()).hexdigest())
     return 0
+
+
+def wrong_names(parent: Path) -> Iterator[str]:
+    """Faults of the functions of the library whose leaf is not there."""
+    import cimtool
+    from cimtool.api import NAMES
+
+    for room, names in NAMES.items():
+        missing = not (parent / "cimtool" / room).exists()
+        for name in names:
+            try:
+                there = hasattr(cimtool, name)
+            except ModuleNotFoundError as error:
+                yield f"hasattr(cimtool, {name!r}) raises {error!r}"
+                continue
+            if missing and there:
+                yield f"cimtool has {name}, and no {room}/"
+            if missing and name in cimtool.API:
+                try:
+                    getattr(cimtool, name)
+                except AttributeError as error:
+                    wanted = f"cimtool.{name} needs cimtool.{room}, which is not installed"
+                    if str(error) != wanted:
+                        yield f"{error}; expected {wanted}"
 
 
 def wrong_device(parent: Path) -> Iterator[str]:
