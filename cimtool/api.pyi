@@ -53,7 +53,7 @@ def compile(
     a: float | None = None,
     b: float | None = None,
     calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
+    target: str | Target,
     settings: File | None = None,
     layers: Mapping[str, Mapping[str, Any]] | None = None,
     weight_bits: int | None = None,
@@ -103,7 +103,7 @@ def compile(
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
     * `calibration`: Embeddings that decide the ranges.
-    * `target`: The hardware. [default: ideal]
+    * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
     * `layers`: Settings of the layers that a pattern names, by pattern.
     * `weight_bits`: Bits of a weight.
@@ -154,7 +154,7 @@ def prepare(
     a: float | None = None,
     b: float | None = None,
     calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
+    target: str | Target,
     settings: File | None = None,
     layers: Mapping[str, Mapping[str, Any]] | None = None,
     weight_bits: int | None = None,
@@ -197,7 +197,7 @@ def prepare(
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
     * `calibration`: Embeddings that decide the ranges.
-    * `target`: The hardware. [default: ideal]
+    * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
     * `layers`: Settings of the layers that a pattern names, by pattern.
     * `weight_bits`: Bits of a weight.

@@ -27,6 +27,7 @@ def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
             small_trunk.projectors,
             small_trunk.poly,
             calibration=small_trunk.calibration,
+            target="ideal",
             output=folder / f"b{bits}",
             weight_bits=bits,
         ).folder
