@@ -212,7 +212,10 @@ def test_a_mistake_in_a_change_is_one_sentence(
         ((living, "--remove", "x"), "Invalid value for '--remove': \"x\" is not one integer"),
         ((living, "--remove", "1", "--recall", "0.9"), "--recall is 0.9; expected it with --gall"),
         ((living,), "expected --gallery, to program one, or --add, --remove and --replace"),
-        ((living, "--remove", "1", "--gallery", small_trunk.eval), "expected --gallery, to prog"),
+        (
+            (living, "--remove", "1", "--gallery", small_trunk.eval),
+            "--gallery and --remove exclude each other; expected --gallery, to program a gallery,",
+        ),
         ((folder, "--remove", "1"), f"{folder}: holds no gallery to change; program "),
         ((living, "--replace", "1,2", small_trunk.eval), "--replace names 2 items and eval.npz ha"),
     ]
