@@ -562,7 +562,7 @@ def test_bad_limits(
     [
         (["--top", 0], ["--top is 0", "1 to 40"]),
         (["--top", 41], ["--top is 41", "1 to 40"]),
-        (["-o", "scores.csv"], ["scores.csv: is written as .npz"]),
+        (["-o", "scores.csv"], ["scores.csv: the output is an .npz file"]),
         (["-o", "/proc/no-such-place/s.npz"], ["/proc/no-such-place/s.npz: cannot be written"]),
     ],
     ids=str,

@@ -166,7 +166,10 @@ def test_teachers_that_cannot_be_fitted(
         (("--scale-ed", 1e200), "--scale-ed is 1e+200; expected a number from 1e-30 to 1e+30"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a number from 1e-30 to 1e+30"),
         (("--seed", -1), "--seed is -1; expected 0 to 2^63 - 1"),
-        (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name with that suffix"),
+        (
+            ("-o", "p.npz"),
+            "p.npz: the output is a .json or .pt file; expected a name that ends in .json or .pt",
+        ),
     ],
 )
 def test_mistakes(

@@ -93,7 +93,7 @@ def test_a_gallery_is_programmed_and_queried(
     assert lines[5].split()[:5] == ["mu.mu,", "mus.mu", "16", "x", "40"]
     assert "* 4 arrays for the gallery; 64 a chip: 1 chip" in lines
     # 16 rows are one tile: 8 arrays of mu and s hold 2,048 items, those of two slices 1,024.
-    assert any(line.startswith("* items a chip: 2,") for line in lines)
+    assert any(line.startswith("* items per chip: 2,") for line in lines)
     assert "* 7,680 cells are written; pulses a cell: not given; endurance: not given" in lines
     assert any("against the digital score: logit RMSE" in line for line in lines)
     programmed = tmp_path / "in-memory+eval"
