@@ -256,7 +256,7 @@ def test_the_tolerance_decides(cimtool: Run, teacher: Path, tmp_path: Path) -> N
 def test_one_degree_says_what_is_enough(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
     ran = cimtool("fit", teacher, "--tolerance", 100, "-o", tmp_path / "p.json")
     assert "Degree 1, ed alone is enough: its RMSE, " in ran.out
-    assert "; it takes 1 matrix product a query in place of 6." in ran.out
+    assert "; it takes 1 matrix product per query in place of 6." in ran.out
     assert read_polynomial(tmp_path / "p.json").degree == 4
     given = ("--degree", 1, "--ed-alone", "-o", tmp_path / "p.json")
     assert (
