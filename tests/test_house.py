@@ -123,6 +123,12 @@ def test_imports_by_a_computed_name_are_few() -> None:
     assert lazy == LAZY
 
 
+def test_contributing_names_the_modules_that_import_by_a_computed_name() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rule = text.partition("**No import runs in a circle**")[2].partition("- **")[0]
+    assert set(re.findall(r"`([^`]+)`", rule)) >= LAZY
+
+
 def test_every_folder_of_modules_is_a_package() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
