@@ -38,6 +38,12 @@ def test_the_table_of_leaves_says_how_each_is_found() -> None:
     assert said == found
 
 
+def test_a_backend_is_a_table_of_rules_and_the_page_says_so() -> None:
+    (row,) = re.findall(r"^\| a backend \|.*$", PAGE, re.MULTILINE)
+    assert "`ir/backends.py`" in row
+    assert "`Rules(name, levels)`" in row
+
+
 MOST_ARROWS = 119
 """Imports between rooms; fewer is better."""
 
