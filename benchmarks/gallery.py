@@ -35,7 +35,7 @@ def compiled(d: int, folder: Path) -> Bundle:
     towers = (TrunkProjector(32, 32, d).eval(), TrunkProjector(32, 32, d).eval())
     polynomial = Polynomial(2, (-0.1, 0.001, 0.0001, 0.0, 0.0), 0.05, a=0.1, b=0.0, K=10)
     bundle: Bundle = cimtool.compile(
-        towers, polynomial, calibration={"text": rows, "video": rows}, output=folder
+        towers, polynomial, calibration={"text": rows, "video": rows}, target="ideal", output=folder
     )
     return bundle
 

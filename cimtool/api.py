@@ -50,4 +50,11 @@ def __getattr__(name: str) -> Any:
     room = next((room for room, names in NAMES.items() if name in names), None)
     if room is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"cimtool.{room}.api"), name)
+    try:
+        return getattr(importlib.import_module(f"cimtool.{room}.api"), name)
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("cimtool."):
+            raise
+        raise AttributeError(
+            f"cimtool.{name} needs {error.name}, which is not installed"
+        ) from error

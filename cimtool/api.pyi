@@ -53,7 +53,7 @@ def compile(
     a: float | None = None,
     b: float | None = None,
     calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
+    target: str | Target,
     settings: File | None = None,
     layers: Mapping[str, Mapping[str, Any]] | None = None,
     weight_bits: int | None = None,
@@ -103,7 +103,7 @@ def compile(
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
     * `calibration`: Embeddings that decide the ranges.
-    * `target`: The hardware. [default: ideal]
+    * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
     * `layers`: Settings of the layers that a pattern names, by pattern.
     * `weight_bits`: Bits of a weight.
@@ -154,7 +154,7 @@ def prepare(
     a: float | None = None,
     b: float | None = None,
     calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
+    target: str | Target,
     settings: File | None = None,
     layers: Mapping[str, Mapping[str, Any]] | None = None,
     weight_bits: int | None = None,
@@ -197,7 +197,7 @@ def prepare(
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
     * `calibration`: Embeddings that decide the ranges.
-    * `target`: The hardware. [default: ideal]
+    * `target`: The hardware.
     * `settings`: Settings, also of single layers (TOML).
     * `layers`: Settings of the layers that a pattern names, by pattern.
     * `weight_bits`: Bits of a weight.
@@ -384,11 +384,11 @@ def program(
     `<bundle>+<gallery's name>`. `shortlist` is the length of a hybrid score's list; the gallery
     must fit on `chips`. With `shortlist_bits`, an item stores this many bits of each value of `mu`,
     and a query is driven with `query_bits`; with `shortlist_dimensions`, the values are this many
-    components of `mu`. With `recall`, bits and dimensions that you leave out, and a length of at
-    most `shortlist`, are chosen: the cheapest, by `minimise` or else by cells, that hold this share
-    of best items on both halves of the kept calibration queries. Raises CimError for a bundle
-    compiled with a digital score or programmed already, a shortlist longer than the gallery, a
-    recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
+    components of `mu`. With `recall`, bits and dimensions that you leave out are chosen, and the
+    length: the cheapest, by `minimise` or else by cells, that hold this share of best items on both
+    halves of the kept calibration queries. The length is at most `shortlist`. Raises CimError for a
+    bundle compiled with a digital score or programmed already, a shortlist longer than the gallery,
+    a recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
     ONNX.
 
     * `bundle`: The bundle's folder.

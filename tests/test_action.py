@@ -127,7 +127,7 @@ def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
     files = (small_trunk.projectors, small_trunk.poly)
     for bits in (8, 3):
         api.compile(
-            *files, calibration=small_trunk.calibration, output=folder / f"b{bits}",
+            *files, calibration=small_trunk.calibration, target="ideal", output=folder / f"b{bits}",
             weight_bits=bits,
         )  # fmt: skip
     return {bits: str(folder / f"b{bits}") for bits in (8, 3)}

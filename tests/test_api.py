@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +39,14 @@ def test_modules_and_arrays_compile_to_what_their_files_do(
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        target="ideal",
         output=tmp_path / "files",
     )
     of_objects = api.compile(
         (towers.text_proj, towers.video_proj),
         read_polynomial(small_trunk.poly),
         calibration=arrays(small_trunk.calibration),
+        target="ideal",
         output=tmp_path / "objects",
     )
     for name in ("constants.safetensors", "text.onnx", "video.onnx", "score.onnx"):
@@ -56,10 +59,21 @@ def test_prepare_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     compilation = api.prepare(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="ideal",
     )
     assert compilation.folder == Path("exports/projectors@ideal")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["compile", "prepare", "tune", "fine_tune"])
+def test_a_build_needs_a_target_in_python_as_on_the_command_line(name: str) -> None:
+    given = {"calibration": {}} | {"output": "o", "data": {}, "budget": {}}
+    taken = inspect.signature(getattr(api, name)).parameters
+    with pytest.raises(TypeError, match=rf"{name}\(\): missing a required argument: 'target'"):
+        getattr(api, name)("m.pth", **{key: given[key] for key in given if key in taken})
 
 
 def test_settings_are_keywords(small_trunk: DemoFiles) -> None:
@@ -67,6 +81,7 @@ def test_settings_are_keywords(small_trunk: DemoFiles) -> None:
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        target="ideal",
         weight_bits=5,
         adc_bits=None,
     )
@@ -76,6 +91,7 @@ def test_settings_are_keywords(small_trunk: DemoFiles) -> None:
             small_trunk.projectors,
             small_trunk.poly,
             calibration=small_trunk.calibration,
+            target="ideal",
             weight_bit=5,
         )
 
@@ -174,7 +190,11 @@ def test_a_bundle_of_a_wrong_type() -> None:
 def test_the_teachers_slope_is_above_nothing(a: float, small_trunk: DemoFiles) -> None:
     with pytest.raises(CimError, match=r"a is .*; expected a number above 0"):
         api.prepare(
-            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, a=a
+            small_trunk.projectors,
+            small_trunk.poly,
+            calibration=small_trunk.calibration,
+            target="ideal",
+            a=a,
         )
 
 
@@ -230,7 +250,9 @@ def test_many_texts_to_one_video(small_bundle: Path, small_trunk: DemoFiles) -> 
 def test_a_checkpoint_takes_its_polynomial_from_a_file(small_trunk: DemoFiles) -> None:
     polynomial = read_polynomial(small_trunk.poly)
     with pytest.raises(CimError, match="poly=PATH"):
-        api.prepare(small_trunk.projectors, polynomial, calibration=small_trunk.calibration)
+        api.prepare(
+            small_trunk.projectors, polynomial, calibration=small_trunk.calibration, target="ideal"
+        )
 
 
 def test_every_setting_of_a_layer_reaches_its_crossbar(small_trunk: DemoFiles) -> None:

@@ -244,9 +244,9 @@ def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_pat
 def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
     data = rows("trunk", 8, 0)
     with pytest.raises(CimError, match="no head is named; expected head cosine or euclidean"):
-        api.prepare(points, calibration=data)
+        api.prepare(points, calibration=data, target="ideal")
     with pytest.raises(CimError, match='head "csd" needs a variance, and the text projector'):
-        api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data)
+        api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data, target="ideal")
 
 
 @pytest.mark.thorough("each head; one is in the first tier", quick=("csd",))

@@ -29,6 +29,7 @@ GOLDEN = Path(__file__).parent / "golden" / "quantized"
 WIDTH, HIDDEN, D = 16, 12, 8
 TARGETS = ("isaac-rram-128", "hermes-pcm-14nm", "dcim-22nm-tsmc")
 OPTIONS = {"head": "csd", "a": 0.3, "b": 1.0}
+IDEAL = OPTIONS | {"target": "ideal"}
 ROWS = 2000
 
 
@@ -95,7 +96,7 @@ def own_runtimes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def compiled(file: Path, data: Path) -> tuple[Graph, Graph]:
     """The lowered and the quantized graph of a file."""
-    stages = {s.name: s.program for s in prepare((file, file), calibration=data, **OPTIONS).stages}
+    stages = {s.name: s.program for s in prepare((file, file), calibration=data, **IDEAL).stages}
     return stages["lowered"].text, stages["quantized"].text
 
 
@@ -223,7 +224,7 @@ def test_fewer_bits_than_trained_are_refused(
 ) -> None:
     file = GOLDEN / "brevitas-qcdq.onnx"
     with pytest.raises(CimError, match=sentence):
-        prepare((file, file), calibration=data, **OPTIONS, **options)
+        prepare((file, file), calibration=data, **IDEAL, **options)
 
 
 def test_tune_says_that_there_are_no_bits(data: Path, tmp_path: Path) -> None:
@@ -354,7 +355,7 @@ def test_codes_in_other_places_are_what_a_layer_reads(
     data: Path, tmp_path: Path, steps: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> None:
     file, x = over_tokens(tmp_path / "tokens.onnx", steps), rows(300, 7)
-    built = prepare((file, file), calibration=data, head="cosine")
+    built = prepare((file, file), calibration=data, target="ideal", head="cosine")
     (note,) = (note for note in built.notes if "trained integers" in note)
     assert "text.h (8 x " in note
     quantized = {s.name: s.program for s in built.stages}["quantized"].text

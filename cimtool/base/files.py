@@ -90,8 +90,10 @@ def _bytes_held(path: Path, size: int) -> int:
 def check_output(file: Path, *suffixes: str) -> None:
     """Raise CimError, before long work, if `file` cannot be written or has another suffix."""
     if file.suffix not in suffixes:
+        kinds = " or ".join(suffixes)
+        article = "an" if kinds[1] in "nsx" else "a"  # as these letters are spoken
         raise CimError(
-            f"{file}: is written as {' or '.join(suffixes)}; expected a name with that suffix"
+            f"{file}: the output is {article} {kinds} file; expected a name that ends in {kinds}"
         )
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")

@@ -41,9 +41,8 @@ def _closeness(name: str, known: str) -> float:
 def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
     """Build the error for a name that is not in `known`; `what` may be an Argument."""
     names = sorted(known)
-    return ArgumentError(
-        '{} "{}" is not known: {}{}', what, name, ", ".join(names), nearest(name, names)
-    )
+    listed = ", ".join(names) or "there are none"
+    return ArgumentError('{} "{}" is not known: {}{}', what, name, listed, nearest(name, names))
 
 
 def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
@@ -113,5 +112,8 @@ class Named:
     def named(cls, name: str, what: str) -> type[Self]:
         """Return the class registered as `name`; an error calls the name `what`."""
         if not cls.knows(name):
+            if not cls.family:
+                nothing = "nothing that is installed here offers one"
+                raise ArgumentError('{} "{}" is not known: {}', what, name, nothing)
             raise unknown(what, name, cls.family)
         return cls.family[name]

@@ -1,7 +1,8 @@
 """Plug-ins: leaves of cimtool and other packages that add classes, rules and targets.
 
-A folder of cimtool with a module `plugin` is a leaf: importing that module registers the folder's
-additions, and nothing else imports the folder. Other packages do the same by entry points.
+A leaf of cimtool, a folder that the core does not import, registers classes and rules by a module
+`plugin` if it has any; its commands and its functions of the library are found by the names of
+their files (`cli/group.py`, `api.py`). Other packages register theirs by entry points.
 
 An entry point of the group `cimtool.plugins` names a module. Importing it registers its additions.
 If it has an attribute `TARGETS`, that is a folder of targets, with noise models in `noise/` and
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LEAF = "plugin"
-"""The module that makes a folder of cimtool a leaf."""
+"""The module by which a leaf of cimtool registers its classes."""
 
 GROUP = "cimtool.plugins"
 """The group of entry points."""

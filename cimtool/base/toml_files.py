@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.escapes import toml_string
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import OWN, known_files, load_plugins, targets_folder
@@ -165,7 +165,7 @@ def validated(
     where: str,
     key_text: Callable[[Location], str] = dotted,
 ) -> AnyTomlTable:
-    """Validate `values` as a `table`; CimError in one sentence that starts with `where`.
+    """Validate `values` as a `table`; CimError in one sentence that starts with `where`, if given.
 
     `key_text` writes a key in that sentence; it may be an Argument.
     """
@@ -175,7 +175,8 @@ def validated(
         errors = error.errors(include_url=False)
         # A misspelt key is missing and unknown; only the latter can say what was meant.
         first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-        raise ArgumentError("{}: {}", where, _complaint(table, first, key_text)) from None
+        said = _complaint(table, first, key_text)
+        raise (ArgumentError("{}: {}", where, said) if where else said) from None
 
 
 def _complaint(
@@ -199,7 +200,10 @@ def _complaint(
         return ArgumentError("{} is missing: must be {}", key, allowed)
     if error["type"] == "finite_number":
         allowed = allowed.replace("a number above", "a finite number above")
-    return ArgumentError("{} = {}: must be {}", key, value_text(error["input"]), allowed)
+    value = value_text(error["input"])
+    if isinstance(key, Argument):
+        return ArgumentError("{} is {}; expected {}", key, value, allowed)
+    return CimError(f"{key} = {value}: must be {allowed}")
 
 
 def unknown_key(key: str, name: str, value: Any, known: Sequence[str]) -> str:

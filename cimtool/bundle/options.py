@@ -13,7 +13,7 @@ class BuildOptions(ModelArguments):
     """A model, and how to build it."""
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
-    target: str | Target = option("The hardware.", Word("NAME|FILE"), default="ideal")
+    target: str | Target = option("The hardware.", Word("NAME|FILE"))
     settings: File | None = optional("Settings, also of single layers (TOML).", FILE)
 
 

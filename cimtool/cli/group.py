@@ -158,7 +158,7 @@ class Command(click.Command):
         counts = Counter(one for one in given if isinstance(one, click.Option))
         for one, count in counts.items():
             if count > 1 and not (one.multiple or one.is_flag or one.count):
-                name = _long_name(one)
+                name = long_name(one)
                 raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
         return super().parse_args(ctx, args)
 
@@ -190,7 +190,7 @@ class Command(click.Command):
     def option(self, argument: str) -> str:
         """The command's option for an argument of the library, or `--` with the argument's name."""
         named = [
-            _long_name(one) if isinstance(one, click.Option) else str(one.metavar)
+            long_name(one) if isinstance(one, click.Option) else str(one.metavar)
             for one in self.params
             if one.name == argument
         ]
@@ -207,7 +207,7 @@ def _write_options(
             formatter.write_dl(records)
 
 
-def _long_name(one: click.Parameter) -> str:
+def long_name(one: click.Parameter) -> str:
     """The longest of an option's names: `--output`, not `-o`."""
     return max(one.opts, key=len)
 

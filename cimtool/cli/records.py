@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from cimtool.base.options import (
     options_of,
 )
 from cimtool.base.toml_files import parse_line
-from cimtool.cli.group import Command, FilePath, NameOf, OneOf, Parsed
+from cimtool.cli.group import Command, FilePath, NameOf, OneOf, Parsed, long_name
 
 FORMS = "(.npz or .pt; or twice, .npy or .pt: text, then video)."
 
@@ -147,7 +146,7 @@ def _type(one: Option) -> tuple[Any, dict[str, Any]]:
         case OnOrOff():
             return None, {}
         case Integer():
-            return Parsed("integer", partial(parse_integer, at_least=one.at_least)), more
+            return IntegerText(one.at_least), more
         case Real():
             return Parsed("float", parse_number), more
         case IntegerList():
@@ -199,17 +198,28 @@ def _value(one: Option, given: Any) -> Any:
     return given
 
 
-def parse_integer(text: str, at_least: int | None = None) -> int:
-    """Read an integer in ASCII digits; ValueError for another text, or less than `at_least`."""
-    try:
-        number = integer_of(text)
-    except ValueError:
-        number = None
-    if number is None or (at_least is not None and number < at_least):
-        if at_least is None:
-            raise ValueError(f"{text!r} is not a valid integer.")
-        raise ValueError(f"{text} is no integer of at least {at_least}")
-    return number
+class IntegerText(click.ParamType[int]):
+    """An integer in ASCII digits; UsageError for another text, or less than `at_least`."""
+
+    name = "integer"
+
+    def __init__(self, at_least: int | None):
+        self.at_least = at_least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the integer of a text; a default that is no text stays as it is."""
+        if not isinstance(value, str):
+            return int(value)
+        try:
+            number = integer_of(value)
+        except ValueError:
+            number = None
+        if number is None or (self.at_least is not None and number < self.at_least):
+            name = "a value" if param is None else long_name(param)
+            least = "" if self.at_least is None else f" of at least {self.at_least}"
+            said = f"{name} is {value or 'empty'}; expected an integer{least}"
+            raise click.UsageError(said, ctx)
+        return number
 
 
 def parse_number(text: str) -> float:

@@ -34,7 +34,7 @@ WeightPlane = tuple[IntArray, int]
 
 
 def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
-    """Append `crossbar.mvm(x) + bias`: a call a row group, then the digital sum, int64 [n, N].
+    """Append `crossbar.mvm(x) + bias`: one call per row group, then the digital sum, int64 [n, N].
 
     Raises CimError if a row group has more rows than byte products add up in 32 bits.
     """

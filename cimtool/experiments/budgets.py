@@ -13,7 +13,7 @@ from cimtool.experiments.dies import yields_of
 from cimtool.reference.limits import check_metrics, within
 
 ENERGY = "energy_pj"
-COSTS = {ENERGY: "energy a query", "conversions": "conversions a query", "arrays": "arrays"}
+COSTS = {ENERGY: "energy per query", "conversions": "conversions per query", "arrays": "arrays"}
 """Costs of a point, the most telling first."""
 
 WORK = "score_multiplications"

@@ -88,7 +88,6 @@ class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
     data: EmbeddingsLike = option(
         "Embeddings to measure on: one half of the queries chooses, the other checks.", EMBEDDINGS
     )
-    target: str | Target = option("The hardware.", Word("NAME|FILE"))
     budget: Mapping[str, float] = option(
         "Largest error allowed for the compiled model; repeat for more metrics.", MetricLimits()
     )

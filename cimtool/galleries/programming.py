@@ -174,11 +174,11 @@ def program(options: ProgramOptions, say: Say = silent) -> ProgrammedBundle:
     `<bundle>+<gallery's name>`. `shortlist` is the length of a hybrid score's list; the gallery
     must fit on `chips`. With `shortlist_bits`, an item stores this many bits of each value of `mu`,
     and a query is driven with `query_bits`; with `shortlist_dimensions`, the values are this many
-    components of `mu`. With `recall`, bits and dimensions that you leave out, and a length of at
-    most `shortlist`, are chosen: the cheapest, by `minimise` or else by cells, that hold this share
-    of best items on both halves of the kept calibration queries. Raises CimError for a bundle
-    compiled with a digital score or programmed already, a shortlist longer than the gallery, a
-    recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
+    components of `mu`. With `recall`, bits and dimensions that you leave out are chosen, and the
+    length: the cheapest, by `minimise` or else by cells, that hold this share of best items on both
+    halves of the kept calibration queries. The length is at most `shortlist`. Raises CimError for a
+    bundle compiled with a digital score or programmed already, a shortlist longer than the gallery,
+    a recall that no setting reaches, and a gallery that does not fit the chips, an accumulator or
     ONNX.
     """
     compiled = open_bundle(options.bundle)

@@ -42,11 +42,11 @@ def _front_table(search: ShortlistSearch) -> Table:
         (Column("bits of\nitems"), lambda o: o.bits.item),
         (Column("bits of\nqueries"), lambda o: o.bits.query),
         (Column("shortlist", whole), lambda o: o.length),
-        (Column("cells\nan item", whole), lambda o: o.cells),
-        (Column("conversions\nan item", four_digits), lambda o: o.conversions),
-        (Column("energy\na query"), lambda o: o.energy_pj.cell(ENERGIES)),
-        (Column("latency\na query"), lambda o: o.latency_ns.cell(TIMES)),
-        (Column("items\na chip", whole), lambda o: o.items_per_chip),
+        (Column("cells\nper item", whole), lambda o: o.cells),
+        (Column("conversions\nper item", four_digits), lambda o: o.conversions),
+        (Column("energy\nper query"), lambda o: o.energy_pj.cell(ENERGIES)),
+        (Column("latency\nper query"), lambda o: o.latency_ns.cell(TIMES)),
+        (Column("items\nper chip", whole), lambda o: o.items_per_chip),
         (Column("recall\n%", percent), lambda o: o.recall.best.value),
         (Column("of best\nten %", percent), lambda o: o.recall.best_ten),
         (
@@ -88,7 +88,7 @@ def _taken_of_cam(found: ProgrammedCam) -> Iterator[str]:
     """The words that a gallery takes, the cost of a query, and the recall of its shortlist."""
     use, cam, score = found.use, found.use.cam, found.score
     yield (
-        f"{use.width:,} cells an item, in {counted(use.words_per_item, 'word')} of "
+        f"{use.width:,} cells per item, in {counted(use.words_per_item, 'word')} of "
         f"{cam.array.cells}; {use.words:,} words in {counted(use.arrays, 'array')} of "
         f"{cam.array.words}"
     )
@@ -153,7 +153,7 @@ def _taken(found: ProgrammedBundle) -> Iterator[str]:
         items = f"{use.items_per_chip:,} in as many slices as the values need"
         if use.items_at_one_weight is not None:
             items += f", {use.items_at_one_weight:,} at one weight a value"
-    yield f"items a chip: {items}"
+    yield f"items per chip: {items}"
     if found.gallery.changes:
         yield _written_by_change(found)
     else:

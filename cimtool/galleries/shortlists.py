@@ -341,15 +341,15 @@ def search_svg(search: ShortlistSearch, title: str) -> str:
     ten. Each point is a setting with more recall than all settings with fewer cells.
     """
     taken = search.chosen
-    said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells an item"
+    said = f"taken: {taken.bits}; a shortlist of {taken.length}, {taken.cells:,} cells per item"
     asked = f"shares of the {sum(search.queries)} calibration queries"
     lengths = sorted({taken.length, *(one for one in LENGTHS if one <= search.most)})
     pictures = [
         curves(
             [Points(f"L = {length}", list(_front(search, length, ten))) for length in lengths],
-            "cells an item",
+            "cells per item",
             name,
-            f"{name} against cells an item",
+            f"{name} against cells per item",
         )
         for name, ten in (("best item held", False), ("best ten held", True))
     ]

@@ -38,7 +38,7 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
         return []
     every = [settings, *(settings.of_layer(one.pattern) for one in settings.layers)]
     if all(one.adc_bits is None for one in every):
-        return [f'references = "{kind}" change nothing: {target.name} has no converter that rounds']
+        return [f'references = "{kind}" has no effect: no converter of {target.name} rounds']
     said = {one.reference: one for one in target.adc.settable} if target.adc else {}
     offset, levels = said.get("offset"), said.get("levels" if scope.levels else "step")
     if offset is None or not offset.serves(scope):

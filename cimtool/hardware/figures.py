@@ -128,9 +128,9 @@ class SettableReference(TomlTable):
     """A reference of a target's converters that a source says can be set: one for `each`.
 
     `settings` is the number of its values, and `range` their range, in digits of a column sum or in
-    the words of the source; either is left out where no source gives it. Numbers bind what is
-    fitted: a step or an offset is one of its values, steps in equal ratios and offsets evenly from
-    one end of the range to the other; without such a range a layer has at most this many steps.
+    the words of the source; either is left out if no source gives it. If these are numbers, fitted
+    steps and offsets are limited to these values: steps in equal ratios and offsets evenly from one
+    end of the range to the other. Without such a range a layer has at most this many steps.
     """
 
     reference: Literal["step", "offset", "levels"]

@@ -218,7 +218,7 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     if file is not None:
         given.append(validated(Overrides, read_toml(file), str(file)))
     present = {name: value for name, value in flags.items() if value is not None}
-    given.append(validated(Overrides, present, "options", _argument))
+    given.append(validated(Overrides, present, "", _argument))
     values = dict(target.keys)
     layers: list[LayerSettings] = []
     for overrides in given:

@@ -323,8 +323,8 @@ REPLACED = {"rounding": "transfer", "transfer": "rounding", "kind": "parameters"
 def _over(inherited: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Lay a file's values over its base's: tables key by key, anything else as a whole.
 
-    A converter's formula takes the place of a measured table, and a table that of a formula;
-    another kind has parameters of its own.
+    A converter's formula replaces an inherited table, and a table replaces a formula. A different
+    kind drops the inherited parameters.
     """
     replaced = {REPLACED.get(key) for key, value in own.items() if value != inherited.get(key)}
     merged = {key: value for key, value in inherited.items() if key not in replaced}

@@ -85,9 +85,8 @@ class WeightCode(Named):
     def digit_limits(self) -> tuple[int, int]:
         """Smallest and largest digit of a slice: below 0 if cells come in pairs.
 
-        Digits count from the `baseline` of a reference column. A code whose single cells hold
-        signed digits beside says so here; such cells are no conductances, so that they take no
-        noise.
+        Digits count from the `baseline` of a reference column. Override this if a single cell
+        holds signed digits. Such cells get no noise, because they are not conductances.
         """
         if self.paired:
             return -self.cell_maximum, self.cell_maximum

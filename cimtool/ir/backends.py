@@ -94,7 +94,8 @@ COSTS: Rules[Callable[..., Any]] = Rules("costs", Level.CROSSBAR)
 
 GALLERY: Rules[Callable[..., None]] = Rules("a gallery in the arrays")
 """`rule(programmer, op, node)` maps an operation of a query and stored items (`passes/gallery.py`).
-It claims no level: what takes no item stays digital, and what else has no rule is refused."""
+It need not cover a level. Operations that read no stored item stay digital; others without a rule
+are refused."""
 
 STRAIGHT_THROUGH: Rules[Callable[..., Any]] = Rules("straight-through training", Level.MAC)
 """`rule(op, site, *inputs)` returns a tensor (`training/straight_through.py`)."""

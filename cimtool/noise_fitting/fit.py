@@ -1,11 +1,11 @@
 """A noise model fitted to measurements: programming error, drift and read noise, with intervals.
 
-Two kinds of tables are known. Of single devices, a line a reading:
+Two kinds of tables are known. Single devices: one line per reading.
 
     device,target,seconds,conductance        uS, seconds after programming
 
-Of column sums, a line a target: over this many `columns`, of `rows` cells each that were written to
-the same target and are driven alike, the mean and the standard deviation of the sums in uS:
+Column sums: one line per target, with the mean and the standard deviation in uS over `columns`
+columns of `rows` cells. These cells were written to the same target and are driven alike.
 
     target,rows,columns,mean,deviation
 

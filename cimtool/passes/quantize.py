@@ -322,7 +322,7 @@ def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...
 
 
 def _in_units(limit: Array, unit: FloatArray) -> Array:
-    """A limit in units of a value; one beyond all values is none, however many units it may be."""
+    """A limit in units of a value. A limit that no value can reach is cut to CLIP_LIMIT."""
     units = limit / unit if np.isfinite(limit).all() else limit
     return round_half_up(np.clip(units, -CLIP_LIMIT, CLIP_LIMIT))
 

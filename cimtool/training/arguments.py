@@ -18,14 +18,12 @@ from cimtool.base.options import (
     OneName,
     Record,
     Switched,
-    Word,
     option,
     optional,
 )
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.options import BuildOptions
 from cimtool.hardware.settings import SettingOptions
-from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import Projectors
 from cimtool.training.polynomial import ALPHA
@@ -123,7 +121,6 @@ class FineTuneOptions(BuildOptions, SettingOptions):
     """The options of `fine_tune`."""
 
     data: EmbeddingsLike = option("Rows to train on, which need no labels.", EMBEDDINGS)
-    target: str | Target = option("The hardware.", Word("NAME|FILE"))
     output: File = option("Folder of the run.", DIR, short="o")
     epochs: int | None = optional("Training epochs (5).", "N")
     batch: int | None = optional("Rows per batch (128).", "N")

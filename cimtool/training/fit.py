@@ -87,7 +87,7 @@ class Fit(Result, shown_by="cimtool.training.fit_page"):
     """A fitted polynomial, and how it does on held-out pairs.
 
     `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;
-    `asked` says that this one degree was wanted whatever the comparison finds. `fitted` counts the
+    `asked`: the user fixed the degree, so the comparison does not choose it. `fitted` counts the
     pairs of the fit; `held` are the held-out labels, `values` [n] what the polynomial gives for
     them, `matched` [n] which are right pairs, None if that is not known.
     """
@@ -207,13 +207,12 @@ def fit_teacher(
 ) -> Fit:
     """Fit polynomials to nine tenths of a teacher's pairs, check them on the others, choose one.
 
-    Of one `degree` that one is chosen, whatever lower ones do; of several the first form that is
-    enough (`FormComparison`, with `tolerance`), in ed alone before those that take vd. With
-    `ed_alone` none takes it. A pair that was drawn several times is in one part only. ed and vd are
-    divided by `scale_ed` and `scale_vd` first (default: the teacher's own). Pairs weigh what
-    `noise_weights` says. With `items` all their pairs are ranked too, and with a `target` their
-    products priced. The same pairs give the same bits. Raises CimError as `fit_logit` does, naming
-    the teacher's file.
+    One `degree`: it is used. Several: the first form that is good enough (`FormComparison`, with
+    `tolerance`), in ed alone before those that take vd. With `ed_alone` none takes it. A pair that
+    was drawn several times is in one part only. ed and vd are divided by `scale_ed` and `scale_vd`
+    first (default: the teacher's own). Pairs weigh what `noise_weights` says. With `items` all
+    their pairs are ranked too, and with a `target` their products priced. The same pairs give the
+    same bits. Raises CimError as `fit_logit` does, naming the teacher's file.
     """
     options = options or FormOptions()
     degree, alpha, ed_alone = options.degree, options.alpha, options.ed_alone

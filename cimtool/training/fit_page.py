@@ -279,7 +279,7 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
         )
     against = found.of(chosen) if asked else best
     fewer, more = (0 if one.cost is None else one.cost.products for one in (enough, against))
-    text += f"; it takes {fewer} matrix product{'' if fewer == 1 else 's'} a query"
+    text += f"; it takes {fewer} matrix product{'' if fewer == 1 else 's'} per query"
     return f"{text} in place of {more}." if more > fewer else f"{text}."
 
 

@@ -134,7 +134,10 @@ def _require_best(file: Path, saved: SavedRun[EpochT], settings: Mapping[str, An
 
 
 def _epoch_of(file: Path, settings: Mapping[str, Any]) -> int | None:
-    """The epoch that a checkpoint holds; None if it is none of a run with these settings."""
+    """The epoch of a checkpoint.
+
+    None if the checkpoint is from a run with other settings, or cannot be read.
+    """
     try:
         content = _content(file)
         epoch = content["epoch"] if content["config"] == config(settings) else None

@@ -214,7 +214,7 @@ def _sentences(
         equal = equal_text(found.equal_samples)
         beside = f"; Monte Carlo's is {scatter.whole_error:.4g}, and it {equal}"
     said.append(
-        f"With the mean difference of each query, which changes no rank, the {score} RMSE is "
+        f"Counting each query's mean error too, which changes no rank, the {score} RMSE is "
         f"{rmse:.4g} (bias {bias:+.3g}){beside}."
     )
     offset = offset_of(trained, scatter)

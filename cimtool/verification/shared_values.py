@@ -91,9 +91,9 @@ class SharingStage:
 
 
 def sharing(stages: Sequence[Stage]) -> list[list[SharingStage]]:
-    """The stages in order, those in one list of which each has something from the one before it.
+    """Stages in groups: in a group, each stage reuses values of the stage before it.
 
-    One that takes values over hands none on: it does not have all of its own.
+    A stage that reuses some of its values is not reused itself: it does not have all of them.
     """
     found: list[list[SharingStage]] = []
     before: SharingStage | None = None

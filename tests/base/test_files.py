@@ -34,7 +34,7 @@ def test_what_cannot_become_the_file_is_said_first(
     Path("plain").write_text("")
     Path("folder.toml").mkdir()
     for name, sentence in (
-        ("bits.json", "bits.json: is written as .toml; expected a name with that suffix"),
+        ("bits.json", "bits.json: the output is a .toml file; expected a name that ends in .toml"),
         ("folder.toml", "folder.toml: is a folder; expected a file"),
         ("plain/x/bits.toml", f"({tmp_path / 'plain'} is a file); expected a folder"),
     ):

@@ -35,6 +35,16 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     )
 
 
+def test_an_empty_list_is_said_in_words() -> None:
+    class Shape(Named):
+        pass
+
+    assert str(unknown("colour", "red", ())) == 'colour "red" is not known: there are none'
+    sentence = '^shape "round" is not known: nothing that is installed here offers one$'
+    with pytest.raises(CimError, match=sentence):
+        Shape.named("round", "shape")
+
+
 def test_classes_are_found_by_name_and_names_are_taken_once() -> None:
     class Shape(Named):
         pass

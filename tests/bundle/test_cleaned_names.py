@@ -125,7 +125,11 @@ def test_a_bundle_reads_the_modalities_of_its_data_by_their_own_names(tmp_path: 
     options = {"model": "two-branch", "epochs": 1, "batch": 16, "options": {"model.hidden": 8}}
     library.train(data, tmp_path / "run", modalities=pair, **options)
     made = library.compile(
-        tmp_path / "run/model.pth", calibration=data, head="cosine", output=tmp_path / "bundle"
+        tmp_path / "run/model.pth",
+        calibration=data,
+        target="ideal",
+        head="cosine",
+        output=tmp_path / "bundle",
     )
     bundle = read_bundle(made.folder)
     assert bundle.model.modalities == bundle.model.called

@@ -29,7 +29,7 @@ def compiled(bias: float) -> Compilation:
     rng = np.random.default_rng(0)
     text = rng.normal(size=(64, 12)).astype(np.float32)
     rows = {"text": text, "video": text + np.float32(0.1)}
-    return prepare(modules, POLYNOMIAL, calibration=rows)  # type: ignore[arg-type]
+    return prepare(modules, POLYNOMIAL, calibration=rows, target="ideal")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("bias", "warned"), [(0.0, False), (3e4, True)])

@@ -175,8 +175,8 @@ def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
     ("arguments", "sentence"),
     [
         (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has no'),
-        (["--gallery", "0"], "'--gallery'"),
-        (["--samples", "many"], "'--samples'"),
+        (["--gallery", "0"], "--gallery is 0; expected an integer of at least 1"),
+        (["--samples", "many"], "--samples is many; expected an integer of at least 1"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -166,7 +166,10 @@ def test_teachers_that_cannot_be_fitted(
         (("--scale-ed", 1e200), "--scale-ed is 1e+200; expected a number from 1e-30 to 1e+30"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a number from 1e-30 to 1e+30"),
         (("--seed", -1), "--seed is -1; expected 0 to 2^63 - 1"),
-        (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name with that suffix"),
+        (
+            ("-o", "p.npz"),
+            "p.npz: the output is a .json or .pt file; expected a name that ends in .json or .pt",
+        ),
     ],
 )
 def test_mistakes(
@@ -253,7 +256,7 @@ def test_the_tolerance_decides(cimtool: Run, teacher: Path, tmp_path: Path) -> N
 def test_one_degree_says_what_is_enough(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
     ran = cimtool("fit", teacher, "--tolerance", 100, "-o", tmp_path / "p.json")
     assert "Degree 1, ed alone is enough: its RMSE, " in ran.out
-    assert "; it takes 1 matrix product a query in place of 6." in ran.out
+    assert "; it takes 1 matrix product per query in place of 6." in ran.out
     assert read_polynomial(tmp_path / "p.json").degree == 4
     given = ("--degree", 1, "--ed-alone", "-o", tmp_path / "p.json")
     assert (

@@ -93,7 +93,7 @@ def test_a_gallery_is_programmed_and_queried(
     assert lines[5].split()[:5] == ["mu.mu,", "mus.mu", "16", "x", "40"]
     assert "* 4 arrays for the gallery; 64 a chip: 1 chip" in lines
     # 16 rows are one tile: 8 arrays of mu and s hold 2,048 items, those of two slices 1,024.
-    assert any(line.startswith("* items a chip: 2,") for line in lines)
+    assert any(line.startswith("* items per chip: 2,") for line in lines)
     assert "* 7,680 cells are written; pulses a cell: not given; endurance: not given" in lines
     assert any("against the digital score: logit RMSE" in line for line in lines)
     programmed = tmp_path / "in-memory+eval"
@@ -212,7 +212,10 @@ def test_a_mistake_in_a_change_is_one_sentence(
         ((living, "--remove", "x"), "Invalid value for '--remove': \"x\" is not one integer"),
         ((living, "--remove", "1", "--recall", "0.9"), "--recall is 0.9; expected it with --gall"),
         ((living,), "expected --gallery, to program one, or --add, --remove and --replace"),
-        ((living, "--remove", "1", "--gallery", small_trunk.eval), "expected --gallery, to prog"),
+        (
+            (living, "--remove", "1", "--gallery", small_trunk.eval),
+            "--gallery and --remove exclude each other; expected --gallery, to program a gallery,",
+        ),
         ((folder, "--remove", "1"), f"{folder}: holds no gallery to change; program "),
         ((living, "--replace", "1,2", small_trunk.eval), "--replace names 2 items and eval.npz ha"),
     ]

@@ -105,7 +105,7 @@ def test_failed_points_end_with_status_1_after_the_table(sweeping: Run) -> None:
             {"min_yield": 90, "trials": 2, "budget": "r1_loss=1"},
             "--min-yield is 90; expected a share",
         ),
-        ({"trials": 0}, "0 is no integer of at least 1"),
+        ({"trials": 0}, "--trials is 0; expected an integer of at least 1"),
         ({"jobs": 2, "dask": "tcp://x:1"}, "--jobs and --dask are both given"),
         ({"format": "xls"}, '"xls" is not one of csv, parquet'),
         ({"dask": "nonsense"}, "--dask nonsense: no scheduler answered"),

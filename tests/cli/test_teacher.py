@@ -143,7 +143,10 @@ def test_the_same_bytes_whatever_the_threads(
         ({"pairs": 0}, "--pairs is 0; expected an integer of at least 1"),
         ({"matched": 1.1}, "--matched is 1.1; expected a share, 0 to 1"),
         ({"seed": -1}, "--seed is -1; expected 0 to 2^64 - 1"),
-        ({"output": "t.npy"}, "t.npy: is written as .npz; expected a name with that suffix"),
+        (
+            {"output": "t.npy"},
+            "t.npy: the output is an .npz file; expected a name that ends in .npz",
+        ),
         ({"projectors": "none.pth"}, "none.pth: "),
         ({"data": "none.npz"}, "none.npz: "),
         ({"data": None, "projectors": None, "gaussians": "none.npz"}, "none.npz: "),

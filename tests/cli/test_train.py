@@ -204,7 +204,7 @@ def test_fine_tuning_that_diverges_is_a_failed_check(
         ),
         (["--noise"], '"isaac-rram-128" has no [noise]'),
         (["--hardware", "isaac"], 'did you mean "isaac-rram-128"?'),
-        (["--weight-bits", "40"], "--weight-bits = 40: must be an integer from 2 to 16"),
+        (["--weight-bits", "40"], "error: --weight-bits is 40; expected an integer from 2 to 16"),
         (["--batch", "600"], "--batch is 600 but only 87 texts are for training"),
     ],
 )

@@ -23,7 +23,7 @@ from cimtool.demo.data import DemoFiles
         ({"target": "idael"}, 'did you mean "ideal"?'),
         ({"weight-rounding": "gtpq"}, "gptq"),
         ({"grid": "cell_bits=1,2"}, '--grid key "cell_bits" is not known'),
-        ({"grid": "adc_bits=0"}, "--adc-bits = 0: must be an integer from 1 to 16"),
+        ({"grid": "adc_bits=0"}, "--adc-bits is 0; expected an integer from 1 to 16"),
         ({"budget": "logit_rmse"}, "--budget logit_rmse: expected METRIC=VALUE, such as"),
         ({"budget": "logit_rmse=nan"}, '--budget logit_rmse: "nan" is not a finite number'),
         ({"budget": "logit_rmse=1e-9"}, "--budget logit_rmse=1e-09: the highest bits give 0."),

@@ -27,6 +27,7 @@ def bundles(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) ->
             small_trunk.projectors,
             small_trunk.poly,
             calibration=small_trunk.calibration,
+            target="ideal",
             output=folder / f"b{bits}",
             weight_bits=bits,
         ).folder
@@ -128,7 +129,7 @@ def test_mistakes_are_one_sentence(
     assert "--tolerance is given without --baseline" in refused("--tolerance", "r1_loss=0")
     assert "METRIC=VALUE" in refused("--baseline", before, "--tolerance", "r1_loss")
     assert '"r1_los" is not known' in refused("--baseline", before, "--tolerance", "r1_los=0")
-    assert "is written as .xml" in refused("--junit", tmp_path / "checks.json")
+    assert "the output is an .xml file" in refused("--junit", tmp_path / "checks.json")
     copy = tmp_path / "report.json"
     copy.write_bytes(before.read_bytes())
     assert "the report is written over it; expected" in refused("--baseline", copy)

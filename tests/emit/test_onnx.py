@@ -122,6 +122,7 @@ def test_features_above_8_bits_take_16(small_trunk: DemoFiles) -> None:
         small_trunk.projectors,
         small_trunk.poly,
         calibration=small_trunk.calibration,
+        target="ideal",
         feature_bits=10,
     )
     graph = onnx_model(compiled.stages[-1].program.text).graph

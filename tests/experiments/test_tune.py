@@ -160,7 +160,7 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
         ({"budget": {"logit_rms": 1.0}}, 'did you mean "logit_rmse"?'),
         ({"budget": {}}, "budget is missing"),
         ({"target": "ideal", "cost": "conversions"}, "cost conversions: target ideal converts"),
-        ({"output": Path("bits.json")}, "bits.json: is written as .toml"),
+        ({"output": Path("bits.json")}, "bits.json: the output is a .toml file"),
     ],
 )
 def test_a_mistake_is_one_sentence(

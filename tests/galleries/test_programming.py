@@ -268,9 +268,9 @@ def test_a_gallery_beyond_onnx_is_refused(
 def test_settings_of_the_score_mapping() -> None:
     target = load_target("ideal")
     assert resolve(target, None, {}).score_mapping == "digital"
-    with pytest.raises(CimError, match='score_mapping = "in-memori": must be "digital"'):
+    with pytest.raises(CimError, match='score_mapping is "in-memori"; expected "digital"'):
         resolve(target, None, {"score_mapping": "in-memori"})
-    with pytest.raises(CimError, match="shortlist = 0: must be an integer"):
+    with pytest.raises(CimError, match="shortlist is 0; expected an integer"):
         resolve(target, None, {"score_mapping": "hybrid", "shortlist": 0})
     with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" uses none'):
         resolve(target, None, {"shortlist": 5})

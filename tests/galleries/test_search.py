@@ -258,7 +258,11 @@ def test_arguments_that_do_not_fit_are_refused(
         api.search(small_bundle, folder, small_trunk.eval, top=1, dask=address)
     other = tmp_path / "other"
     api.compile(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, output=other
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="ideal",
+        output=other,
     )
     with pytest.raises(CimError, match="was encoded by small@isaac-rram-128, not by other"):
         api.search(other, folder, small_trunk.eval, top=1)

@@ -168,7 +168,7 @@ def test_mistakes_in_the_file(tmp_path: Path, text: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"adc_bits": 20}, 'adc_bits = 20: must be an integer from 1 to 16 or "lossless"'),
+        ({"adc_bits": 20}, 'adc_bits is 20; expected an integer from 1 to 16 or "lossless"'),
         ({"adc_bitz": 4}, 'unknown key adc_bitz; did you mean "adc_bits"?'),
         ({"layers": {"a.b": {"weight_bits": 1}}}, 'layers."a.b".weight_bits = 1: must be an'),
     ],
@@ -176,7 +176,7 @@ def test_mistakes_in_the_file(tmp_path: Path, text: str, sentence: str) -> None:
 def test_mistakes_in_flags_are_named_as_flags(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(CimError) as caught:
         resolve(ISAAC, None, flags)
-    assert str(caught.value).startswith(f"options: {sentence}")
+    assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
     python core_walk.py PACKAGE_PARENT CHECKPOINT POLYNOMIAL FOLDER
 
 makes rows in FOLDER, compiles, simulates, verifies and exports there, and prints the SHA-256 of
-the scores; status 1 if a command ends otherwise than with 0, or if the package is another one.
+the scores; status 1 if a command ends otherwise than with 0, if the package is another one, or if
+what the missing leaves offer is refused otherwise than in a sentence.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +63,51 @@ def main(parent: Path, checkpoint: str, polynomial: str, folder: Path) -> int:
         if status := cli.run(words):
             print(f"cimtool {' '.join(words)}: status {status}")
             return 1
+    if wrong := [*wrong_names(parent), *wrong_device(parent)]:
+        print(*wrong, sep="\n")
+        return 1
     scores = np.load("scores.npz")["scores"]
     print("scores", hashlib.sha256(np.ascontiguousarray(scores).tobytes()).hexdigest())
     return 0
+
+
+def wrong_names(parent: Path) -> Iterator[str]:
+    """Faults of the functions of the library whose leaf is not there."""
+    import cimtool
+    from cimtool.api import NAMES
+
+    for room, names in NAMES.items():
+        missing = not (parent / "cimtool" / room).exists()
+        for name in names:
+            try:
+                there = hasattr(cimtool, name)
+            except ModuleNotFoundError as error:
+                yield f"hasattr(cimtool, {name!r}) raises {error!r}"
+                continue
+            if missing and there:
+                yield f"cimtool has {name}, and no {room}/"
+            if missing and name in cimtool.API:
+                try:
+                    getattr(cimtool, name)
+                except AttributeError as error:
+                    wanted = f"cimtool.{name} needs cimtool.{room}, which is not installed"
+                    if str(error) != wanted:
+                        yield f"{error}; expected {wanted}"
+
+
+def wrong_device(parent: Path) -> Iterator[str]:
+    """Faults of the sentence about a device if no leaf offers one."""
+    from cimtool import cli
+
+    if (parent / "cimtool" / "gpu").exists():
+        return
+    said = io.StringIO()
+    words = ["simulate", "bundle", "--inputs", "eval.npz", "--device", "cuda", "-o", "none.npz"]
+    with contextlib.redirect_stderr(said):
+        status = cli.run(words)
+    wanted = '--device "cuda" is not known: nothing that is installed here offers one'
+    if status != 2 or wanted not in " ".join(said.getvalue().split()):
+        yield f"cimtool {' '.join(words)}: status {status}: {said.getvalue()}"
 
 
 if __name__ == "__main__":

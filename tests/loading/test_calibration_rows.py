@@ -118,7 +118,7 @@ def test_reports_are_those_of_the_rows_that_are_left(
 def test_items_in_the_arrays_are_not_left_out(small_trunk: DemoFiles, tmp_path: Path) -> None:
     made = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "b", score_mapping="in-memory",
+        target="ideal", output=tmp_path / "b", score_mapping="in-memory",
     )  # fmt: skip
     held = api.program(made.folder, small_trunk.eval, output=tmp_path / "p").bundle.folder
     with pytest.raises(
@@ -154,7 +154,9 @@ def test_rows_are_compared_as_the_model_takes_them(
     with np.load(small_two_branch.calibration) as held:
         rows = {name: held[name] for name in held.files}
     twice, eightfold = ({name: factor * value for name, value in rows.items()} for factor in (2, 8))
-    bundle = api.compile(small_two_branch.projectors, calibration=twice, output=tmp_path / "b")
+    bundle = api.compile(
+        small_two_branch.projectors, calibration=twice, target="ideal", output=tmp_path / "b"
+    )
     seen = api.read_data(eightfold, bundle.model)
     with pytest.raises(CimError, match=r"on 96 of its 96 text rows .* and 96 of its 96 video rows"):
         require_unseen(bundle.calibration, seen, bundle.name)
@@ -163,7 +165,7 @@ def test_rows_are_compared_as_the_model_takes_them(
 def test_a_programmed_bundle_knows_them_too(small_trunk: DemoFiles, tmp_path: Path) -> None:
     made = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        output=tmp_path / "b", score_mapping="in-memory",
+        target="ideal", output=tmp_path / "b", score_mapping="in-memory",
     )  # fmt: skip
     programmed = api.program(made.folder, small_trunk.eval, output=tmp_path / "p").bundle
     for name, value in made.calibration.items():

@@ -430,7 +430,7 @@ def test_the_float_file_is_centred_on_the_calibrated_range(
     coeff = tuple(0.3 ** (k + 1) for k in range(len(exponents(degree))))
     poly = tmp_path / "poly.json"
     poly.write_text(json.dumps({"degree": degree, "coeff": coeff, "bias": -1.0, "scale_ed": 1e3}))
-    bundle = api.compile(files, poly, calibration=rows, output=tmp_path / "bundle")
+    bundle = api.compile(files, poly, calibration=rows, target="ideal", output=tmp_path / "bundle")
     trained = Simulator(bundle.stages[0].program)
     assert np.max(trained.program.score.types["vd"].hi) > 1e20
     plain = Session(bundle.folder / "float.onnx").run(rows)["logit"]

@@ -146,6 +146,7 @@ def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Pat
         a=0.1,
         b=0.0,
         calibration=files["unseen"],
+        target="ideal",
         output=tmp_path / "b",
     )
     bundle = read_bundle(made.folder)

@@ -53,7 +53,9 @@ def test_what_makes_no_model_is_refused_before_a_file_is_read(
 
 
 def test_options_of_a_build_have_a_source_and_settings() -> None:
-    options = PrepareOptions(projectors="m.pth", calibration={}, a=0.5, weight_bits=6)
+    options = PrepareOptions(
+        projectors="m.pth", calibration={}, target="ideal", a=0.5, weight_bits=6
+    )
     assert ModelSource.of(options) == ModelSource("m.pth", a=0.5)
     settings = {name: x for name, x in options.part(SettingOptions).items() if x is not None}
     assert settings == {"weight_bits": 6}

@@ -71,12 +71,14 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
         polynomial: Polynomial = POLYNOMIAL,
         module: Callable[[], torch.nn.Module] = trunk,
         calibration: dict[str, Any] | None = None,
+        target: str = "ideal",
         **flags: Any,
     ) -> Bundle:
         return api.compile(
             (module(), module()),
             polynomial,
             calibration=pairs(64) if calibration is None else calibration,
+            target=target,
             output=tmp_path_factory.mktemp("bundles") / name,
             **flags,
         )

@@ -76,7 +76,7 @@ def test_against_samples_both_k_and_the_bias_are_said() -> None:
     assert found.sentences[1:3] == (
         "That is within the scatter of the Monte Carlo score itself, which is 0.2 at K=10; it has "
         "the same error at about K=18.",
-        "With the mean difference of each query, which changes no rank, the logit RMSE is 1.1 "
+        "Counting each query's mean error too, which changes no rank, the logit RMSE is 1.1 "
         "(bias +1); Monte Carlo's is 0.4, and it has the same error at about K=1.",
     )
 
@@ -154,7 +154,7 @@ def test_the_error_that_can_change_a_rank_decides_the_verdict() -> None:
         "within a query; top-1 agreement 99.5%.",
         "That is closer than Monte Carlo at K=10 is (0.435, top-1 agreement 97.8%), which has the "
         "same error at about K=50.",
-        "With the mean difference of each query, which changes no rank, the logit RMSE is 1 (bias "
+        "Counting each query's mean error too, which changes no rank, the logit RMSE is 1 (bias "
         "+0.98); Monte Carlo's is 0.5, and it has the same error at about K=2.",
     )
     assert against_exact(rows(0.01, 0.05, 0.14)).cause == "converters fitted"

@@ -20,7 +20,7 @@ class DryRun(Record):
     dry_run: bool = option("Say what would be built, and write nothing.", default=False)
 
 
-@record_command(CompileOptions, DryRun, defaults={"target": ...})
+@record_command(CompileOptions, DryRun)
 def command(out: Output, options: CompileOptions, dry: DryRun) -> None:
     """Compile trained projectors and their polynomial for a target.
 

@@ -56,7 +56,7 @@ def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:
     """One encoded text against all items, one row per way to score; without refused ways."""
     columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
         (Column(f"one text against {items:,} items"), lambda w: w.way),
-        (Column("cells\nan item", whole), lambda w: w.cells),
+        (Column("cells\nper item", whole), lambda w: w.cells),
         (Column("arrays", whole), lambda w: w.arrays),
         (Column("chips", whole), lambda w: w.chips),
         (Column("conversions", whole), lambda w: w.conversions),

@@ -32,9 +32,16 @@ def command(out: Output, options: dict[str, Any]) -> None:
     """
     bundle, gallery = options.pop("bundle"), options.pop("gallery")
     changes = {name: value for name in CHANGES if (value := options.pop(name))}
-    if (gallery is not None) == bool(changes):
+    if gallery is None and not changes:
         raise click.UsageError(
             "expected --gallery, to program one, or --add, --remove and --replace, to change one"
+        )
+    if gallery is not None and changes:
+        raise ArgumentError(
+            "{gallery} and {} exclude each other; expected {gallery}, to program a gallery, or {}, "
+            "to change one",
+            Argument(next(iter(changes))),
+            Argument(next(iter(changes))),
         )
     cam = options.pop("cam")
     found: ProgrammedBundle | ProgrammedCam

@@ -405,7 +405,8 @@ def test_a_module_of_any_number_of_tokens_takes_rows_as_wide_as_the_data(width: 
     found = model.towers[0].run({"x": rows.astype(np.float64)})["mu"]
     with torch.no_grad():
         np.testing.assert_allclose(found, module(torch.from_numpy(rows)), atol=1e-6)
-    assert api.prepare((module, module), calibration=data, head="cosine").model.text_width == width
+    made = api.prepare((module, module), calibration=data, target="ideal", head="cosine")
+    assert made.model.text_width == width
 
 
 def test_without_data_a_module_of_any_number_of_tokens_has_no_width() -> None:
