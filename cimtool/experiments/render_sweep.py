@@ -121,7 +121,7 @@ def _swept(sweep: Sweep) -> Iterator[tuple[str, str]]:
     yield "settings of all points", ", ".join(_shared_settings(sweep))
     yield from ((Path(name).name, f"SHA-256 {digest}") for name, digest in sweep.files)
     if sweep.dies is not None:
-        yield "dies a point", str(sweep.dies.trials)
+        yield "dies per point", str(sweep.dies.trials)
 
 
 def _shared_settings(sweep: Sweep) -> list[str]:

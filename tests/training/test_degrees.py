@@ -93,7 +93,7 @@ def test_one_degree_is_kept_whatever_is_enough() -> None:
     assert (found.form, found.comparison.enough) == (Form(4), Form(2, True))
     said = advice(found.comparison, found.form, found.asked)
     assert said.startswith("Degree 2, ed alone is enough: ")
-    assert said.endswith("1 matrix product a query in place of 6.")
+    assert said.endswith("1 matrix product per query in place of 6.")
 
 
 def test_vd_is_taken_where_it_is_needed() -> None:
