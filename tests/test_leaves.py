@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,24 @@ from house import CORE, LEAVES, PACKAGE, ROOT, arrows
 
 CHECKPOINTS = ROOT / "tests" / "golden" / "checkpoints"
 WALK = ROOT / "tests" / "kits" / "core_walk.py"
+
+
+TESTED = ("base", "reference", "report", "ir", "hardware", "simulation")
+"""Rooms whose tests run without leaves; those of the others train their models."""
+
+NEEDS = re.compile(
+    rf"cimtool\.({'|'.join(leaf.replace('/', '.') for leaf in LEAVES)})\b"
+    r"|\b(small_trunk|narrow_trunk|medium_trunk|small_two_branch|small_models)\b"
+)
+"""What a test file has that takes a leaf: an import, or a model that training makes."""
+
+NEEDS_INSIDE = {
+    "tests/ir/test_backends.py": "the tables of the leaves",
+    "tests/report/test_page_in_chromium.py": "the section of costs",
+    "tests/hardware/test_cell_distance.py": "the C model and torch",
+    "tests/hardware/test_plugin_faults.py": "a bundle that the demo's kit makes",
+}
+"""Test files that take a leaf in another way, and what for."""
 
 
 def _linked(folder: Path, copy: Path, without: set[Path]) -> None:
@@ -66,3 +87,27 @@ def test_nothing_in_the_core_imports_a_leaf() -> None:
     assert not [
         f"{module} -> {other}" for module in core for other in arrows()[module] if in_leaf(other)
     ]
+
+
+@pytest.mark.thorough("two thousand tests in one process")
+def test_tests_of_the_core_pass_without_any_leaf(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(PACKAGE, copy / "cimtool")
+    for leaf in LEAVES:
+        shutil.rmtree(copy / "cimtool" / leaf)
+    shutil.copytree(ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "docs", "examples", "targets"):
+        (copy / name).symlink_to(ROOT / name)
+    found = [file for room in TESTED for file in sorted((copy / "tests" / room).rglob("test_*.py"))]
+    names = [
+        file.relative_to(copy).as_posix() for file in found if not NEEDS.search(file.read_text())
+    ]
+    assert set(NEEDS_INSIDE) < set(names)
+    assert len(names) > 70
+    run = [name for name in names if name not in NEEDS_INSIDE]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--quick", "-q", "-p", "no:cacheprovider", *run],
+        cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)}, capture_output=True, text=True,
+        timeout=1200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
