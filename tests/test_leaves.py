@@ -23,7 +23,7 @@ NEEDS = re.compile(
     rf"cimtool\.({'|'.join(leaf.replace('/', '.') for leaf in LEAVES)})\b"
     r"|\b(small_trunk|narrow_trunk|medium_trunk|small_two_branch|small_models)\b"
 )
-"""What a test file has that takes a leaf: an import, or a model that training makes."""
+"""Marks of a test file that takes a leaf: an import, or a model that training makes."""
 
 NEEDS_INSIDE = {
     "tests/ir/test_backends.py": "the tables of the leaves",
