@@ -36,9 +36,17 @@ def pairwise(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Ten
     `items [n]` are the videos' rows: a pair off the diagonal whose video is the text's own as well
     is no wrong one, and is left out.
     """
-    videos = torch.arange(len(log_p), device=log_p.device) if items is None else items
-    wrong = videos[:, None] != videos[None, :]
+    wrong = wrong_pairs(log_p, items)
     return -(log_p.diagonal().sum() + log_1mp[wrong].sum()) / len(log_p)
+
+
+def wrong_pairs(values: Tensor, items: Tensor | None = None) -> Tensor:
+    """Return the mask [n, n] of the pairs of `values` [n, n] whose video is not the text's.
+
+    `items` [n] are the videos' rows, each its own if it is None.
+    """
+    videos = torch.arange(len(values), device=values.device) if items is None else items
+    return videos[:, None] != videos[None, :]
 
 
 def pairwise_of_logits(logits: Tensor, items: Tensor | None = None) -> Tensor:
@@ -146,10 +154,13 @@ def log_mean_sigmoid(text: Tensor, video: Tensor, a: float, b: float) -> tuple[T
     return log_p, log_1mp
 
 
-class _SamplingObjective(PairwiseObjective):
+class SamplingObjective(PairwiseObjective):
+    """Log-probabilities by samples, drawn anew for every batch."""
+
     options: SoftContrastive
 
     def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
+        """Return log p and log(1-p) of all pairs, [n, m]."""
         options = self.options
         texts, videos = (sampled(side, options.samples) for side in (text, video))
         return log_mean_sigmoid(texts, videos, options.a, options.b)
@@ -158,6 +169,6 @@ class _SamplingObjective(PairwiseObjective):
 class SoftContrastive(PairwiseLoss, name="soft-contrastive"):
     """L by `samples` draws a side, and `variance` times the KL to N(0, 1)."""
 
-    module: ClassVar[type[Objective]] = _SamplingObjective
+    module: ClassVar[type[Objective]] = SamplingObjective
 
     samples: Count = 10

@@ -1,35 +1,34 @@
 """Loss `sampled-nce`: InfoNCE of matching probabilities by sampling, with variances kept alive.
 
-    L = -1/n sum_i (log p_ii / sum_j p_ij + log p_ii / sum_j p_ji)
+    L = -1/n sum_i (log(p_ii / sum_j p_ij) + log(p_ii / sum_j p_ji))
         - match (mean over right pairs of log p + mean over wrong pairs of log(1 - p))
 
 p is the probability that `soft-contrastive` estimates, from samples z = mu + sigma noise. InfoNCE
-asks which item is right; a sum over all pairs asks mostly which ones are wrong, and presses the
-variance down for it. `match` holds the level of p, which InfoNCE leaves free. The KL to N(0, 1),
-the information bottleneck of PCME (Chun et al., CVPR 2021), keeps variances from vanishing.
+asks which item is right; a sum over all pairs asks mostly which ones are wrong, and with few right
+ones it presses the variance down. `match` holds the level of p, which InfoNCE leaves free. The KL
+to N(0, 1), the information bottleneck of PCME (Chun et al., CVPR 2021), keeps variances from
+vanishing.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from cimtool.training.loss import Batch, Objective, Terms
 from cimtool.training.losses.info_nce import info_nce, variance_regulariser
-from cimtool.training.losses.pairwise import PairwiseLoss, log_mean_sigmoid, sampled
+from cimtool.training.losses.pairwise import SamplingObjective, SoftContrastive, wrong_pairs
 from cimtool.training.options import Count, NotNegative, Number, Optimisation
-from cimtool.training.towers import Encoded, all_pairs_ed
+from cimtool.training.towers import Encoded
 
 
-class _SampledNceObjective(Objective):
+class _SampledNceObjective(SamplingObjective):
     options: SampledNce
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         options = self.options
-        texts, videos = (sampled(side, options.samples) for side in (text, video))
-        log_p, log_1mp = log_mean_sigmoid(texts, videos, options.a, options.b)
+        log_p, log_1mp = self.logs(text, video)
         return Terms(
             {
                 "info_nce": info_nce(log_p, 1.0, batch.items),
@@ -38,10 +37,6 @@ class _SampledNceObjective(Objective):
             }
         )
 
-    def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        """Return b - a ed of all pairs, [n, m]."""
-        return self.options.b - self.options.a * all_pairs_ed(*text.moments, *video.moments)
-
 
 def balanced(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Tensor:
     """Return the cross-entropy of log p and log(1-p) [n, n], right and wrong pairs weighed alike.
@@ -49,12 +44,10 @@ def balanced(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Ten
     Right pairs are the diagonal. `items` [n] are the videos' rows: a pair off the diagonal whose
     video is the text's own is left out.
     """
-    videos = torch.arange(len(log_p), device=log_p.device) if items is None else items
-    wrong = videos[:, None] != videos[None, :]
-    return -(log_p.diagonal().mean() + log_1mp[wrong].mean())
+    return -(log_p.diagonal().mean() + log_1mp[wrong_pairs(log_p, items)].mean())
 
 
-class SampledNce(PairwiseLoss, name="sampled-nce"):
+class SampledNce(SoftContrastive, name="sampled-nce"):
     """InfoNCE of log p by `samples` draws a side, `match` times the balanced cross-entropy of p.
 
     `variance` weighs the KL to N(0, 1). `b` should be about a times the squared distance of two
