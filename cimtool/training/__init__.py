@@ -1,1 +1,1 @@
-"""Training: projectors, teachers, fitted polynomials, and the demo's data."""
+"""Training: projectors, teachers and fitted polynomials."""
