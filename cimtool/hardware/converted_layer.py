@@ -46,6 +46,14 @@ class Cells:
         """Binary places of the values that are read of these cells' sums, in units of a digit."""
         return self.fraction_bits + self.crossbar.reference_bits
 
+    @property
+    def digits(self) -> tuple[IntArray, ...]:
+        """The digits [K, N] of each slice of the perfect array, without the leak."""
+        if not self.leak:
+            return tuple(one.digits for one in self.slices)
+        held = (one.digits.astype(np.int64) - self.leak for one in self.slices)
+        return tuple(one >> self.fraction_bits for one in held)
+
     @cached_property
     def groups(self) -> tuple[slice, ...]:
         """The row groups."""
@@ -196,9 +204,15 @@ class ConvertedLayer:
         return self._leaked + (self.cells.row_sum_factors << self.cells.places)
 
     @property
+    def starts(self) -> IntArray:
+        """The addition [groups, N] of each row group before any sum: less what idle rows leak."""
+        starts: IntArray = self.crossbar.inputs.lift * self.cells.idle_rows[:, None] * self._leaked
+        return starts
+
+    @property
     def start(self) -> IntArray:
-        """The total [N] before any sum: less what idle rows leak."""
-        start: IntArray = self.crossbar.inputs.lift * (self.cells.idle_rows @ self._leaked)
+        """The total [N] before any sum."""
+        start: IntArray = self.starts.sum(axis=0)
         return start
 
     @property

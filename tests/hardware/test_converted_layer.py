@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from random_layers import input_limits, integers, random_crossbar, random_layer
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.contract import layer_mvm
+from cimtool.hardware.contract import group_sums, layer_mvm
 from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.mvm import CrossbarMvm
@@ -33,11 +34,11 @@ def values(column: ConvertedColumns, p: IntArray, group: int) -> IntArray:
     return law.levels[reached.sum(axis=-1)] * step + offset
 
 
-def outputs(layer: ConvertedLayer, x: IntArray) -> IntArray:
-    """The outputs [n, N] of inputs [n, K], from the record."""
+def additions(layer: ConvertedLayer, x: IntArray) -> Iterator[IntArray]:
+    """What each row group adds to the outputs [n, N] of inputs [n, K], from the record."""
     cells, crossbar, inputs = layer.cells, layer.crossbar, layer.crossbar.inputs
-    total = np.zeros((len(x), len(layer.bias)), np.int64) + layer.start
     for r, group in enumerate(cells.groups):
+        total = np.zeros((len(x), len(layer.bias)), np.int64) + layer.starts[r]
         lifted = x[:, group] + inputs.lift
         total += lifted.sum(axis=1, keepdims=True) * layer.row_factors[r]
         size, sign = (np.abs(lifted), np.sign(lifted)) if inputs.sign_magnitude else (lifted, 1)
@@ -48,7 +49,14 @@ def outputs(layer: ConvertedLayer, x: IntArray) -> IntArray:
                 p = digits @ column.cells.digits[group].astype(np.int64) + cells.idle_sums[r, c]
                 value = values(column, p << crossbar.reference_bits, r)
                 total += value * column.factors[r] * cycle.factor
-    return (total + (1 << cells.places >> 1) >> cells.places) + layer.bias
+        yield total
+
+
+def outputs(layer: ConvertedLayer, x: IntArray) -> IntArray:
+    """The outputs [n, N] of inputs [n, K], from the record."""
+    places = layer.cells.places
+    total = np.sum([*additions(layer, x)], axis=0)
+    return (total + (1 << places >> 1) >> places) + layer.bias
 
 
 def drawn(seed: int) -> tuple[CrossbarMvm, IntArray]:
@@ -61,6 +69,9 @@ def drawn(seed: int) -> tuple[CrossbarMvm, IntArray]:
 def test_its_data_make_the_outputs(seed: int) -> None:
     op, x = drawn(seed)
     np.testing.assert_array_equal(outputs(op.layer, x), op.run(x))
+    for found, right in zip(additions(op.layer, x), group_sums(x, op.layer), strict=True):
+        np.testing.assert_array_equal(found, right)
+    np.testing.assert_array_equal(op.layer.start, op.layer.starts.sum(axis=0))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))

@@ -25,9 +25,10 @@ def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, 
     stored = StoredWeights(weight, hardware)
     cells = stored.cells
     assert (cells.fraction_bits, cells.leak) == (hardware.fraction_bits, hardware.column_leak)
-    for held, found in zip(stored.slices, cells.slices, strict=True):
+    for held, found, plain in zip(stored.slices, cells.slices, cells.digits, strict=True):
         digits = held.digits.astype(np.int64)
         np.testing.assert_array_equal(found.digits, (digits << cells.fraction_bits) + cells.leak)
+        np.testing.assert_array_equal(plain, digits)
         np.testing.assert_array_equal(found.flipped, held.flipped)
         assert (found.shift, found.sign) == (held.shift, held.sign)
 
