@@ -68,11 +68,10 @@ def _converted(writer: GraphWriter, layer: ConvertedLayer, law: Law, x: str) -> 
     kind = "INT64" if wide else "INT32"
     inputs = _input_digits(writer, crossbar, x)
     # A leak is added in the graph: cells keep their bytes.
-    leak, fraction = cells.leak, cells.fraction_bits
-    held = [(one.digits.astype(np.int64) - leak) >> fraction for one in cells.slices]
-    if leak or crossbar.unit_column:
+    held = [*cells.digits]
+    if cells.leak or crossbar.unit_column:
         held.append(cells.unit.digits)
-    weights = constant_planes(np.hstack(held))
+    weights = constant_planes(np.hstack(held).astype(np.int64))
     values = _product_values(writer, inputs, weights, wide)
     values |= _shape_values(writer, layer, kind)
     division, again = _division(layer), crossbar.reference_cycles
@@ -92,7 +91,7 @@ def _converted(writer: GraphWriter, layer: ConvertedLayer, law: Law, x: str) -> 
         "lossless": "converted" in values,
         "cycles": again > 1,
         "scaled": (factors != 1).any(),
-        "leaking": leak > 0,
+        "leaking": cells.leak > 0,
         "idle": idle.any(),
         "unit": crossbar.unit_column,
         "wide": wide,
