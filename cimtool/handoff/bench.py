@@ -337,7 +337,9 @@ def write_random(source: HandoffSource, folder: Path) -> None:
 def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     """The layers in C, their tables in `tables`, with a name for each row group."""
     kinds = macro_kinds(layers)
-    definitions = [layer_definition(tables, one.name, one.op, wide_input=True) for one in layers]
+    definitions = [
+        layer_definition(tables, one.name, one.op.layer, wide_input=True) for one in layers
+    ]
     reads, lanes = [], []
     for kind in kinds:
         lanes.append((kind.name, *(one.tolist() for one in lane_places(kind.layers))))
@@ -392,7 +394,7 @@ RANDOM_PART = HandoffPart(
         VECTORS: "draws the inputs of the bench, in place of those of `taps/`",
         DPI: "what the golden model says of them, called by the bench (DPI)",
         HEADER: "every layer as `c/cim.h` describes one on arrays, those that lose nothing too",
-        TABLES: "their cells, flags, offsets and biases, little-endian",
+        TABLES: "their cells, flags, offsets, factors and biases, little-endian",
     },
     uncovered=("`make random` needs Verilator and a C compiler",),
     goals={

@@ -67,7 +67,7 @@ def compared(
     """
     tables, definitions, numbers = ConstantTables(), [], []
     for index, (op, x, right) in enumerate(layers):
-        definitions.append(layer_definition(tables, f"l{index}", op, wide_input=True))
+        definitions.append(layer_definition(tables, f"l{index}", op.layer, wide_input=True))
         numbers.append(np.hstack([x, right]).reshape(-1))
     table = ", ".join(f"&l{index}_layer" for index in range(len(layers)))
     height = max(g.stop - g.start for op, _, _ in layers for g in op.stored.groups)

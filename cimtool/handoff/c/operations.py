@@ -19,7 +19,7 @@ from cimtool.handoff.c.writer import (
     literal,
 )
 from cimtool.hardware.cell_distance import CellDistance
-from cimtool.hardware.converted_layer import ConvertedColumns
+from cimtool.hardware.converted_layer import ConvertedColumns, ConvertedLayer
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
@@ -54,7 +54,7 @@ def _crossbar_mvm(writer: FunctionWriter, op: CrossbarMvm, types: Types, x: CVal
     wide = not _within(INT16, lo, hi)
     x = writer.widened(x, "int32_t" if wide else "int16_t")
     name = f"{writer.tables.prefix(writer.layer)}_layer"
-    writer.definitions.append(layer_definition(writer.tables, writer.layer, op, wide))
+    writer.definitions.append(layer_definition(writer.tables, writer.layer, op.layer, wide))
     value = writer.placed("int64_t")
     first, count = writer.start or "0", value.count or "1"
     writer.each_item(f"cim_mvm(weights, &{name}, {x.pointer}, {first}, {count}, {value.pointer});")
@@ -168,63 +168,68 @@ def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) ->
     return value
 
 
-def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_input: bool) -> str:
-    """The definition of a `cim_layer`, whose cells, flags, offsets and bias go into `tables`."""
-    crossbar, stored = op.crossbar, op.stored
-    name, groups = tables.prefix(layer), stored.groups
-    cells = np.stack([one.digits for one in stored.slices])
+def layer_definition(
+    tables: ConstantTables, layer: str, record: ConvertedLayer, wide_input: bool
+) -> str:
+    """The definition of a `cim_layer`; its arrays of a number a column or cell go into `tables`."""
+    held, crossbar = record.cells, record.crossbar
+    name, cells = tables.prefix(layer), np.stack(held.digits)
     # Narrow: cells fit 8 bits and sums of digits times cells fit 32, for any inputs.
     least, most = int(cells.min()), int(cells.max())
-    reach = max(map(abs, crossbar.digit_limits)) * int(stored.cells.heights.max())
+    reach = max(map(abs, crossbar.digit_limits)) * int(held.heights.max())
     wide = not _within(INT8, least, most) or reach * max(most, -least) > INT32.max
-    flipped = np.stack([one.flipped for one in stored.slices], axis=1)
+    flipped = np.stack([one.flipped for one in held.slices], axis=1)
+    *_, last = record.columns
     laws: list[Law] = []
     converters = [
         _converter(tables, f"{layer}.offset{index}", name, column, laws)
-        for index, column in enumerate(op.layer.columns)
+        for index, column in enumerate(record.columns)
     ]
-    zero = crossbar.zero_digits.tolist()
+
+    def placed(what: str, numbers: IntArray) -> str:
+        """The place of 64-bit numbers; -1 if all are 0."""
+        return tables.add(f"{layer}.{what}", numbers, "int64_t") if numbers.any() else "-1"
+
     fields = {
-        "rows": len(op.weight),
-        "columns": op.weight.shape[1],
+        "rows": cells.shape[1],
+        "columns": cells.shape[2],
         "slices": len(cells),
-        "groups": len(groups),
+        "groups": len(held.groups),
         "cycles": len(crossbar.cycles),
         "wide": int(wide),
         "wide_input": int(wide_input),
         "sign_magnitude": int(crossbar.inputs.sign_magnitude),
-        "unit_column": int(crossbar.unit_column),
         "reference_cycles": crossbar.reference_cycles,
-        "fraction_bits": crossbar.fraction_bits,
+        "fraction_bits": held.fraction_bits,
         "reference_bits": crossbar.reference_bits,
         "lift": literal(crossbar.inputs.lift),
-        "leak": literal(crossbar.column_leak),
-        "offset": literal(crossbar.weights.offset),
-        "complement": literal(crossbar.weights.complement),
+        "leak": literal(held.leak),
         "cells": tables.add(f"{layer}.cells", in_blocks(cells), "int32_t" if wide else "int8_t"),
         "flipped": tables.add(f"{layer}.flipped", flipped, "uint8_t") if flipped.any() else "-1",
-        "bias": tables.add(f"{layer}.bias", op.layer.bias, "int64_t"),
+        "unit_factors": placed("unit_factors", last.factors) if crossbar.unit_column else "-1",
+        "row_factors": placed("row_factors", record.row_factors),
+        "starts": placed("starts", record.starts),
+        "bias": tables.add(f"{layer}.bias", record.bias, "int64_t"),
+        "idle_sums": f"{name}_idle_sums" if held.idle_sums.any() else "0",
         "group": f"{name}_groups",
         "cycle": f"{name}_cycles",
         "slice": f"{name}_slices",
         "converter": f"{name}_converters",
     }
-    idle = stored.cells.idle_rows.tolist()
     arrays = [
         *(_law(f"{name}_law{index}", law) for index, law in enumerate(laws)),
-        _array(
-            "cim_group",
-            f"{name}_groups",
-            [(g.start, g.stop, idle[r]) for r, g in enumerate(groups)],
-        ),
+        _array("cim_group", f"{name}_groups", [(g.start, g.stop) for g in held.groups]),
         _array(
             "cim_cycle",
             f"{name}_cycles",
-            [(c.shift, c.bits or 0, c.sign, zero[i]) for i, c in enumerate(crossbar.cycles)],
+            [(c.shift, c.bits or 0, c.sign) for c in crossbar.cycles],
         ),
-        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign) for s in stored.slices]),
+        _array("cim_slice", f"{name}_slices", [(s.shift, s.sign) for s in held.slices]),
         _array("cim_converter", f"{name}_converters", converters),
     ]
+    if held.idle_sums.any():
+        sums = ", ".join(map(literal, held.idle_sums.reshape(-1).tolist()))
+        arrays.append(f"static const int64_t {name}_idle_sums[] = {{{sums}}};")
     initial = ",\n".join(f"    .{field} = {value}" for field, value in fields.items())
     return "\n".join([*arrays, f"static const cim_layer {name}_layer = {{\n{initial},\n}};\n"])
 

@@ -86,20 +86,20 @@ void random_vector(void) {
     draw();
     for (int32_t c = 0; c < l->cycles; c++) {
         const cim_cycle *cycle = l->cycle + c;
-        int64_t summed = 0;
+        int64_t summed = 0, leaked;
         for (int32_t r = rows->first; r < rows->end; r++) {
             digits[c][r - rows->first] = cim_digit(l, cycle, cim_input(l, inputs, r));
             summed += digits[c][r - rows->first];
         }
         unit[c] = summed;
+        leaked = cim_leaked(l, now->group, c, summed);
         for (int32_t k = 0; k < l->slices; k++)
             for (int32_t start = first; start < end; start += CIM_BLOCK) {
                 int32_t left = l->columns - start, n = left < CIM_BLOCK ? left : CIM_BLOCK;
                 int64_t *own = sums[c][k] + start - first;
                 cim_products(weights, l, k, rows, digits[c], start, n, own);
                 for (int32_t j = 0; j < n; j++)
-                    own[j] = cim_shl(own[j], l->fraction_bits) +
-                             l->leak * (summed + (int64_t)rows->idle * cycle->zero);
+                    own[j] = cim_shl(own[j], l->fraction_bits) + leaked;
             }
     }
     for (int32_t start = first; start < end; start += CIM_BLOCK) {

@@ -52,9 +52,9 @@ static inline int64_t cim_requant(int64_t x, int64_t m, int32_t s, int64_t lo, i
 }
 
 /* Bits `shift` .. `shift + bits - 1` of an input, all above `shift` where bits is 0; their sums
- * count sign << shift. `zero` is the digit of an input of zero. */
+ * count sign << shift. */
 typedef struct {
-    int32_t shift, bits, sign, zero;
+    int32_t shift, bits, sign;
 } cim_cycle;
 
 /* The cells that hold one digit of each weight; their sums count sign << shift. */
@@ -62,9 +62,9 @@ typedef struct {
     int32_t shift, sign;
 } cim_slice;
 
-/* Rows first .. end - 1 are summed in one conversion, beside idle ones that are driven with zero. */
+/* Rows first .. end - 1 are summed in one conversion. */
 typedef struct {
-    int32_t first, end, idle;
+    int32_t first, end;
 } cim_group;
 
 typedef enum { CIM_HALF_UP, CIM_HALF_EVEN, CIM_FLOOR, CIM_STAIRCASE } cim_rounding;
@@ -91,24 +91,29 @@ typedef struct {
 /* A layer on crossbars. Places are those of its tables in the weights:
  *   cells    [slices][blocks of CIM_BLOCK columns, the last with the rest][rows][columns of the
  *            block] of int8_t, of int32_t where `wide`
- *   flipped  [groups][slices][columns] of uint8_t, 1 where a column holds complements; -1: nowhere
- *   bias     [columns] of int64_t, less what inputs that are lifted add */
+ *   flipped  [groups][slices][columns] of uint8_t, 1 where the column's values count negative,
+ *            since it holds complements; -1: nowhere
+ *   bias     [columns] of int64_t, less what inputs that are lifted add
+ *
+ * A row group also adds to each output, from tables [groups][columns] of int64_t (-1: nothing):
+ *   unit_factors  times the value of the unit column, a column of ones that is converted
+ *   row_factors   times the sum of the group's inputs, each with lift: for offsets, complements
+ *                 and leaks
+ *   starts        for any inputs: less what idle rows leak */
 typedef struct {
     int32_t rows, columns, slices, groups, cycles;
     int32_t wide, wide_input; /* inputs are int16_t, int32_t where wide_input */
     int32_t sign_magnitude;   /* digits of |x| are driven with the sign of x */
-    int32_t unit_column;      /* a column of ones is converted, and stands for the sum of inputs */
     int32_t reference_cycles; /* converters of a slice, one for each cycle or one for all */
     int32_t fraction_bits, reference_bits;
-    int64_t lift;       /* added to an input before it is cut into digits */
-    int64_t leak;       /* what an erased cell conducts, in 2^-fraction_bits of a digit */
-    int64_t offset;     /* what the cells of a weight hold beyond it */
-    int64_t complement; /* the sum of a digit and its complement */
-    int64_t cells, flipped, bias;
+    int64_t lift; /* added to an input before it is cut into digits */
+    int64_t leak; /* what an erased cell conducts, in 2^-fraction_bits of a digit */
+    int64_t cells, flipped, unit_factors, row_factors, starts, bias;
+    const int64_t *idle_sums; /* [groups][cycles] of every column sum, from idle rows; 0: none */
     const cim_group *group;
     const cim_cycle *cycle;
     const cim_slice *slice;
-    const cim_converter *converter; /* [slices + unit_column][reference_cycles] */
+    const cim_converter *converter; /* [slices, then the unit column][reference_cycles] */
 } cim_layer;
 
 /* Input `row` of a layer. */
@@ -157,6 +162,11 @@ static inline void cim_products(const void *weights, const cim_layer *l, int32_t
     }
 }
 
+/* The rest of tap 2: what row group g leaks in cycle c, whose digits add up to `summed`. */
+static inline int64_t cim_leaked(const cim_layer *l, int32_t g, int32_t c, int64_t summed) {
+    return l->leak * summed + (l->idle_sums ? l->idle_sums[g * l->cycles + c] : 0);
+}
+
 /* Tap 3: the code of a sum p, its offset taken off. */
 static inline int64_t cim_code(const cim_converter *c, int64_t p) {
     const cim_law *l = c->law;
@@ -195,33 +205,40 @@ static inline int64_t cim_read(const void *weights, const cim_layer *l, const ci
     return code * c->step + offset;
 }
 
+/* Add `times` a table's numbers for row group g to the sums of the n columns from `first`. */
+static inline void cim_add_factors(const void *weights, const cim_layer *l, int64_t table,
+                                   int32_t g, int32_t first, int32_t n, uint64_t times,
+                                   uint64_t *total) {
+    const int64_t *factors;
+    if (table < 0)
+        return;
+    factors = CIM_TABLE(int64_t, weights, table) + (int64_t)g * l->columns + first;
+    for (int32_t j = 0; j < n; j++)
+        total[j] += (uint64_t)factors[j] * times;
+}
+
 /* Tap 4: add what row group g gives the layer's sum, for the block of n columns from `first`: a
  * multiple of CIM_BLOCK, and CIM_BLOCK columns or those that are left. */
 static inline void cim_row_group(const void *weights, const cim_layer *l, int32_t g, const void *x,
                                  int32_t first, int32_t n, uint64_t *total) {
     const cim_group *rows = l->group + g;
-    int32_t places = l->fraction_bits + l->reference_bits;
+    int64_t row_sum = 0;
     for (int32_t c = 0; c < l->cycles; c++) {
         const cim_cycle *cycle = l->cycle + c;
         const cim_converter *own = l->converter + c % l->reference_cycles;
         int32_t digits[CIM_GROUP_ROWS];
-        int64_t summed = 0, idle = l->leak * rows->idle * cycle->zero, leaked, row_sum;
+        int64_t summed = 0, leaked;
+        uint64_t factor = (uint64_t)(int64_t)cycle->sign << cycle->shift;
         for (int32_t r = rows->first; r < rows->end; r++) {
             digits[r - rows->first] = cim_digit(l, cycle, cim_input(l, x, r));
             summed += digits[r - rows->first];
         }
-        leaked = l->leak * summed + idle;
-        row_sum = cim_shl(summed, places);
-        if (l->unit_column)
-            row_sum = cim_shl(
-                cim_read(weights, l, own + l->slices * l->reference_cycles, summed, g),
-                l->fraction_bits);
+        leaked = cim_leaked(l, g, c, summed);
         for (int32_t k = 0; k < l->slices; k++) {
             const cim_slice *slice = l->slice + k;
             const cim_converter *converter = own + k * l->reference_cycles;
             const uint8_t *flipped = 0;
-            uint64_t counts = (uint64_t)((int64_t)cycle->sign * slice->sign)
-                              << (cycle->shift + slice->shift);
+            uint64_t counts = factor * ((uint64_t)(int64_t)slice->sign << slice->shift);
             int64_t sums[CIM_BLOCK];
             if (l->flipped >= 0)
                 flipped = CIM_TABLE(uint8_t, weights, l->flipped) +
@@ -230,19 +247,20 @@ static inline void cim_row_group(const void *weights, const cim_layer *l, int32_
             for (int32_t j = 0; j < n; j++) {
                 int64_t sum = cim_shl(sums[j], l->fraction_bits) + leaked;
                 int64_t at = (int64_t)g * l->columns + first + j;
-                int64_t read = cim_read(weights, l, converter, sum, at) -
-                               cim_shl(leaked, l->reference_bits);
-                if (flipped && flipped[j])
-                    read = l->complement * row_sum - read;
-                total[j] += counts * (uint64_t)read;
+                uint64_t value = counts * (uint64_t)cim_read(weights, l, converter, sum, at);
+                total[j] += flipped && flipped[j] ? 0 - value : value;
             }
         }
-        if (l->offset) {
-            uint64_t excess = (uint64_t)(l->offset * row_sum) * (uint64_t)(int64_t)cycle->sign;
-            for (int32_t j = 0; j < n; j++)
-                total[j] -= excess << cycle->shift;
+        if (l->unit_factors >= 0) {
+            const cim_converter *unit = own + l->slices * l->reference_cycles;
+            uint64_t value = factor * (uint64_t)cim_read(weights, l, unit, summed, g);
+            cim_add_factors(weights, l, l->unit_factors, g, first, n, value, total);
         }
     }
+    for (int32_t r = rows->first; r < rows->end; r++)
+        row_sum += cim_input(l, x, r) + l->lift;
+    cim_add_factors(weights, l, l->row_factors, g, first, n, (uint64_t)row_sum, total);
+    cim_add_factors(weights, l, l->starts, g, first, n, 1, total);
 }
 
 /* Columns first .. first + n - 1 of a layer's output, in whole blocks: all row groups, and the bias. */
