@@ -176,7 +176,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     )
     yield Vectors(f"{name}.cells", cells, axes, most, False, what)
     if crossbar.weights.complements:
-        flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
+        flags = np.stack([s.flipped for s in op.layer.cells.slices], axis=1).astype(np.int64)
         complement = crossbar.weights.complement
         what = f"which columns hold complements: they count {complement} * sum of digits - sum"
         yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
@@ -243,21 +243,21 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
 
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
-    crossbar, stored = op.crossbar, op.stored
-    every = [one.step for one in op.layer.columns]
+    crossbar, layer = op.crossbar, op.layer
+    every = [one.step for one in layer.columns]
     cycles, steps = crossbar.reference_cycles, list[Any](every)
     if cycles > 1:
         steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]
     return {
         "rows": len(op.weight),
         "columns": op.weight.shape[1],
-        "row_groups": [[group.start, group.stop] for group in stored.groups],
-        "idle_rows": stored.cells.idle_rows.tolist(),
-        "fraction_bits": crossbar.fraction_bits,
-        "places": crossbar.places,
+        "row_groups": [[group.start, group.stop] for group in layer.cells.groups],
+        "idle_rows": layer.cells.idle_rows.tolist(),
+        "fraction_bits": layer.cells.fraction_bits,
+        "places": layer.cells.places,
         "slices": [
             {"shift": s.shift, "sign": s.sign, "step": step}
-            for s, step in zip(stored.slices, steps, strict=False)
+            for s, step in zip(layer.cells.slices, steps, strict=False)
         ],
         "unit_step": steps[-1] if crossbar.unit_column else None,
         "cycles": [
