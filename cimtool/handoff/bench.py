@@ -128,6 +128,7 @@ def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:
 def _shared(layer: DrivenLayer) -> dict[str, int]:
     """The parameters of a macro that all its layers share."""
     crossbar, image, layout = layer.op.crossbar, layer.image, layer.layout
+    held = layer.op.layer.cells
     kind, lo, hi, rounding, _ = law_numbers(crossbar)
     order, lines = layout.order, layout.columns * image.cell_bits
     (words, word_bits), (flag_words, flag_bits) = (
@@ -147,8 +148,8 @@ def _shared(layer: DrivenLayer) -> dict[str, int]:
         "UNIT_COLUMN": crossbar.unit_column,
         "REFERENCE_COLUMN": image.reference_column,
         "BESIDE": layout.auxiliary,
-        "FRACTION_BITS": crossbar.fraction_bits,
-        "LEAK": crossbar.column_leak,
+        "FRACTION_BITS": held.fraction_bits,
+        "LEAK": held.leak,
         "CONVERTER": min(kind, 2),
         "ROUNDING": rounding,
         "REFERENCE_BITS": crossbar.reference_bits,
@@ -198,9 +199,11 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     """The lines with the settings that all reads of a layer share."""
     name, image, crossbar = layer.name, layer.image, layer.op.crossbar
     rows, columns = layer.op.weight.shape
-    groups, cycles = len(layer.op.stored.groups), crossbar.cycles
-    extents = rows, columns, len(layer.x), groups, crossbar.slices, len(cycles)
+    held, cycles = layer.op.layer.cells, crossbar.cycles
+    extents = rows, columns, len(layer.x), len(held.groups), len(held.slices), len(cycles)
     yield _line("layer", name, kind, *extents)
+    # A macro has one register for the complement and one for the offset. The converted layer has
+    # a factor for each column, so these two come from the image.
     yield _line(
         *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
         *(layer.layout.across, image.baseline, image.complement, image.offset),
@@ -210,9 +213,9 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     code = crossbar.inputs
     yield _line("inputs", name, code.bits, code.lift, code.sign_magnitude)
     *limits, places = law_numbers(crossbar)
-    fine = crossbar.fraction_bits, crossbar.reference_bits, places
-    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, crossbar.column_leak)
-    for k, one in enumerate(layer.op.stored.slices):
+    fine = held.fraction_bits, crossbar.reference_bits, places
+    yield _line("converter", name, *limits, *fine, crossbar.reference_cycles, held.leak)
+    for k, one in enumerate(held.slices):
         signed = image.slices[k // layer.polarities].signed
         yield _line("slice", name, k, one.shift, one.sign, signed)
     for c, (cycle, zero) in enumerate(zip(cycles, crossbar.zero_digits, strict=True)):
@@ -222,7 +225,7 @@ def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
 def _reads(layer: DrivenLayer) -> Iterator[str]:
     """The lines of a layer's arrays, written one after another and read group by group."""
     image, name = layer.image, layer.name
-    idle = layer.op.stored.cells.idle_rows
+    idle = layer.op.layer.cells.idle_rows
     by_row: dict[int, list[tuple[int, int, slice]]] = {}
     for g, (row, within, group) in enumerate(layer.groups()):
         by_row.setdefault(row, []).append((g, within, group))
@@ -363,7 +366,7 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     text = render_text(
         __package__,
         HEADER,
-        group_rows=max(int(one.op.stored.cells.heights.max()) for one in layers),
+        group_rows=max(int(one.op.layer.cells.heights.max()) for one in layers),
         tables=tables,
         definitions=definitions,
         extents=extents,

@@ -64,7 +64,7 @@ def _of_converter(
     layer: DrivenLayer, place: tuple[int, int], column: ConvertedColumns
 ) -> Iterator[ConverterInput]:
     """Yield the inputs of one converter."""
-    op = layer.op
+    op, held = layer.op, layer.op.layer.cells
     for offset, least, most in _reaches(op, column):
         edges = _edges(op, column, offset, least, most)
         cells, digits = _nearest(layer, np.concatenate([edges, [least]]), least, most)
@@ -73,7 +73,7 @@ def _of_converter(
         )
         both = np.stack([np.concatenate([cells, below]), np.concatenate([digits, of_them])])
         for s, t in np.unique(both, axis=1).T.tolist():
-            total = (s << op.crossbar.fraction_bits) + op.crossbar.column_leak * t
+            total = (s << held.fraction_bits) + held.leak * t
             if least <= total <= most:
                 code = int(_codes(op, column, np.array(total), offset))
                 yield ConverterInput(*place, offset, s, t, total, code)
@@ -128,7 +128,8 @@ def _nearest(
     It is given as `cells` and `digits` of a ConverterInput.
     """
     crossbar, top = layer.op.crossbar, (1 << layer.image.cell_bits) - 1
-    places, leak = crossbar.fraction_bits, crossbar.column_leak
+    held = layer.op.layer.cells
+    places, leak = held.fraction_bits, held.leak
     one = 1 << places
     if not leak:
         cells = sums >> places if down else -(-sums >> places)
@@ -136,7 +137,7 @@ def _nearest(
         pair = layer.image.polarities > layer.polarities
         return cells, digits if pair else np.where(cells < 0, -digits, digits)
     lo, hi = crossbar.digit_limits
-    height = int(layer.op.stored.cells.heights.max())
+    height = int(held.heights.max())
     totals = np.unique(np.linspace(min(lo, 0) * height, hi * height, TOTALS).round().astype(int))
     left = sums[:, None] - leak * totals
     cells = left >> places if down else -(-left >> places)

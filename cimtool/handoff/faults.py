@@ -148,7 +148,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
     A fact is left out if it is in doubt; then the bench does not have to find its faults.
     """
     op, crossbar = layer.op, layer.op.crossbar
-    driven, slices, code = crossbar.digits(layer.x), op.stored.slices, crossbar.weights
+    driven, slices = crossbar.digits(layer.x), op.layer.cells.slices
     facts = {
         "ANY": True,
         "MANY_CYCLES": len(crossbar.cycles) > 1,
@@ -158,7 +158,7 @@ def layer_facts(layer: DrivenLayer) -> set[str]:
         "HIGH_BITS": bool((cell_digits(op.stored, slice(None)) > 1).any()),
         "FLIPS": any(one.flipped.any() for one in slices),
         "APART": any(one.shift != k for k, one in enumerate(slices)),
-        "OFFSET": code.offset > 0,
+        "OFFSET": layer.image.offset > 0,
         "BIAS": bool(op.layer.bias.any()),
     }
     found = {name for name, holds in facts.items() if holds}
