@@ -35,7 +35,7 @@ def values(column: ConvertedColumns, p: IntArray, group: int) -> IntArray:
 
 
 def additions(layer: ConvertedLayer, x: IntArray) -> Iterator[IntArray]:
-    """What each row group adds to the outputs [n, N] of inputs [n, K], from the record."""
+    """The addition of each row group to the outputs [n, N] of inputs [n, K], from the record."""
     cells, crossbar, inputs = layer.cells, layer.crossbar, layer.crossbar.inputs
     for r, group in enumerate(cells.groups):
         total = np.zeros((len(x), len(layer.bias)), np.int64) + layer.starts[r]
