@@ -3,7 +3,8 @@
 One layer of 1024 x 512 weights on arrays of 128 rows, 128 inputs, one thread. A process for each
 kind of CPU switches off the instruction sets that such a CPU lacks. The kernels of a layer are
 called in turns; their outputs must be equal. `portable` multiplies floats by BLAS and runs
-everywhere.
+everywhere, `torch` is what `simulate --device cpu` computes with. Triton compiles for GPUs only:
+`device.py` measures it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 from dies import die_operations
-from harness import Row, parser, print_table, report
+from harness import Row, parser, print_table, report, use_threads
 
 from cimtool.base import compiled
 from cimtool.base.arrays import Array
+from cimtool.gpu.plugin import TorchDevice
 from cimtool.hardware.converters import LOSSLESS, Converter, Formula
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import Unsigned
@@ -33,7 +35,7 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Differential, Offset, TwosComplement, WeightCode
-from cimtool.ir.types import INT_LIMIT, integer
+from cimtool.ir.types import INT_LIMIT, Type, integer
 from cimtool.simulation.kernels import choice, paired, popcount, products, tiles
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import exact_layer
@@ -47,11 +49,26 @@ CPUS = {
     "AVX-512 VNNI": ("-amx-tile", ""),
     "AVX-512 VNNI, no VPOPCNTDQ": ("-amx-tile,-avx512vpopcntdq,-avx512bitalg", ""),
     "AVX-512, no VNNI": ("-amx-tile,-avx512vnni,-avxvnni,-avx512vpopcntdq,-avx512bitalg", ""),
-    "AVX-VNNI": ("-amx-tile,-avx512f", "Haswell"),
-    "AVX2": ("-amx-tile,-avx512f,-avxvnni", "Haswell"),
-    "SSE4.2": ("-amx-tile,-avx", "Nehalem"),
+    "AVX-VNNI": ("-amx-tile,-avx512f", "AVX2"),
+    "AVX2": ("-amx-tile,-avx512f,-avxvnni", "AVX2"),
+    "SSE4.2": ("-amx-tile,-avx", "SSE4.2"),
 }
-"""The words that leave a kind of CPU its sets, and OpenBLAS's name of it."""
+"""The words that leave a kind of CPU its sets, and what its floats may use (`FLOATS`)."""
+
+FLOATS = {
+    "": {},
+    "AVX2": {
+        "OPENBLAS_CORETYPE": "Haswell",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+    },
+    "SSE4.2": {
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "ATEN_CPU_CAPABILITY": "default",
+    },
+}
+"""The variables that hold NumPy's and torch's products to an instruction set."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +131,19 @@ def forms(op: CrossbarMvm, read: str | None) -> dict[str, choice.Kernel]:
         layer, limits = candidate.layer, np.array([-INT_LIMIT, INT_LIMIT])
         portable = ConversionKernel(NoisyMvm(op, op.layer, *limits))
     popcount.MOST_PLANES, paired.FASTER = 9, tiles.SHORT_SUMS  # where they are not chosen too
-    return {"portable": portable} | {
+    return {"portable": portable, "torch": on_torch(op, known)} | {
         name: choice.fused(kernel, layer, np.int32)
         for name, kernel in choice.FUSED_KERNELS.items()
         if kernel.fits(layer)
     }
+
+
+def on_torch(op: CrossbarMvm, known: Type) -> choice.Kernel:
+    """The layer by torch on this CPU."""
+    device = TorchDevice("cpu")
+    reached = op.infer(known)
+    kernel = device.prepare(op, (known,), reached)
+    return lambda x: device.leave(kernel(device.enter(x.astype(np.int64))), reached)
 
 
 def measured(build: Build, rounds: int) -> dict[str, list[float]]:
@@ -148,11 +173,11 @@ def here(rounds: int, only: str) -> dict[str, dict[str, list[float]]]:
 
 def elsewhere(cpu: str, rounds: int, only: str) -> dict[str, dict[str, list[float]]]:
     """The times of a process with the instruction sets of a kind of CPU."""
-    words, core = CPUS[cpu]
+    words, floats = CPUS[cpu]
     environ: Mapping[str, str] = os.environ | {
         "OMP_NUM_THREADS": "1",
         **({compiled.VARIABLE: words} if words else {}),
-        **({"OPENBLAS_CORETYPE": core} if core else {}),
+        **FLOATS[floats],
     }
     command = [sys.executable, __file__, "--here", "--rounds", str(rounds), "--only", only]
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True)
@@ -161,21 +186,23 @@ def elsewhere(cpu: str, rounds: int, only: str) -> dict[str, dict[str, list[floa
 
 
 def row(cpu: str, array: str, times: Mapping[str, list[float]]) -> Row:
-    """The kernels' times of an array, and by how much the fastest beats the next."""
+    """The kernels' times of an array."""
+    found = {name: f"{median(times[name]):.3g}" if name in times else "" for name in KERNELS}
+    return {"CPU": cpu, "array": array, **found}
+
+
+def ratios(times: Mapping[str, list[float]]) -> dict[str, float]:
+    """The rate of each kernel over that of the fastest of the others, the median of the rounds."""
     order = sorted(times, key=lambda name: median(times[name]))
-    best, second = order[0], order[1] if len(order) > 1 else order[0]
-    ratio = median(b / a for a, b in zip(times[best], times[second], strict=True))
-    shown = (f"{median(times[n]):.3g}" if n in times else "" for n in KERNELS)
-    return {
-        "CPU": cpu,
-        "array": array,
-        **dict(zip(KERNELS, shown, strict=True)),
-        "fastest": best,
-        "times the next": ratio,
-    }
+    found = {}
+    for name in order:
+        other = next((one for one in order if one != name), name)
+        pairs = zip(times[name], times[other], strict=True)
+        found[name] = median(theirs / own for own, theirs in pairs)
+    return found
 
 
-KERNELS = (*choice.FUSED_KERNELS, "noisy", "portable")
+KERNELS = (*choice.FUSED_KERNELS, "noisy", "portable", "torch")
 
 
 def main() -> None:
@@ -185,22 +212,27 @@ def main() -> None:
     own.add_argument("--here", action="store_true", help="the times of this process, in JSON")
     options = own.parse_args()
     if options.here:
+        use_threads(1)
         print(json.dumps(here(options.rounds, options.only)))
         return
     cpus = options.cpu or list(CPUS)
     times = {cpu: elsewhere(cpu, options.rounds, options.only) for cpu in cpus}
     rows = [row(cpu, array, taken) for cpu in cpus for array, taken in times[cpu].items()]
-    print_table(fastest(rows))
+    print_table(by_kernel(times))
     report("kernels", rows, options.json, ["milliseconds, the medians of the rounds"])
 
 
-def fastest(rows: Sequence[Row]) -> list[Row]:
-    """A row per array: on each kind of CPU the fastest kernel, and its rate over the next one's."""
-    found: dict[str, dict[str, str]] = {}
-    for one in rows:
-        cell = f"{one['fastest']} {one['times the next']:.1f}"
-        found.setdefault(one["array"], {})[one["CPU"]] = cell
-    return [{"array": array, **cells} for array, cells in found.items()]
+def by_kernel(times: Mapping[str, Mapping[str, Mapping[str, list[float]]]]) -> list[Row]:
+    """A row per array and kernel: on each kind of CPU its rate over that of the best other."""
+    found: list[Row] = []
+    for array in next(iter(times.values())):
+        rates = {cpu: ratios(arrays[array]) for cpu, arrays in times.items()}
+        for name in KERNELS:
+            cells = {cpu: f"{one[name]:.2g}" for cpu, one in rates.items() if name in one}
+            if cells:
+                shown = {cpu: cells.get(cpu, "") for cpu in times}
+                found.append({"array": array, "kernel": name, **shown})
+    return found
 
 
 if __name__ == "__main__":

@@ -343,6 +343,55 @@ def test_templates_can_be_read_in_an_editor() -> None:
     assert not [(name, line) for name, line in lines if len(line) > 120]
 
 
+MOST_ARGUMENTS = 7
+"""The most parameters of a function, beside `self`, and arguments of a call by position.
+
+Kernels that numba or Triton compiles are exempt, and calls of them and within them: their arguments
+are arrays and numbers by position.
+"""
+COMPILERS = re.compile(r"(jit\w*|intrinsic|triton\.jit)\b")
+# Files with calls that have yet to name their arguments.
+BY_POSITION_STILL = {
+    "cimtool/experiments/compiled.py",
+    "cimtool/experiments/dies.py",
+    "cimtool/experiments/subjects.py",
+}
+
+
+def functions(file: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree(ROOT / file)) if isinstance(node, ast.FunctionDef)]
+
+
+def compiled(function: ast.FunctionDef) -> bool:
+    return any(COMPILERS.match(ast.unparse(one)) for one in function.decorator_list)
+
+
+def test_no_function_has_more_than_seven_parameters() -> None:
+    long: list[tuple[str, str]] = []
+    for file in MODULES:
+        for function in (one for one in functions(file) if not compiled(one)):
+            arguments = function.args
+            named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            if len([one for one in named if one.arg not in ("self", "cls")]) > MOST_ARGUMENTS:
+                long.append((file, function.name))
+    assert not long
+
+
+def test_no_call_passes_more_than_seven_arguments_by_position() -> None:
+    every = [function for file in MODULES for function in functions(file)]
+    kernels = {one.name for one in every if compiled(one)}
+    any_number = {"ArgumentError"} | {one.name for one in every if one.args.vararg}
+    long: dict[str, list[str]] = {}
+    for file in MODULES:
+        within = {id(node) for one in functions(file) if compiled(one) for node in ast.walk(one)}
+        for call in ast.walk(tree(ROOT / file)):
+            if isinstance(call, ast.Call) and id(call) not in within:
+                name = ast.unparse(call.func).rpartition(".")[2]
+                if len(call.args) > MOST_ARGUMENTS and name not in kernels | any_number:
+                    long.setdefault(file, []).append(ast.unparse(call))
+    assert set(long) == BY_POSITION_STILL, long
+
+
 def python(program: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -79,7 +79,7 @@ PROGRAM = "program.json"
 STAGES = "stages.json"
 STAGE_CONSTANTS = "stages.safetensors"
 QUERIES = "queries.safetensors"
-"""Features of calibration pairs; `program` fits the converters of a gallery with them."""
+"""Features of calibration pairs, to fit the converters of a gallery."""
 
 CALIBRATION = "calibration.safetensors"
 """Digests of the calibration rows, `text` and `video`; these rows are not evaluated by default."""
@@ -142,7 +142,7 @@ class Bundle(Result, shown_by="cimtool.bundle.render"):
     target: Target
     settings: Settings
     gallery: Gallery | None
-    """The gallery in the bundle's arrays; None before `cimtool program`."""
+    """The gallery in the bundle's arrays; None if there is none."""
 
     @property
     def name(self) -> str:

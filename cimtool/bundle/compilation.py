@@ -84,7 +84,7 @@ class Compilation(Result):
     """A compiled model before it is written: its stages, and notes for the user.
 
     `inputs` are the names of all files read, each with its SHA-256. `queries` are the features of
-    calibration pairs that the bundle keeps for `program`; none if the score is digital.
+    calibration pairs that the bundle keeps for a gallery; none if the score is digital.
     `calibration` has the digests of the rows that decided the ranges.
     """
 
@@ -262,7 +262,7 @@ def prepare(options: PrepareOptions, say: Say = silent) -> Compilation:
 def _queries(
     settings: Settings, stages: tuple[Stage, ...], data: Embeddings, notes: list[str]
 ) -> dict[str, Array]:
-    """Features of the calibration pairs with which `program` fits converters."""
+    """Features of calibration pairs, to fit a gallery's converters; none for a digital score."""
     if settings.score_mapping == "digital":
         return {}
     notes.append(

@@ -22,8 +22,8 @@ from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 class Request:
     """Wishes for an export: the pattern of layers' names, rows of embeddings, dies.
 
-    With `gallery`, the layers that `cimtool program` put into the arrays are exported too. Any
-    exporter may call `say` with a line of progress.
+    With `gallery`, the layers of the gallery in the arrays are exported too. Any exporter may call
+    `say` with a line of progress.
     """
 
     layers: str = "*"
@@ -75,7 +75,7 @@ class ExportOptions(DrawnDies):
     inputs: EmbeddingsLike | None = optional(
         "Embeddings, for test vectors of real rows.", EMBEDDINGS
     )
-    gallery: bool = option("Also export the gallery that `cimtool program` wrote.", default=False)
+    gallery: bool = option("Also export the gallery in the bundle's arrays.", default=False)
 
 
 def export_bundle(

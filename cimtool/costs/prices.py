@@ -334,17 +334,17 @@ class Prices:
         table, given = reference(), self.target
         place = f"{self.node:g} nm at {self.voltage:.3g} V"
         if given.process.node is None:
-            yield f"digital prices are of {place}, assumed: the target states no node"
+            yield f"digital prices are for {place}, assumed: the target states no node"
         elif given.process.voltage is None and not (self.point and self.point.voltage):
-            yield f"digital prices are of {place}; the nominal supply is assumed"
+            yield f"digital prices are for {place}; the nominal supply is assumed"
         else:
-            yield f"digital prices are of {place}"
+            yield f"digital prices are for {place}"
         low, middle, high = self.clock
         clock = f"{middle:,.0f} MHz" + (
             "" if given.digital.clock else f" ({low:,.0f} to {high:,.0f})"
         )
         said = "given" if given.digital.clock and given.digital.lanes else "assumed"
-        yield f"the digital unit does {self.lanes} operations a cycle at {clock}, {said}"
+        yield f"the digital unit does {self.lanes} operations per cycle at {clock}, {said}"
         buffer = given.digital.buffer or table.assumed.buffer
         said = "given" if given.digital.buffer and given.digital.bandwidth else "assumed"
         yield (

@@ -178,7 +178,7 @@ RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _
 """The rules by which each quantity follows from the other figures at its point."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecomputedRetrieval:
     """A published figure of a retrieval beside the computed one; `agree` bounds the difference.
 
@@ -237,14 +237,28 @@ def _retrievals(target: Target) -> Iterator[RecomputedRetrieval]:
             why = f"{cycles:.0f} cycles of {1000 / clock:g} ns"
             latency = cycles / clock
             yield RecomputedRetrieval(
-                one.name, "latency", "us", one.latency, latency, LATENCY_AGREE, why,
-                unsaid("clock", known),
-            )  # fmt: skip
+                retrieval=one.name,
+                quantity="latency",
+                unit="us",
+                published=one.latency,
+                computed=latency,
+                agree=LATENCY_AGREE,
+                why=why,
+                unsaid=unsaid("clock", known),
+            )
     for one in target.retrievals[1:]:
         first = target.retrievals[0]
         energy = first.energy * one.megabytes / first.megabytes
         why = f"the {first.energy:g} uJ of {first.name} by what is stored"
-        yield RecomputedRetrieval(one.name, "energy", "uJ", one.energy, energy, AGREE, why)
+        yield RecomputedRetrieval(
+            retrieval=one.name,
+            quantity="energy",
+            unit="uJ",
+            published=one.energy,
+            computed=energy,
+            agree=AGREE,
+            why=why,
+        )
 
 
 def _cycles(target: Target, one: Retrieval) -> float | None:

@@ -81,7 +81,7 @@ class Rates:
         """
         changed, point = self.changed(settings), self.point
         if changed:
-            return f"the figures are of another array than these settings' ({', '.join(changed)})"
+            return f"the target's figures are for other settings ({', '.join(changed)})"
         if point is None:
             return None
         for what, one, bits, own in (
@@ -89,7 +89,7 @@ class Rates:
             ("weights", settings.cell_bits, point.weight_bits, layer.weight_bits),
         ):
             if not min(one, own) <= bits <= one and own > bits:
-                return f"the figures are of {bits}-bit {what}, the layer's have {own}"
+                return f"the target's figures are for {bits}-bit {what}, the layer has {own} bits"
         return None
 
     def _products(self, layer: Placement, settings: Settings) -> tuple[int, float] | None:

@@ -90,10 +90,10 @@ def document(estimate: Estimate, name: str = "") -> Document:
 
 def layer_cost_table(estimate: Estimate) -> Table:
     """Each layer: its size, its arrays, and the cost of one product."""
-    costs, help_ = estimate.layers, "> marks a lower bound: some of its parts have no figure"
+    costs, help_ = estimate.layers, "> marks a lower bound: some parts have no figure"
     several: ItemColumns[Placement] = ()
     if max(estimate.products.values(), default=1) > 1:
-        said = "products for an item: one for each of its rows (tokens), in the same arrays"
+        said = "products per item: one for each of its rows (tokens), in the same arrays"
         several = ((Column("an item", whole, said), lambda p: estimate.products[p.layer]),)
     columns: ItemColumns[Placement] = (
         (Column("layer"), lambda p: p.layer),
@@ -115,7 +115,8 @@ def programming_sentence(estimate: Estimate) -> str:
     cost = estimate.programming
     energy, time = cost.energy_pj.full_text(ENERGIES), cost.latency_ns.full_text(TIMES)
     if cost.energy_pj.value is None and cost.latency_ns.value is None:
-        return f"programming: {cost.cells_written:,} cells; no source prices a write of such a cell"
+        cells = f"{cost.cells_written:,} cells"
+        return f"programming: {cells}; no source gives the cost of writing such a cell"
     return f"programming: {cost.cells_written:,} cells, {energy}, {time}"
 
 
@@ -154,7 +155,7 @@ def total_table(estimate: Estimate) -> Table:
         "energy": lambda c: c.energy_pj.cell(ENERGIES),
         "energy from, to": lambda c: c.energy_pj.range_text(ENERGIES) or None,
         "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
-        "by figures of the target": lambda c: f"{coverage(c.own_share)} of the energy",
+        "from the target's figures": lambda c: f"{coverage(c.own_share)} of the energy",
         "this energy is": lambda c: (
             NOT_GIVEN
             if c.energy_pj.value is None
@@ -201,7 +202,7 @@ def _missing_lines(estimate: Estimate) -> list[str]:
         if why is not None:
             reasons.setdefault(why, []).append(place.layer)
     return lines + [
-        f"{', '.join(layers)}: {why}; reference prices stand in" for why, layers in reasons.items()
+        f"{', '.join(layers)}: {why}; reference prices are used" for why, layers in reasons.items()
     ]
 
 
@@ -214,8 +215,12 @@ def montecarlo_table(estimate: Estimate) -> list[Table]:
     columns = (
         Column("score of one query"),
         Column("compiled", whole),
-        Column(f"K = {sampled.samples}, stored", whole, "samples of the items are kept"),
-        Column(f"K = {sampled.samples}, redrawn", whole, "samples of the items are drawn again"),
+        Column(f"K = {sampled.samples}, stored", whole, "the items' samples are stored"),
+        Column(
+            f"K = {sampled.samples}, redrawn",
+            whole,
+            "the items' samples are drawn again for each query",
+        ),
     )
     memory = (estimate.gallery_bytes, *(way.gallery_bytes for way in ways))
     rows: list[Sequence[Content]] = [
@@ -253,16 +258,16 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
         if sampled.endurance is not None:
             rewritten += f"; a cell endures {sampled.endurance:.3g} pulses"
     return [
-        f"Monte Carlo, K = {K}: an array adds products before anything is done with them, and each "
-        f"of the {K * K} distances of a pair needs a sigmoid before their mean: "
-        f"{stored.sigmoids:,} of them a query, digitally",
+        f"Monte Carlo, K = {K}: an array can only add products up. Each of the {K * K} distances "
+        f"of a pair needs its own sigmoid before the mean: {stored.sigmoids:,} digital sigmoids "
+        "per query",
         f"with stored samples a query draws {stored.random_normals:,} normal numbers, which no "
         f"target here makes, and multiplies {ratio:.3g} times as often as the compiled score; the "
-        f"gallery takes {scaled(stored.gallery_bytes, SIZES)} in place of "
+        f"gallery takes {scaled(stored.gallery_bytes, SIZES)} instead of "
         f"{scaled(estimate.gallery_bytes or 0, SIZES)}",
-        f"redrawn for each query, it draws {redrawn.random_normals:,}{rewritten}",
-        f"latency and energy of sampling are of its products {_place(estimate)}, and of random "
-        "numbers, sigmoids and their mean by reference prices",
+        f"with redrawn samples a query draws {redrawn.random_normals:,}{rewritten}",
+        f"latency and energy of sampling count its products {_place(estimate)}, and random "
+        "numbers, sigmoids and their mean at reference prices",
     ]
 
 
@@ -271,12 +276,12 @@ def _place(estimate: Estimate) -> str:
     if estimate.program.shortlist is not None:
         shortlist = estimate.shortlist or estimate.gallery
         return (
-            f"in the digital unit, of the {shortlist:,} items of the same shortlist, whose cost "
+            f"in the digital unit, for the {shortlist:,} items of the same shortlist, whose cost "
             "is in both"
         )
     if estimate.program.gallery_items is None:
-        return "in the digital unit, as the score's"
-    return "in arrays, as the score's, where samples are stored and loaded as the gallery is"
+        return "in the digital unit, like the score"
+    return "in arrays, like the score, with samples stored and loaded like the gallery"
 
 
 def bound_table(estimate: Estimate) -> list[Table]:
@@ -299,8 +304,8 @@ def query_pictures(estimate: Estimate, level: BlockLevel = "shown") -> list[Pict
     points = roofline(estimate)
     if len(points) < 2:
         return []
-    busy = "Time that each part of a query is busy, by the items"
-    other = "Energy of a query, by the items, with other ways to score it"
+    busy = "Busy time of each part of a query, by number of items"
+    other = "Energy of a query, by number of items, with other ways to score it"
     return [
         Picture("time", time_picture(points), busy, level),
         Picture("energy", energy_picture(points), other, level),
@@ -330,8 +335,9 @@ def bound_sentences(estimate: Estimate) -> list[str]:
     points = roofline(estimate)
     bounds = [f"a query is {bounds_text(points)}"] if points else []
     return bounds + [
-        f"{one.name}: {scaled(one.energy_pj, ENERGIES)} and {scaled(one.time_ns, TIMES)} a query, "
-        f"one at a time, at its peak rates and full power, bound by {one.bound} ({one.source})"
+        f"{one.name}: {scaled(one.energy_pj, ENERGIES)} and {scaled(one.time_ns, TIMES)} per "
+        f"query, one at a time, at its peak rates and full power, bound by {one.bound} "
+        f"({one.source})"
         for one in other_machines(estimate)
     ]
 
@@ -341,10 +347,10 @@ def assumptions(estimate: Estimate) -> list[str]:
     plan, target = estimate.floorplan, estimate.target
     said = [
         "the arrays of a layer work side by side, layers one after another; an array with several "
-        "tiles of a layer takes them in turn",
-        "whole-product figures are charged in proportion to the cells used; those of one bit or "
-        "cell as often as a layer has them",
-        "converters work while the next cycle is read; where they are slower, they set the pace",
+        "tiles of a layer computes them in turn",
+        "figures of whole products are charged in proportion to the cells used; figures of one bit "
+        "or cell are charged for each bit or cell of a layer",
+        "converters work while the next cycle is read; if they are slower, they set the pace",
     ]
     if not plan.resident:
         said.append("each inference loads its weights anew: no batch shares a load")

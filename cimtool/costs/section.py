@@ -68,14 +68,14 @@ class CostSection(ReportSection, name="cost"):
                 notes(render.montecarlo_sentences(found), "detail"),
             ),
             Section(
-                "Prices of what the target does not publish",
+                "Prices that the target does not publish",
                 (render.price_table(found),),
             ),
-            Section("What the totals take for granted", notes(render.assumptions(found), "detail")),
+            Section("Assumptions of the totals", notes(render.assumptions(found), "detail")),
         )
         return (
             Section("Does it fit?", (Sentence(fit), FactList(facts, "detail")), "fit", 2),
-            Section("What does a query take?", tuple(_query(found)), "energy", 2),
+            Section("What does a query cost?", tuple(_query(found)), "energy", 2),
             Section("Cost and placement", (*tables, *folded), "cost"),
         )
 
@@ -90,7 +90,7 @@ def _query(found: Estimate) -> Iterator[Block]:
     facts = (
         ("gallery", counted(found.gallery or 0, "item")),
         ("energy known for", f"{coverage(query.coverage)} of its operations"),
-        ("by figures of the target", f"{coverage(query.own_share)} of the energy"),
+        ("from the target's figures", f"{coverage(query.own_share)} of the energy"),
         ("conversions", whole(query.conversions)),
         ("operating point", NOT_GIVEN if point is None else point.name),
     )

@@ -224,5 +224,5 @@ class Cost:
 
 
 def coverage_text(share: float) -> str:
-    """The headline's clause on low coverage: `known for 33% of its operations only`."""
-    return f"known for {coverage(share)} of its operations only"
+    """The headline's clause on low coverage: `known for only 33% of its operations`."""
+    return f"known for only {coverage(share)} of its operations"

@@ -99,7 +99,7 @@ def bits_asked(bundle: Bundle, options: ProgramOptions) -> ShortlistBits | None:
     return ShortlistBits(item_bits, query_bits or features, options.shortlist_dimensions)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShortlistOption:
     """One setting of a shortlist, with its costs and its recall.
 
@@ -132,7 +132,7 @@ class ShortlistOption:
         return all(a <= b for a, b in zip(mine, others, strict=True))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShortlistSearch:
     """The settings that reach a recall on both halves of the queries, and the cheapest of them.
 
@@ -204,15 +204,15 @@ class TriedShortlist:
         assert query is not None
         first, other = (Recall.of(half, length) for half in self.places)
         return ShortlistOption(
-            self.bits,
-            length,
-            self.cells,
-            query.conversions / self.use.items,
-            query.energy_pj,
-            query.latency_ns,
-            self.use.items_per_chip,
-            (first, other),
-            Recall.of(Places.joined(self.places), length),
+            bits=self.bits,
+            length=length,
+            cells=self.cells,
+            conversions=query.conversions / self.use.items,
+            energy_pj=query.energy_pj,
+            latency_ns=query.latency_ns,
+            items_per_chip=self.use.items_per_chip,
+            halves=(first, other),
+            recall=Recall.of(Places.joined(self.places), length),
         )
 
 
@@ -330,7 +330,14 @@ def searched(
     chosen = min(options, key=lambda one: one.costs(minimise))
     digital = Places.joined(trials[0].places).found(NOWHERE)
     return ShortlistSearch(
-        recall, minimise, tuple(options), chosen, sizes, digital, most, tuple(trials)
+        recall=recall,
+        minimised=minimise,
+        options=tuple(options),
+        chosen=chosen,
+        queries=sizes,
+        digital=digital,
+        most=most,
+        trials=tuple(trials),
     )
 
 

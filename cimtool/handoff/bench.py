@@ -48,20 +48,19 @@ STEPS = {
     "layer": "LAYER; its kind of macro, rows, columns; vectors, row groups, slices that are "
     "converted, cycles",
     "cells": "LAYER; bits of a cell, polarities, rows of cells of a weight, weights side by side, "
-    "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 where each "
+    "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 if each "
     "polarity is converted",
     "inputs": "LAYER; bits, addend, 1 for digits of the magnitude with the sign",
     "converter": "LAYER; kind (0 none, 1 equal steps, 2 one table, 3 levels of each reference), "
     "lowest and highest code, rounding (0 half-up, 1 half-even, 2 floor), binary places of sums, "
-    "of references, of thresholds; cycles that have references of their own, or 1; leak of a row",
-    "slice": "LAYER; number, shift, sign, 1 where a cell is in two's complement",
+    "of references, of thresholds; number of cycles with their own references, or 1; leak of a row",
+    "slice": "LAYER; number, shift, sign, 1 if a cell holds two's complement",
     "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
-    "program": "LAYER/rR.cC, whose image it is; first and last + 1 column of the layer that it "
-    "holds",
+    "program": "LAYER/rR.cC, the array; first and last + 1 column of the layer that it holds",
     "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
     "first and last + 1 column of the layer",
     "sum": "LAYER",
-    "requantise": "LAYER/qN, the value that requantisation N makes; stages of affine.hex",
+    "requantise": "LAYER/qN, its output value; stages of affine.hex",
     "end": "",
 }
 """The lines of `steps.txt`: the word that begins a line, and the words and numbers after it."""
@@ -283,11 +282,10 @@ def _source(name: str) -> str:
 
 BENCH_PART = HandoffPart(
     folder="sv",
-    title="The bench in SystemVerilog, and a macro, the reference device, that takes all arrays of "
-    "a kind",
+    title="The bench in SystemVerilog, and the reference device, a macro for all arrays of a kind",
     write=write_bench,
     files={
-        COLUMN: "a column and its converter, the analog part: replace it by your own, "
+        COLUMN: "a column and its converter, the analog part: replace it with your own, "
         "`make icarus COLUMN=...`",
         MACRO: "the array of columns, and its digital periphery: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
@@ -296,15 +294,15 @@ BENCH_PART = HandoffPart(
         COCOTB: "the same in cocotb, with the references of each converter from `constants/`",
         "kindN/parameters.svh": "the widths and extents of the macro that takes the layers of kind "
         "N in `steps.txt`",
-        "waivers.vlt": "rules of Verilator's lint that the bench, not the macro, does not keep",
-        "bench.sh": "builds and runs it for each kind, in Icarus Verilog or Verilator, and with "
-        "faults",
-        "faults.txt": "the faults, a line each: its number, the tap that must find it, the kinds "
-        f"of macro in which a number shows it, or {NOWHERE}, and its name",
+        "waivers.vlt": "rules of Verilator's lint that are off for the bench, not for the macro",
+        "bench.sh": "builds and runs the bench for each kind, in Icarus Verilog or Verilator, and "
+        "with faults",
+        "faults.txt": "one fault per line: its number, the tap that must find it, the kinds of "
+        f"macro in which it changes a number, or {NOWHERE}, and its name",
         f"{FAULTY}/*.sv": "the macro with these faults, each chosen at run time",
     },
     uncovered=(
-        "`make icarus`, `make verilator` and `make mutants` need the simulators of their names, "
+        "`make icarus`, `make verilator` and `make mutants` need the simulators that they name, "
         "`make cocotb` Icarus Verilog and cocotb 2",
     ),
     goals={
@@ -394,9 +392,9 @@ RANDOM_PART = HandoffPart(
     title="Random inputs for the bench, compared with the golden model",
     write=write_random,
     files={
-        VECTORS: "draws the inputs of the bench, in place of those of `taps/`",
-        DPI: "what the golden model says of them, called by the bench (DPI)",
-        HEADER: "every layer as `c/cim.h` describes one on arrays, those that lose nothing too",
+        VECTORS: "draws random inputs, in place of those in `taps/`",
+        DPI: "the golden model's taps for these inputs, called by the bench (DPI)",
+        HEADER: "every layer on arrays, lossless ones too, as `c/cim.h` describes it",
         TABLES: "their cells, flags, offsets, factors and biases, little-endian",
     },
     uncovered=("`make random` needs Verilator and a C compiler",),

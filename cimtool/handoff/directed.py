@@ -172,12 +172,12 @@ def write_directed(source: HandoffSource, folder: Path) -> None:
 
 DIRECTED_PART = HandoffPart(
     folder="directed",
-    title="Numbers at which a requantiser or a converter that is a little wrong shows it",
+    title="Inputs that reveal a small error in a requantiser or a converter",
     write=write_directed,
     files={
         "LAYER/qN/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below "
         "a rounding threshold at either end of its range, ties, the ends",
-        "LAYER/qN/requantiser_out.hex": "what requantisation N makes of them",
+        "LAYER/qN/requantiser_out.hex": "these inputs after requantisation N",
         "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
         "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
         "sum, and its code",

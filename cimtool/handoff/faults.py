@@ -59,7 +59,7 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "cycle_shift[(cycles - 6'd1 - cycle)*5 +: 5]",
             "MANY_CYCLES",
         ),
-        ("a cycle drives all bits above", "count != '0", "1'b0", "MANY_CYCLES"),
+        ("a cycle drives all higher bits too", "count != '0", "1'b0", "MANY_CYCLES"),
     ),
     ("sums", COLUMN): (
         (
@@ -69,7 +69,7 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
             "ANY",
         ),
         (
-            "bits of a cell weigh alike",
+            "all bits of a cell have the same weight",
             "(p % CELL_BITS + d + FRACTION_BITS)",
             "(d + FRACTION_BITS)",
             "HIGH_BITS",
@@ -80,17 +80,27 @@ _BY_TAP: dict[tuple[str, str], tuple[tuple[str, str, str, str], ...]] = {
         ("half-even in place of half-up", "ROUNDING == 0", "1'b0", "CODES_EVEN"),
         ("the converter is one code short", "WIDE'(most)", "WIDE'(most) - WIDE'(1)", "CODES_TOP"),
         (
-            "the converter has a bit more",
+            "the converter has one bit too many",
             "WIDE'(most)",
             "WIDE'(most) + WIDE'(most) - WIDE'(least) + WIDE'(1)",
             "CODES_BEYOND",
         ),
     ),
     ("shift_add", MACRO): (
-        ("the sign bit counts positive", "counts_negative ? -total : total", "total", "NEGATIVE"),
-        ("complements are not taken back", "flipped[lane_of(w, k)]", "1'b0", "FLIPS"),
-        ("slices lie a bit apart", "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
-        ("the offset of weights stays", "weight_offset * row_sum", "ACC_BITS'(0)", "OFFSET"),
+        (
+            "the sign bit counts as positive",
+            "counts_negative ? -total : total",
+            "total",
+            "NEGATIVE",
+        ),
+        ("complements are not undone", "flipped[lane_of(w, k)]", "1'b0", "FLIPS"),
+        ("slices are one bit apart", "slice_shift[k*6 +: 6]", "6'(k)", "APART"),
+        (
+            "the offset of weights is not subtracted",
+            "weight_offset * row_sum",
+            "ACC_BITS'(0)",
+            "OFFSET",
+        ),
         (
             "an accumulator of 18 bits",
             "acc[w*ACC_BITS +: ACC_BITS] + added",

@@ -143,31 +143,31 @@ def _write_converters(layer: DrivenLayer, folder: Path) -> None:
 
 IMAGES_PART = HandoffPart(
     folder="images",
-    title="What to write into the cells of every array, in the order of the target's `[image]`",
+    title="The content of the cells of every array, in the order of the target's `[image]`",
     # Of layers with the same cells, the first is written.
     write=lambda source, folder: write_images(
         source.bundle, {one.cells: one.op for one in reversed(source.layers)}, folder
     ),
     files={
         "images.json": "layers and arrays, their places, and the sums of their rows and columns",
-        "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, a "
-        "word line a line",
-        "LAYER/rR.cC/flipped.*": "which columns hold complements, a row group a line",
+        "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, one "
+        "word line per line",
+        "LAYER/rR.cC/flipped.*": "which columns hold complements, one row group per line",
     },
 )
 
 CONSTANTS_PART = HandoffPart(
     folder="constants",
-    title="What the digital side adds, multiplies and limits, and the references of converters",
+    title="The constants of the digital side, and the references of converters",
     write=lambda source, folder: write_constants(source.layers, folder),
     files={
-        "LAYER/bias.hex": "of each column, a number of 64 bits a line",
-        "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same of requantisation N",
+        "LAYER/bias.hex": "for each column, one number of 64 bits per line",
+        "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same for requantisation N",
         "LAYER/qN/affine.hex": "factor, offset, lowest and highest value of each stage between a "
         "sum and this requantisation",
-        "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, a "
-        "slice after the other, each of its cycles; a step of 0 is lossless",
-        "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, a cycle a "
-        "line",
+        "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, slice "
+        "by slice and cycle by cycle; a step of 0 is lossless",
+        "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, one cycle "
+        "per line",
     },
 )

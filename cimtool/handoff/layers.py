@@ -35,7 +35,7 @@ NUMBER_BITS = 64
 """Bits of a number that has its own line in a hand-off."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DrivenLayer:
     """A layer with its stimuli [n, K], and the places of its weights in arrays.
 
@@ -144,7 +144,18 @@ def driven_layers(
         image = layer_image(op.stored, place, bundle.settings.pairs)
         x, names = layer_stimuli(graph, node, op, real)
         cells, layout = place.shares or place.layer, image.layout(images)
-        found.append(DrivenLayer(graph, node, op, cells, image, layout, x, tuple(names)))
+        found.append(
+            DrivenLayer(
+                graph=graph,
+                node=node,
+                op=op,
+                cells=cells,
+                image=image,
+                layout=layout,
+                x=x,
+                stimuli=tuple(names),
+            )
+        )
     return found
 
 

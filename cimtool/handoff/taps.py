@@ -194,15 +194,15 @@ def _score_values(score: Graph) -> dict[str, str]:
 
 TAPS_PART = HandoffPart(
     folder="taps",
-    title="What every read of every array must show, and what layers and the score must, in the "
+    title="The right values for every read of every array, for layers and for the score, in the "
     "order of `steps.txt` beside this folder",
     write=write_taps,
     files={
         TAPS_FILE: "shapes and widths of the values of encoders and score",
-        "LAYER/rR/gG.*.hex": "inputs and digits of a row group, a vector (and cycle) a line",
-        "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
+        "LAYER/rR/gG.*.hex": "inputs and digits of a row group, one vector (and cycle) per line",
+        "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of an array's lanes",
         "LAYER/layer_sum.hex": "all row groups and bias",
-        "LAYER/qN/requantised.hex": "what each requantisation of these sums makes of them",
+        "LAYER/qN/requantised.hex": "these sums after each requantisation",
     },
 )
 
@@ -259,16 +259,16 @@ def _write_die(layer: DrivenLayer, op: NoisyMvm, folder: Path) -> dict[str, Any]
 
 DIES_PART = HandoffPart(
     folder="dies",
-    title="Dies drawn from a noise model: what their cells came to, and what they show of the "
-    f"inputs of `taps/`: {STATISTICS}",
+    title="Dies drawn from a noise model: the values of their cells, and their taps for the inputs "
+    f"of `taps/`: {STATISTICS}",
     write=write_dies,
     asked=lambda request: request.noise is not None,
     files={
-        DIES_FILE: "the noise, the time of reading, and of each layer of each die the bits of a "
-        "lane, and the binary places of a digit in which cells and sums count",
-        "dD/LAYER/rR.cC/cells.hex": "what the cells of die D came to, a row of weights a line, in "
-        "the lanes of sums: of a pair its difference",
-        "dD/LAYER/rR.cC/gG.*.hex": "sums, with the noise of reads, and codes of its lanes",
-        "dD/LAYER/layer_sum.hex": "all row groups and bias, as this die has them",
+        DIES_FILE: "the noise and the time of reading; for each layer of each die, the bits of a "
+        "lane and the binary places of cells and sums",
+        "dD/LAYER/rR.cC/cells.hex": "the cells of die D, one row of weights per line, in the "
+        "lanes of sums; of a pair, the difference",
+        "dD/LAYER/rR.cC/gG.*.hex": "sums with read noise, and codes, of an array's lanes",
+        "dD/LAYER/layer_sum.hex": "all row groups and bias, on this die",
     },
 )

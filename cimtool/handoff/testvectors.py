@@ -178,7 +178,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     if crossbar.weights.complements:
         flags = np.stack([s.flipped for s in op.layer.cells.slices], axis=1).astype(np.int64)
         complement = crossbar.weights.complement
-        what = f"which columns hold complements: they count {complement} * sum of digits - sum"
+        what = f"which columns hold complements; they count as {complement} * sum of digits - sum"
         yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
     if crossbar.references != "fixed" and crossbar.law is not None:
         shape = len(op.stored.groups), op.weight.shape[1]
@@ -188,7 +188,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         if cycles > 1:
             axes = ("group", "slice", "cycle", "column")
             offsets = offsets.reshape(len(offsets), -1, cycles, offsets.shape[2])
-        what = "what converters take off a column sum, in 2^-places of a digit"
+        what = "offsets that converters subtract from a column sum, in 2^-places of a digit"
         yield _constants(f"{name}.offsets", offsets, axes, what)
     yield from _levels(name, op)
     what = "added once to the row groups' sum"
@@ -202,8 +202,8 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
 
 
 REQUANTISER = {
-    "multiplier": "what a sum is multiplied by",
-    "shift": "the binary places that are then rounded off, halves up",
+    "multiplier": "the factor of the sum",
+    "shift": "the binary places that are then dropped, rounding halves up",
     "lo": "the lowest value",
     "hi": "the highest value",
 }
@@ -231,8 +231,8 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
     if not laws:
         return
     for what, text in (
-        ("thresholds", "the least sum of each code but the first, less its offset, in steps"),
-        ("levels", "the value of each code, less its offset, in steps"),
+        ("thresholds", "the lowest sum of each code except the first, minus its offset, in steps"),
+        ("levels", "the value of each code, minus its offset, in steps"),
     ):
         shape = len(getattr(laws[0], what))
         # A lossless slice has no levels and gets zeros.

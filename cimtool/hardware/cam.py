@@ -1,7 +1,7 @@
 """Content-addressable memories as data: words of cells that are compared with a query at once.
 
-A CAM stores no weights. It is a second memory beside a target's arrays, which proposes the items
-of a gallery whose exact scores are computed: `cimtool program --cam`.
+A CAM stores no weights. It is a second memory beside a target's arrays. It proposes the items of a
+gallery whose exact scores are computed.
 """
 
 from __future__ import annotations

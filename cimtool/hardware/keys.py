@@ -89,7 +89,7 @@ class Keys(TomlTable):
 
     `rows` and `columns` count physical cells (None: unlimited), `adc_bits` None is lossless, a
     cycle drives at most `dac_bits` bits of an input. Only a hybrid score has a `shortlist`; None
-    leaves its length to `program`.
+    leaves its length to whoever programs the gallery.
     """
 
     weight_bits: Bits = key("Bits of a weight.", "weights.bits", per_layer=True)

@@ -339,7 +339,16 @@ def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Emb
     itself = np.arange(len(rows), dtype=np.int64)
     named = ids_in(values, IDS[ALONE], len(rows))
     ids = {} if named is None else dict.fromkeys(MODALITIES, named)
-    found = Embeddings(rows, rows, itself, classes_in(values, len(rows)), file, True, others, ids)
+    found = Embeddings(
+        rows,
+        rows,
+        itself,
+        labels=classes_in(values, len(rows)),
+        file=file,
+        alone=True,
+        unread=others,
+        known_ids=ids,
+    )
     return replace(found, compared=comparisons_in(values, len(rows)))
 
 

@@ -123,7 +123,7 @@ def provenance_of(content: Mapping[str, Any], file: str) -> Provenance | None:
     except (KeyError, TypeError):
         rows, ancestors, complete = {}, None, None
     if not isinstance(ancestors, list) or not isinstance(complete, bool):
-        raise CimError(f"{file}: {KEY} is not what `cimtool train` writes; expected it, or none")
+        raise CimError(f"{file}: {KEY} is not a record of the training rows; expected one, or none")
     return Provenance(rows, tuple(map(str, ancestors)), complete)
 
 

@@ -210,7 +210,7 @@ Scores = Mapping[str, FloatArray]
 """Values of scores by the name of each."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparedForm:
     """A form of the score on held-out pairs, and what one pair takes of it.
 
@@ -232,7 +232,7 @@ class ComparedForm:
     in_memory: QueryCost | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FormComparison:
     """Forms by what they take: the RMSE of `best` is the lowest, `enough` is not surely worse.
 
@@ -337,15 +337,15 @@ def compare_forms(
         ranked = "-ed" if name == "csd" else name  # csd ranks as -ed does
         cost = distance_cost() if form is None else polynomial_cost(form.degree, form.ed_alone)
         return ComparedForm(
-            name,
-            form,
-            None if name == RAW else cost,
-            rmse.own.get(name),
-            float(np.abs(errors[name]).max()) if name in errors else None,
-            rmse.less_best.get(name),
-            {way: one.own[ranked] for way, one in recalls.items()},
-            {way: one.less_best[ranked] for way, one in recalls.items()},
-            None if name == RAW else in_memory[form is not None and not form.ed_alone],
+            name=name,
+            form=form,
+            cost=None if name == RAW else cost,
+            rmse=rmse.own.get(name),
+            worst=float(np.abs(errors[name]).max()) if name in errors else None,
+            less_best=rmse.less_best.get(name),
+            recall={way: one.own[ranked] for way, one in recalls.items()},
+            recall_less_best={way: one.less_best[ranked] for way, one in recalls.items()},
+            in_memory=None if name == RAW else in_memory[form is not None and not form.ed_alone],
         )
 
     candidates = tuple(candidate(name, form) for name, form in forms.items())
@@ -355,7 +355,14 @@ def compare_forms(
         tolerance = min(OF_SCATTER * (scatter or 0.0), OF_SPREAD * spread)
     enough = next(one.form for one in candidates if one.form and _suffices(one, tolerance))
     found = FormComparison(
-        candidates, best, enough, tolerance, scatter, spread, samples, teacher.dimension
+        candidates=candidates,
+        best=best,
+        enough=enough,
+        tolerance=tolerance,
+        scatter=scatter,
+        spread=spread,
+        samples=samples,
+        d=teacher.dimension,
     )
     if items is None:
         return found

@@ -79,7 +79,7 @@ def document(fit: Fit) -> Document:
     )
     polynomial = fit.polynomial
     coefficients = make_table(
-        "Of the features in the file",
+        "Coefficients for the features in the file",
         (Column("term"), Column("coefficient", "{:.9g}".format)),
         [
             ("constant", polynomial.bias),
@@ -92,7 +92,7 @@ def document(fit: Fit) -> Document:
             *raw,
             Sentence(fit_headline(fit), "verdict"),
             Section(
-                "On pairs that it did not see",
+                "On held-out pairs",
                 (*notes(fit.notes), error_table(fit).named("errors"), picture),
             ),
             Section(

@@ -151,7 +151,7 @@ MODEL = "trunk"
 """The model if neither `model` nor `start` says one."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingJob:
     """A model, a loss and their data; the plain `settings` decide every byte of the result.
 
@@ -314,9 +314,21 @@ def make_job(
             "validate; they were left out of validation."
         )
     return TrainingJob(
-        model, loss, optimisation, seed, device, pairs, held, start, polynomial, settings,
-        files, tuple(remarks), test, given_rows.called,
-    )  # fmt: skip
+        model=model,
+        loss=loss,
+        optimisation=optimisation,
+        seed=seed,
+        device=device,
+        pairs=pairs,
+        held=held,
+        start=start,
+        polynomial=polynomial,
+        settings=settings,
+        files=files,
+        remarks=tuple(remarks),
+        test=test,
+        called=given_rows.called,
+    )
 
 
 def _unit_rows(rows: Embeddings, model: type[ProjectorModel]) -> Embeddings:

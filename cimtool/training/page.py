@@ -153,7 +153,7 @@ def run_page(
     )
     loss = _losses(history, others)
     sections = (
-        Section(f"On {words['held']} that were held out", measured_on),
+        Section(f"On held-out {words['held']}", measured_on),
         *([Section("The loss", loss)] if loss else []),
         Section(f"How it was {words['done']}", (FactList(facts),)),
     )

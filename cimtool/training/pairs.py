@@ -61,7 +61,16 @@ class Pairs:
             judged = rows.compared.judgements().among(*places) if labels is None else None
         text, video = torch.from_numpy(rows.text[texts]), torch.from_numpy(rows.video[videos])
         found = torch.from_numpy(right)
-        return cls(text, video, found, labels, rows.alone, compared, judged, rows.called)
+        return cls(
+            text,
+            video,
+            found,
+            labels,
+            alone=rows.alone,
+            compared=compared,
+            judged=judged,
+            called=rows.called,
+        )
 
     def __len__(self) -> int:
         return len(self.text)
@@ -97,7 +106,14 @@ class Pairs:
         compared = None if self.compared is None else self.compared.among(*places)
         judged = None if self.judged is None else self.judged.among(*places)
         sides = self.text[rows], self.video[videos], right
-        return Pairs(*sides, labels, self.alone, compared, judged, self.called)
+        return Pairs(
+            *sides,
+            labels,
+            alone=self.alone,
+            compared=compared,
+            judged=judged,
+            called=self.called,
+        )
 
     def batch(self, rows: Tensor) -> Batch:
         """The pairs of these texts."""

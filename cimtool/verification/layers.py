@@ -43,7 +43,7 @@ FINE_BINS = 1 << 14
 """Most bins over the proved range in which sums are counted, then joined to BINS."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ColumnSums:
     """All column sums of one slice (or polarity, or the unit column) of a layer.
 
@@ -250,9 +250,19 @@ def _described(
     # The used part of the range around 0, on the side where that is larger.
     used = max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
     edges, counts = _histogram(fine, lo, shift, lowest, highest)
-    column = (name, crossbar.converter.bits, step, crossbar.fraction_bits)
-    share = clipped / conversions
-    return ColumnSums(*column, conversions, share, used, lowest, highest, edges, counts)
+    return ColumnSums(
+        column=name,
+        adc_bits=crossbar.converter.bits,
+        step=step,
+        fraction_bits=crossbar.fraction_bits,
+        conversions=conversions,
+        clipped=clipped / conversions,
+        used=used,
+        lowest=lowest,
+        highest=highest,
+        edges=edges,
+        counts=counts,
+    )
 
 
 def _histogram(

@@ -34,7 +34,7 @@ FLOOR_ITEMS = 256
 """Seeds whose scatter is measured, and the texts and videos that it is measured on."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Floor:
     """The distance of Monte Carlo from the exact score, over several seeds, on fewer pairs.
 
@@ -197,7 +197,16 @@ def _floor(reference: ReferenceScores, seeds: list[FloatArray]) -> Floor:
     rmse, centred, agreement = map(float, errors.mean(axis=0))
     spread, centred_spread, _ = map(float, errors.std(axis=0, ddof=1))
     texts, videos = reference.scores.shape
-    return Floor(len(seeds), texts, videos, rmse, spread, centred, centred_spread, agreement)
+    return Floor(
+        seeds=len(seeds),
+        texts=texts,
+        videos=videos,
+        rmse=rmse,
+        rmse_spread=spread,
+        centred_rmse=centred,
+        centred_rmse_spread=centred_spread,
+        top1_agreement=agreement,
+    )
 
 
 def _centred_scatter(seeds: list[FloatArray]) -> float:

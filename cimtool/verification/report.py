@@ -81,14 +81,22 @@ class VerifiedBundle:
 
 def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBundle:
     """Name what is verified."""
-    names = (bundle.name, bundle.model.name, bundle.target.name, bundle.target.class_)
     known = bundle.training
     trained = None if known is None else known.trained_rows(data.text, data.video)
     sizes = (len(data.text), len(data.video))
     card = DataCard(data.file, data.digest, *sizes, data.labels is not None, trained)
     manifest = ("cimtool_version", "inputs", "files", "notes")
     origin = {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest}
-    return VerifiedBundle(*names, card, seed, bundle.settings.to_json(), origin)
+    return VerifiedBundle(
+        bundle=bundle.name,
+        model=bundle.model.name,
+        target=bundle.target.name,
+        fidelity=bundle.target.class_,
+        data=card,
+        seed=seed,
+        settings=bundle.settings.to_json(),
+        provenance=origin,
+    )
 
 
 @dataclass(frozen=True)
@@ -193,7 +201,7 @@ RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, TargetCard
 """The records whose fields make the JSON of a report, beside its sections and notes."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Report(Result, shown_by="cimtool.verification.render"):
     """The findings on one bundle; `notes` are sentences a reader should see, `warnings` of them.
 

@@ -127,16 +127,17 @@ def verify_bundle(
     beside = None
     if earlier is not None:
         beside = earlier.beside(drift, section_values(sections), data.truth, seed)
+    unreliable = () if runs.scatter else faults
     report = Report(
-        verified_bundle(bundle, data, seed),
-        drift,
-        make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults, beside),
-        Saturation(runs.domains, head.fitted_ranges is not None, stored),
-        causes,
-        target_card(bundle.target),
-        sections,
-        notes_of(bundle, data, runs, warnings),
-        warnings,
+        subject=verified_bundle(bundle, data, seed),
+        drift=drift,
+        checks=make_checks(bits, runs.finite, rows[-1], limits, unreliable, beside),
+        saturation=Saturation(runs.domains, head.fitted_ranges is not None, stored),
+        causes=causes,
+        target=target_card(bundle.target),
+        sections=sections,
+        notes=notes_of(bundle, data, runs, warnings),
+        warnings=warnings,
     )
     if folder is not None:
         write_report(report, folder)

@@ -30,11 +30,11 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "chips: not given" in ran.out
     assert "area: > " in ran.out
     assert "100% of operations" in ran.out
-    assert "digital prices are of 32 nm at 0.9 V; the nominal supply is assumed" in ran.out
+    assert "digital prices are for 32 nm at 0.9 V; the nominal supply is assumed" in ran.out
     assert "* a query is bound by " in ran.out
     assert "programming: " in ran.out
     assert "K = 10, stored" in ran.out
-    assert "each of the 100 distances of a pair needs a sigmoid before their mean" in ran.out
+    assert "Each of the 100 distances of a pair needs its own sigmoid before the mean" in ran.out
     assert ran.out.splitlines()[-1] == (
         f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg, {tmp_path}/out/roofline.svg"
     )
@@ -81,7 +81,7 @@ def test_a_file_of_the_digital_unit_replaces_what_is_assumed(
     assert (time["value"], time["low"]) == pytest.approx((work / 8 * 10, work / 8 * 10))
     energies = [one["query"]["parts"]["digital"]["energy_pj"]["value"] for one in (plain, told)]
     assert energies[0] < energies[1]
-    assert "the digital unit does 8 operations a cycle at 100 MHz, given" in told["assumptions"]
+    assert "the digital unit does 8 operations per cycle at 100 MHz, given" in told["assumptions"]
 
 
 @pytest.mark.parametrize(

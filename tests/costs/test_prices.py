@@ -82,7 +82,7 @@ def test_what_no_target_says_is_named_as_assumed() -> None:
     assert "45 nm at 1 V, assumed: the target states no node" in said
     hermes = load_target("hermes-pcm-14nm")
     said = " ".join(Prices(hermes, hermes.operating_points[0]).assumptions())
-    assert said.startswith("digital prices are of 14 nm at 0.8 V")
+    assert said.startswith("digital prices are for 14 nm at 0.8 V")
     assert "at 1,000 MHz" in said
     colonnade = load_target("colonnade-65nm")
     assert Prices(colonnade, colonnade.operating_points[2]).voltage == 0.6

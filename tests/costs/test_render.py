@@ -46,7 +46,7 @@ def test_lower_bounds_are_marked_and_said_once() -> None:
 
 def test_a_headline_on_less_than_95_percent_says_so() -> None:
     half = Cost(macs=2, known=1, parts={"arrays": PartShare(Quantity(2000.0, (), 1000.0, 5000.0))})
-    assert energy_headline(half) == ("2 nJ (1 nJ to 5 nJ), known for 50% of its operations only")
+    assert energy_headline(half) == ("2 nJ (1 nJ to 5 nJ), known for only 50% of its operations")
     assert energy_headline(replace(half, known=2)) == "2 nJ (1 nJ to 5 nJ)"
 
 

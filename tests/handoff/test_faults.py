@@ -14,7 +14,7 @@ from cimtool.demo.data import DemoFiles
 CASES = {
     "one cycle": (
         KINDS["analog shift-and-add"],
-        {"cycles most significant first", "a cycle drives all bits above"},
+        {"cycles most significant first", "a cycle drives all higher bits too"},
     ),
     "a reference of each cycle": (KINDS["a reference of each cycle"], set()),
     "bits in cells of their own": (
@@ -22,7 +22,11 @@ CASES = {
             "encoding": "twos-complement", "adc_bits": "lossless", "cell_bits": 1,
             "array": "12x64",
         },
-        {"slices lie a bit apart", "bits of a cell weigh alike", "half-even in place of half-up"},
+        {
+            "slices are one bit apart",
+            "all bits of a cell have the same weight",
+            "half-even in place of half-up",
+        },
     ),
 }  # fmt: skip
 

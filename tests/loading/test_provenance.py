@@ -59,7 +59,7 @@ def test_a_start_without_provenance_leaves_it_incomplete() -> None:
     "values", [3, {}, {"text": [1.0]}, {"text": np.zeros(2), "video": np.zeros(2)}]
 )
 def test_other_values(values: Any) -> None:
-    with pytest.raises(CimError, match=r"m.pth: provenance is not what `cimtool train` writes"):
+    with pytest.raises(CimError, match=r"m.pth: provenance is not a record of the training rows"):
         provenance_of({"provenance": values}, "m.pth")
     assert provenance_of({}, "m.pth") is None
 

@@ -8,8 +8,8 @@
 #   sh sv/bench.sh cocotb [COLUMN]      a column by itself, in cocotb and Icarus Verilog, with the sums of directed/
 #   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
 #
-# Layers of each kind have a macro of their own, sv/kindN; what is printed last are the sums of all kinds.
-# COLUMN is the source of the column, or several in one word; sv/cim_column.sv where it is left out.
+# Each kind of layers has its own macro, sv/kindN; the last lines are the totals of all kinds.
+# COLUMN is the source of the column, or several sources in one quoted word [default: sv/cim_column.sv].
 set -eu
 export LC_ALL=C
 column=${2:-sv/cim_column.sv}
@@ -17,25 +17,25 @@ column=${2:-sv/cim_column.sv}
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
 
-# made OUTPUT COMMAND: an output is there, of this command, and none of the hand-off's sources is newer.
+# made OUTPUT COMMAND: true if this command made the output, and it is newer than the hand-off's sources.
 made() { [ -f "$1" ] && [ -f "$1.of" ] && [ "$(cat "$1.of")" = "$2" ] && [ -z "$(find sv c random -newer "$1")" ]; }
 
 # build SIMULATOR KIND FOLDER COLUMN OUTPUT [MORE]: compiles the bench of a kind with the macro of a folder, and more.
 build() {
     need "$1"
     for file in $4; do
-        [ -f "$file" ] || { say "COLUMN: $file: no such file; expected a path from the folder of the hand-off, or a whole one"; exit 2; }
+        [ -f "$file" ] || { say "COLUMN: $file: no such file; expected an absolute path, or one from the hand-off's folder"; exit 2; }
     done
     simulator=$1 include="-Isv -Isv/$2" output=$5
     set -- "$3/cim_macro.sv" "$3/cim_output.sv" $4 ${6:-}
     command="$simulator ${OPTIMIZE:=-O1} ${CC:-} $include $*"
-    # A column from elsewhere may include what nobody here knows of: it is always compiled.
+    # A column from elsewhere may include unknown files: always compile it.
     case $column in sv/*) ! made "$output" "$command" || return 0 ;; esac
     case $simulator in
     iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" || return ;;
     verilator)
-        # Most of a compilation goes into headers: one source in place of many, and Verilator's own ones once.
-        # Loops stay loops: unrolled, they take longer to compile and run no faster.
+        # Headers take most of the time: compile one source in place of many, and Verilator's own sources once.
+        # Unrolled loops take longer to compile and run no faster.
         mkdir -p "${VERILATED:=build/verilated}" "$output.obj"
         kept=
         for object in "$VERILATED"/*.o; do
@@ -47,7 +47,7 @@ build() {
             -MAKEFLAGS "VM_PARALLEL_BUILDS=0 OPT_FAST='$OPTIMIZE' OPT_GLOBAL='$OPTIMIZE'$kept" -o ../"${output##*/}" \
             sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
         for object in "$output.obj"/verilated*.o; do
-            # Beside, then renamed: several benches may share the folder.
+            # Copy, then rename: several benches may share the folder.
             [ -f "$VERILATED/${object##*/}" ] || { cp "$object" "$VERILATED/kept.$$" && mv "$VERILATED/kept.$$" "$VERILATED/${object##*/}"; }
         done
         ;;
@@ -63,7 +63,7 @@ simulate() {
     esac
 }
 
-# each COMMAND...: runs a command with the name of each kind, then prints the sums of what they compared.
+# each COMMAND...: runs a command with the name of each kind, then prints the totals.
 each() {
     failed=0
     rm -f build/kind*.txt

@@ -1,11 +1,11 @@
-// One column of an array and its converter: the part that a chip does in analog.
+// One column of an array and its converter: the analog part of a chip.
 //
 // This is the boundary of the bench: a chip team replaces this module by its own array and
 // converter, or by a model of them, and keeps its ports.
 //
-//   sum   what the bit line carries: cells times digits, in 2^-FRACTION_BITS of a digit
-//   code  what the converter makes of it: round((sum - offset) / step), or the number of thresholds
-//         that sum - offset reaches, within lo to hi
+//   sum   on the bit line: cells times digits, in 2^-FRACTION_BITS of a digit
+//   code  from the converter: round((sum - offset) / step), or the number of thresholds that
+//         sum - offset reaches, within lo to hi
 module cim_column #(
     parameter int ROWS = 128,
     parameter int CELLS = 1,           // 2: a pair, the first cell less the second
@@ -32,7 +32,7 @@ module cim_column #(
     input  logic [DIGIT_BITS*ROWS-1:0]    drive,
     input  logic [ROWS-1:0]               negative,
     input  logic signed [SUM_BITS-1:0]    baseline,    // sum of the reference column, else 0
-    // references of the converter; a step of 0 takes the sum as it is
+    // references of the converter; a step of 0 passes the sum through
     input  logic [STEP_BITS-1:0]          step,
     input  logic signed [FINE_BITS-1:0]   offset,
     input  logic signed [CODE_BITS-1:0]   lo,
@@ -52,7 +52,7 @@ module cim_column #(
         if (write)
             for (int p = 0; p < PLANES; p++) planes[p*ROWS + 32'(write_row)] <= write_cells[p];
 
-    // Tap 2: what the rows that are driven carry onto the bit line, cell by digit.
+    // Tap 2: the sum on the bit line, cell times digit over the driven rows.
     function automatic logic signed [SUM_BITS-1:0] bit_line(
         input logic [PLANES*ROWS-1:0] cells, input logic [DIGIT_BITS*ROWS-1:0] digits, input logic [ROWS-1:0] down
     );
@@ -63,7 +63,7 @@ module cim_column #(
         signs = down != '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
             driven = digits[d*ROWS +: ROWS];
-            // Population counts of plain variables: of an expression Icarus 11 counts wrongly, silently.
+            // Count the ones of plain variables only: Icarus 11 miscounts those of an expression, without a warning.
             for (int p = 0; p < PLANES; p++) begin
                 on = cells[p*ROWS +: ROWS] & driven;
                 part = $countones(on);
@@ -83,7 +83,7 @@ module cim_column #(
     endfunction
     assign sum = bit_line(planes, drive, negative) - baseline;
 
-    // Tap 3: the converter. Division rounds down whatever the sign.
+    // Tap 3: the converter. Division rounds down for both signs.
     function automatic logic signed [CODE_BITS-1:0] converted(
         input logic signed [SUM_BITS-1:0] given, input logic [STEP_BITS-1:0] s,
         input logic signed [FINE_BITS-1:0] o, input logic signed [CODE_BITS-1:0] least,

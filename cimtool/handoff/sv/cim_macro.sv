@@ -1,20 +1,20 @@
-// One compute-in-memory macro as the integer contract has it: an array of columns with their
+// One compute-in-memory macro as the integer contract defines it: an array of columns with their
 // converters, and the digital periphery: input cycles, shift-and-add, corrections.
 //
-// One clock a cycle of input digits. A lane is a column that is converted: LANE(weight, slice).
+// A cycle of input digits takes one clock. A lane is a column with a converter: LANE(weight, slice).
 module cim_macro #(
     parameter int ROWS = 128,          // word lines
     parameter int WEIGHTS = 32,        // weights side by side
     parameter int SLICES = 4,          // lanes of a weight
     parameter bit SLICE_MAJOR = 1'b0,  // the weights of a slice side by side, else its slices
-    parameter int POLARITIES = 1,      // lanes of a digit: 2 where each polarity is converted
+    parameter int POLARITIES = 1,      // lanes of a digit: 2 if each polarity is converted
     parameter int CELLS = 1,           // cells of a lane: 2 are a pair
     parameter bit NEGATIVE_FIRST = 1'b0, // of a pair, and of the lanes of its polarities
     parameter int CELL_BITS = 2,
     parameter bit [SLICES-1:0] SIGNED_CELLS = '0,
     parameter bit UNIT_COLUMN = 1'b0,      // measures the sum of the inputs, lane LANES
-    parameter bit REFERENCE_COLUMN = 1'b0, // is taken off every other column
-    parameter int BESIDE = 0,              // cells on a word line behind those of weights
+    parameter bit REFERENCE_COLUMN = 1'b0, // is subtracted from every other column
+    parameter int BESIDE = 0,              // cells on a word line after those of weights
     parameter int INPUT_BITS = 9,      // of an input, two's complement
     parameter int DIGIT_BITS = 1,      // magnitude of a digit
     parameter int DIGIT_LANE = 4,      // bits of a digit at its tap, more than those of its magnitude
@@ -47,7 +47,7 @@ module cim_macro #(
     input  logic [5:0]                    cycles,
     input  logic [CYCLES*5-1:0]           cycle_shift,    // lowest bit that a cycle drives
     input  logic [CYCLES*5-1:0]           cycle_bits,     // bits that it drives; 0: all above
-    input  logic [CYCLES-1:0]             cycle_negative, // its sums count negative
+    input  logic [CYCLES-1:0]             cycle_negative, // its sums are subtracted
     input  logic [SLICES*6-1:0]           slice_shift,
     input  logic [SLICES-1:0]             slice_negative,
     input  logic signed [CODE_BITS-1:0]   lo,
@@ -56,9 +56,9 @@ module cim_macro #(
     input  logic signed [ACC_BITS-1:0]    weight_offset,  // excess of cells over a weight
     // configuration of a row group
     input  logic [ROWS-1:0]               row_enable,
-    input  logic [ROWS-1:0]               idle,           // rows driven beside them, with the code of zero
+    input  logic [ROWS-1:0]               idle,           // further rows, driven with the code of zero
     input  logic [LANES-1:0]              flipped,        // columns that hold complements
-    // references of the converters in the cycle that `cycle` says
+    // references of the converters in the cycle number `cycle`
     output logic [5:0]                    cycle,
     input  logic [REFERENCES*STEP_BITS-1:0]              step,
     input  logic [CONVERTED*FINE_BITS-1:0]               offset,
@@ -86,7 +86,7 @@ module cim_macro #(
     assign last = cycle + 6'd1 == cycles;
     assign counts_negative = cycle_negative[cycle[CYCLE_BITS-1:0]];
 
-    // Lanes of a digit, one a polarity, lie side by side. Slices count the positive one first.
+    // The lanes of a digit, one per polarity, are adjacent. Slices are numbered positive lane first.
     function automatic int polarity_of(input int place);
         polarity_of = NEGATIVE_FIRST ? POLARITIES - 1 - place % POLARITIES : place % POLARITIES;
     endfunction
@@ -111,13 +111,13 @@ module cim_macro #(
         below = magnitude && lifted < 0;
         if (below) lifted = -lifted;
         lifted = lifted >>> from;
-        // A cycle of all bits takes the sign of the input with them.
+        // A cycle that drives all bits drives the sign of the input too.
         if (count != '0) lifted = lifted & (((INPUT_BITS+2)'(1) <<< count) - (INPUT_BITS+2)'(1));
         digit_of = (DIGIT_BITS+1)'(below ? -lifted : lifted);
     endfunction
 
-    // In one process, and each bus at once: of a bus that is driven bit by bit, Verilator 5.006 has
-    // driven wrong planes, silently, and Icarus wakes every column for each bit.
+    // One process drives each bus at once. If a bus is driven bit by bit, Verilator 5.006 can drive wrong
+    // planes without a warning, and Icarus wakes every column for each bit.
     logic [DIGIT_BITS*ROWS-1:0] drive;
     logic [ROWS-1:0] negative, driving;
     always_comb begin : drive_rows
@@ -143,7 +143,7 @@ module cim_macro #(
         tap_digits = digits;
     end
 
-    // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
+    // Count the ones of a plain variable only: Icarus 11 miscounts those of an expression, without a warning.
     function automatic int ones(input logic [ROWS-1:0] mask);
         ones = $countones(mask);
     endfunction
@@ -163,7 +163,7 @@ module cim_macro #(
     assign driven = sum_of(drive, negative, driving);
     assign conducting = sum_of(drive, negative, '1);
 
-    // The array. Cells behind those of weights: the unit column, then the reference column.
+    // The array. After the cells of weights come the unit column, then the reference column.
     logic signed [SUM_BITS-1:0] baseline;
     if (REFERENCE_COLUMN) begin : g_reference
         logic signed [CODE_BITS-1:0] unread;
@@ -180,14 +180,14 @@ module cim_macro #(
         );
     end else assign baseline = '0;
 
-    // Columns have words of their own: parts of a bus that each have a driver take Icarus long.
+    // Each column has its own word: Icarus is slow if each part of a bus has its own driver.
     logic signed [SUM_BITS-1:0] sums [0:CONVERTED-1];
     logic signed [CODE_BITS-1:0] codes [0:CONVERTED-1];
     for (genvar j = 0; j < CONVERTED; j++) begin : g_lane
         localparam int SLICE = slice_of(j);
         localparam int OWN = (j == LANES) ? 1 : CELLS;
         logic signed [SUM_BITS-1:0] reference;
-        // A column has the positive cell of a pair first.
+        // A column takes the positive cell of a pair first.
         logic [OWN*CELL_BITS-1:0] stored, given;
         assign stored = write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS];
         if (OWN == 2 && NEGATIVE_FIRST) assign given = {stored[CELL_BITS-1:0], stored[OWN*CELL_BITS-1 -: CELL_BITS]};
@@ -216,7 +216,7 @@ module cim_macro #(
             tap_codes[j*CODE_BITS +: CODE_BITS] = codes[j];
         end
 
-    // What the digital side takes a lane's code for, in 2^-(FRACTION_BITS + REFERENCE_BITS).
+    // The digital value of a lane's code, in 2^-(FRACTION_BITS + REFERENCE_BITS).
     logic signed [ACC_BITS-1:0] value [0:CONVERTED-1];
     for (genvar j = 0; j < CONVERTED; j++) begin : g_value
         localparam int SLICE = slice_of(j);
@@ -241,7 +241,7 @@ module cim_macro #(
         end
     end
 
-    // The sum of the inputs that drive a row group, as this macro knows it.
+    // The sum of the digits that drive a row group: measured by the unit column, or counted.
     logic signed [ACC_BITS-1:0] row_sum, leaked;
     if (UNIT_COLUMN) assign row_sum = value[LANES] <<< FRACTION_BITS;
     else assign row_sum = driven <<< (FRACTION_BITS + REFERENCE_BITS);

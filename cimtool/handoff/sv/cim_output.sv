@@ -1,8 +1,8 @@
-// The digital end of a layer, a number a clock: row groups and bias, then requantisation.
+// The digital end of a layer, one number per clock: row groups and bias, then requantisation.
 //
-//   sum   what all row groups add, rounded half up to whole digits, and the bias
-//   y     clip((x * multiplier + 2^(shift-1)) >> shift, lo, hi), halves up; x is the sum, or what
-//         additions and limits make of it
+//   sum   of all row groups, rounded half up to whole digits, plus the bias
+//   y     clip((x * multiplier + 2^(shift-1)) >> shift, lo, hi), halves up; x is the sum, after
+//         additions and limits if there are any
 module cim_output #(
     parameter int ACC_BITS = 32,
     parameter int PLACES = 0,          // binary places of a digit in which row groups count

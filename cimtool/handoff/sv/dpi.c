@@ -1,6 +1,6 @@
-/* The golden model as the bench asks it: a row group, any inputs, and the taps of one array.
+/* The golden model as the bench calls it: the taps of one array, for a row group and any inputs.
  *
- * layers.h has every layer of the bench as cim.h describes one, those that lose nothing too. */
+ * layers.h describes every layer of the bench as cim.h does, lossless ones too. */
 #include "layers.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static const unsigned char *weights;
 static const struct layer_read *now;
-static int32_t first, end; /* the columns of the array, in whole blocks before it */
+static int32_t first, end; /* the columns of the array, from the start of a block */
 static int32_t column;
 static uint64_t state;
 
@@ -65,7 +65,7 @@ void random_read(const char *read, int from, int to) {
     end = to;
 }
 
-/* Draw inputs: of all sizes, or small ones, or such that most are zero. */
+/* Draw inputs: of any size, or small, or mostly zero. */
 static void draw(void) {
     int32_t rows = now->layer->rows, size = (int32_t)(drawn() % 31);
     int kind = (int)(drawn() % 3);
@@ -79,7 +79,7 @@ static void draw(void) {
     }
 }
 
-/* Draw a vector, and compute what its read must show. */
+/* Draw a vector, and compute the taps of its read. */
 void random_vector(void) {
     const cim_layer *l = now->layer;
     const cim_group *rows = l->group + now->group;
@@ -109,7 +109,7 @@ void random_vector(void) {
     }
 }
 
-/* The input of a row of the group; of a row that does not drive, any number. */
+/* The input of a row of the group; any number for a row that does not drive. */
 int random_input(int row, int own) {
     int32_t from = now->layer->group[now->group].first;
     return own ? inputs[from + row] : drawn_input(from);

@@ -1,6 +1,6 @@
-    // A column by itself, whose cells and digits make every sum that directed/ names: both sides of
-    // every threshold of a layer's converters. Row 0 holds what is left of a sum, rows FULL the
-    // largest cells; rows EMPTY hold nothing, and leak.
+    // A column by itself. Its cells and digits make every sum in directed/: both sides of every
+    // threshold of a layer's converters. FULL rows hold the largest cells, row 0 the remainder of a
+    // sum; EMPTY rows hold erased cells, which leak.
     localparam int MOST_CELL = (1 << CELL_BITS) - 1, MOST_DIGIT = (1 << DIGIT_BITS) - 1;
     localparam int FULL = (1 << (SUM_BITS - 1 - FRACTION_BITS)) / MOST_CELL / MOST_DIGIT + 1;
     localparam int EMPTY = (LEAK > 0) ? ROWS : 0;
@@ -27,7 +27,7 @@
         .thresholds(lone_thresholds), .sum(lone_sum), .code(lone_code)
     );
 
-    // The cells of a value, in the second cell of a pair where `second`.
+    // The cells of a value, in the second cell of a pair if `second`.
     function automatic logic [CELLS*CELL_BITS-1:0] lone_value(input int cell_value, input logic second);
         lone_value = (CELLS*CELL_BITS)'(cell_value);
         if (second) lone_value = lone_value << ((CELLS - 1) * CELL_BITS);
@@ -41,7 +41,7 @@
         end
     endtask
 
-    // Digits that add up to `total` on the rows from `from`: the largest first, then what is left.
+    // Digits that add up to `total` on the rows from `from`: the largest first, then the remainder.
     function automatic logic [LONE-1:0] lone_plane(input int total, input int from, input int plane);
         logic [LONE-1:0] rows, row;
         int rest;

@@ -3,7 +3,7 @@
 //   +HANDOFF=DIR   the folder (.)
 //   +FAULT=N       a fault of the sources that `make mutants` writes (0: none)
 //
-// The macro takes the arrays in turn: its cells are written word line by word line, as a chip's are.
+// The macro is programmed with each array in turn, word line by word line, like a chip.
 module tb_macro;
 `include "parameters.svh"
     localparam int CONVERTED = LANES + 32'(UNIT_COLUMN);
@@ -59,7 +59,7 @@ module tb_macro;
         .hi(o_hi), .sum(o_sum), .y(o_y)
     );
 
-    // References of every cycle that has its own; the macro sees those of the cycle that it is in.
+    // The references of each cycle, if each has its own; the macro sees those of its current cycle.
     int own_cycles = 1;
     logic [CYCLES*REFERENCES*STEP_BITS-1:0] steps = '0;
     logic [CYCLES*CONVERTED*FINE_BITS-1:0] offsets = '0;
@@ -72,7 +72,7 @@ module tb_macro;
     assign thresholds = all_thresholds[own*REFERENCES*THRESHOLDS*FINE_BITS +: REFERENCES*THRESHOLDS*FINE_BITS];
     assign levels = all_levels[own*REFERENCES*(THRESHOLDS+1)*FINE_BITS +: REFERENCES*(THRESHOLDS+1)*FINE_BITS];
 
-    // What the files of a layer, an array and a read hold; a number is 64 bits.
+    // The content of the files of a layer, an array and a read; a number has 64 bits.
     logic [WORD_BITS-1:0] words [0:WORD_LINES*WORDS-1];
     logic [ROWS*INPUT_BITS-1:0] inputs [0:VECTORS-1];
     logic [ROWS*DIGIT_LANE-1:0] want_digits [0:VECTORS*CYCLES-1];
@@ -103,7 +103,7 @@ module tb_macro;
         end
     endtask
 
-    // Lanes that hold weights, and how many: what others show is nobody's.
+    // The lanes that hold weights, and their number; other lanes are not compared.
     logic [CONVERTED-1:0] used = '0;
     int used_lanes = 0;
     task automatic use_weights(input int weights);
@@ -152,7 +152,7 @@ module tb_macro;
     longint u, v;
     logic bit_of;
 
-    // References of a layer's converters. A lossless one of equal steps has steps of one digit.
+    // References of a layer's converters. A lossless one of equal steps has a step of one digit.
     task automatic load_references;
         longint width, scaled;
         int place;
@@ -172,7 +172,7 @@ module tb_macro;
                 place = (code_kind == 2) ? 0 : s*own_cycles + t;
                 if (code_kind >= 2) begin
                     for (int m = 0; m < THRESHOLDS; m++) begin
-                        // Reached where sum << places >= threshold * step.
+                        // Reached if sum << places >= threshold * step.
                         scaled = given_thresholds[place*THRESHOLDS + m] * width + (64'sd1 <<< threshold_places) - 64'sd1;
                         scaled = scaled >>> threshold_places;
                         all_thresholds[((t*REFERENCES + s)*THRESHOLDS + m)*FINE_BITS +: FINE_BITS] = FINE_BITS'(scaled);
@@ -205,7 +205,7 @@ module tb_macro;
         word_line = LINE'(in_columns(given, WORD_BITS, CELL_BITS));
     endfunction
 
-    // A pair in two word lines is written at once, as the columns have it side by side.
+    // A pair in two word lines is written at once: in a column its cells are side by side.
     task automatic program_array;
         logic [LINE-1:0] of_line, row;
         if (BINARY) $readmemb({handoff, "/images/", array, "/cells.bin"}, words, 0, WORD_LINES * WORDS - 1);
@@ -239,7 +239,7 @@ module tb_macro;
         flipped = LANES'(in_columns(given, FLAG_BITS, 1));
     endtask
 
-    // One row group of an array: rows first to stop - 1, and idle ones behind them.
+    // One row group of an array: rows first to stop - 1, then idle rows.
     task automatic read_group(input int first, input int stop, input int unused, input int column, input int end_column);
         offsets = '0;
         if (SET_REFERENCES) begin
@@ -256,7 +256,7 @@ module tb_macro;
         drive_group(column, end_column);
     endtask
 
-    // Drives the vectors of `inputs` and compares what they show.
+    // Drives the vectors of `inputs` and compares the taps.
     task automatic drive_vectors(input int column, input int end_column);
         int index;
         for (int n = 0; n < vectors; n++) begin
@@ -288,7 +288,7 @@ module tb_macro;
 `include "tb_random.svh"
 `else
 `include "tb_converter.svh"
-    localparam int SHOWN = TAPS, NEEDED = 5; // taps; at the first ones something must be compared
+    localparam int SHOWN = TAPS, NEEDED = 5; // taps shown; each of the first NEEDED must compare something
 
     // The vectors of a read are those of taps/.
     task automatic drive_group(input int column, input int end_column);
@@ -303,7 +303,7 @@ module tb_macro;
         drive_vectors(column, end_column);
     endtask
 
-    // The layer's sums of all row groups.
+    // Compares the layer's sums over all row groups.
     task automatic sum_layer;
         if (code_kind != 0) direct_converter;
         $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
@@ -320,7 +320,7 @@ module tb_macro;
             end
     endtask
 
-    // What a requantisation makes of these sums.
+    // Requantises these sums, and compares the results.
     task automatic requantise;
         string base;
         logic signed [63:0] value;
@@ -349,7 +349,7 @@ module tb_macro;
         direct_requantiser;
     endtask
 
-    // Numbers next to the requantiser's thresholds, DIRECTED of every column.
+    // Numbers next to the requantiser's thresholds, DIRECTED per column.
     task automatic direct_requantiser;
         string base;
         base = {handoff, "/directed/", after, "/requantiser_"};

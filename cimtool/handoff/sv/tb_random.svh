@@ -1,8 +1,8 @@
-    // The vectors of a read are drawn, and what they must show is what the golden model says of
-    // them, through DPI. random/dpi.c has these functions.
+    // The vectors of a read are random. The golden model computes their taps through DPI: these
+    // functions are in random/dpi.c.
     //
-    //   +VECTORS=N   of each read (1000)
-    //   +SEED=N      of the drawing (1)
+    //   +VECTORS=N   vectors per read (1000)
+    //   +SEED=N      seed of the random numbers (1)
     import "DPI-C" function void random_begin(input string handoff, input int seed);
     import "DPI-C" function void random_read(input string read, input int column, input int end_column);
     import "DPI-C" function void random_vector();
@@ -12,7 +12,7 @@
     import "DPI-C" function longint random_code(input int lane, input int cycle);
     import "DPI-C" function longint random_added(input int weight);
 
-    localparam int SHOWN = 4, NEEDED = 4; // taps, at each of which something must be compared
+    localparam int SHOWN = 4, NEEDED = 4; // taps; each must compare something
 
     int random_vectors = 0, seed = 0;
 
@@ -35,7 +35,7 @@
         vectors = chosen;
     endtask
 
-    // Rows that do not drive get numbers as well, which must not show; idle ones get zero.
+    // Rows that do not drive get numbers too, which must not change the taps; idle rows get zero.
     task automatic draw_vector(input int n, input int weights);
         int index, driven;
         random_vector();
@@ -60,7 +60,7 @@
         for (int w = 0; w < weights; w++) want_acc[n][w*64 +: 64] = random_added(w);
     endtask
 
-    // Layer sums need every row group of the same vector: those of taps/ have them.
+    // A layer sum needs all row groups of one vector; only the vectors of taps/ have them.
     task automatic sum_layer;
     endtask
     task automatic requantise;

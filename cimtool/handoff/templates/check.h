@@ -1,5 +1,5 @@
-/* The values of the model, how many numbers of each are compared, and the place of an
- * item's in its record of expected.bin: -1 for values of pairs and galleries. */
+/* The values of the model: the count of numbers to compare, and the place of a value in
+ * its item's record of expected.bin (-1 for values of pairs and galleries). */
 enum { {{ facts | join(", ") }} };
 static const struct {
     const char *name;
@@ -7,8 +7,8 @@ static const struct {
     int of_video;
 } check_values[] = {
 {{ values | join(",\n") }}};
-/* The files of taps/ from end to end: of which items or of pairs, the place of a value
- * in its record of expected.bin, and how many numbers it has. */
+/* The end-to-end files of taps/: of texts, videos or pairs; the place of a value in its
+ * record of expected.bin; and its count of numbers. */
 enum { TEXT, VIDEO, PAIR };
 static const struct {
     const char *file;

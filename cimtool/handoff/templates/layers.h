@@ -18,8 +18,8 @@ enum {
 {% endfor %}
 };
 
-/* Lanes of an array but the unit column's, by the kind of its macro: the slice and
- * the weight of each. */
+/* The lanes of an array, except the unit column's, by kind of macro: the slice and the
+ * weight of each. */
 struct layer_lanes {
     int32_t count;
     const int32_t *slice, *weight;
@@ -30,8 +30,8 @@ static const int32_t {{ kind }}_weight[] = {{ "{" }}{{ weights | join(", ") }}};
 static const struct layer_lanes {{ kind }} = {{ "{" }}{{ slices | count }}, {{ kind }}_slice, {{ kind }}_weight};
 {% endfor %}
 
-/* LAYER/rR/gG: row group G of the arrays in row R; the places of the least and the
- * largest input of each row of the layer, int32_t. */
+/* LAYER/rR/gG: row group G of the arrays in row R; `lo` and `hi` are the places of the
+ * least and the largest input of each row of the layer, int32_t. */
 static const struct layer_read {
     const char *name;
     const cim_layer *layer;

@@ -3,7 +3,7 @@
 #include "model.h"
 #include "cim.h"
 
-/* Shows a value on the way, of an item where it is one: number j of `count`. */
+/* A hook for intermediate values: `number` is number j of `count`; `item` is 0 for other values. */
 #ifndef CIM_SEE
 #define CIM_SEE(value, item, count, number)
 #endif

@@ -5,8 +5,8 @@
 
 enum { MODEL_WEIGHTS_BYTES = {{ tables.size }} };
 
-/* What is kept of an item: its features, and what scores read of them. A name that
- * ends in _ is computed from features by `_prepare`, which `_encode` calls. */
+/* A stored item: its features, and the values that scores read. `_prepare`, which
+ * `_encode` calls, computes values whose name ends in _ from the features. */
 {% for modality, held in fields.items() %}
 typedef struct {
 {% for one in held %}

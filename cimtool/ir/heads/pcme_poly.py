@@ -48,7 +48,7 @@ class PcmePoly(Head, name="pcme-poly"):
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
-        """The head of the polynomial that is known; CimError naming `cimtool fit` if none is."""
+        """The head of the known polynomial; CimError that says how to get one if none is known."""
         if known.polynomial is None:
             if known.a is not None and known.b is not None:
                 raise ArgumentError(

@@ -85,7 +85,7 @@ class Branch:
         return tuple(dict.fromkeys(name for name in read if name not in own))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OnnxGraph:
     """A projector: from rows `x` [rows, width] to its outputs, with the nodes that these need.
 
@@ -151,7 +151,16 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
             used.update(node.inputs)
     versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     opset = max(versions, default=OLDEST_OPSET)
-    return OnnxGraph(where, x, width, rows, (*reversed(needed),), constants, outputs, opset)
+    return OnnxGraph(
+        file=where,
+        x=x,
+        width=width,
+        rows=rows,
+        nodes=(*reversed(needed),),
+        constants=constants,
+        outputs=outputs,
+        opset=opset,
+    )
 
 
 def _load(path: Path) -> ModelProto:

@@ -76,19 +76,25 @@ def reading_of(op: NoisyMvm) -> Reading:
     """Collect the conversions of a layer for compiled code."""
     columns, crossbar = op.layer.of_slices, op.crossbar
     law: Law = crossbar.law or UniformLaw(0, 0, "floor")
-    rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
     spans = [(0, 1) if one is None else converter_span(law, one) for one in op.layer.references]
     offset = np.stack([one.offset for one in columns], axis=1)
+    half, to_even = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
     return Reading(
-        crossbar.reference_bits, crossbar.reference_cycles,
-        np.array([one.step for one in columns]), np.array([one.exponent for one in columns]),
-        offset if offset.any() else NOTHING, law.lo, law.hi, *rounding,
+        rise=crossbar.reference_bits,
+        cycles=crossbar.reference_cycles,
+        steps=np.array([one.step for one in columns]),
+        shifts=np.array([one.exponent for one in columns]),
+        offsets=offset if offset.any() else NOTHING,
+        lo=law.lo,
+        hi=law.hi,
+        half=half,
+        to_even=to_even,
         tables=tables_of([one.law for one in columns]),
         spans=np.array(spans),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
         multipliers=NOTHING if op.factors is None else op.factors,
-    )  # fmt: skip
+    )
 
 
 class ConversionKernel:

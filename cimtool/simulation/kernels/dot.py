@@ -90,7 +90,17 @@ def pack_cells(
 
     packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
-    return PackedCells(packed, starts, 8, 0, count, lowest, middle, columns, short)
+    return PackedCells(
+        packed,
+        starts,
+        bits=8,
+        sign=0,
+        parts=count,
+        lowest=lowest,
+        middle=middle,
+        columns=columns,
+        short=short,
+    )
 
 
 def _short(limits: tuple[int, int], digits: tuple[int, int]) -> int:
@@ -122,7 +132,17 @@ def pack_rows(
     _pack_rows(y, middle, parts, packed.view(np.int8), sums)
     lowest, short = digits[0], _short(limits, digits)
     columns = modulo_int32(lowest * (sums - middle * y.shape[1]))
-    cells = PackedCells(packed, np.zeros(1, np.int64), 8, 0, parts, lowest, middle, columns, short)
+    cells = PackedCells(
+        packed,
+        np.zeros(1, np.int64),
+        bits=8,
+        sign=0,
+        parts=parts,
+        lowest=lowest,
+        middle=middle,
+        columns=columns,
+        short=short,
+    )
     return cells, sums[: len(y)]
 
 

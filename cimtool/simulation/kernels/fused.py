@@ -186,13 +186,13 @@ def _from_zero(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     return Epilogue(
         adc.reshape(len(cells.slices), -1, adc.shape[1]),
         *NOTHING_SET,
-        0,
-        unit,
-        _narrow(adc, reach, values, signs),
-        values,
-        padded(signs).reshape(-1),
-        padded(modulo_int32(cells.row_sum_factors)),
-        padded(modulo_int32(layer.bias)),
+        places=0,
+        unit=unit,
+        narrow=_narrow(adc, reach, values, signs),
+        values=values,
+        signs=padded(signs).reshape(-1),
+        row_factors=padded(modulo_int32(cells.row_sum_factors)),
+        start=padded(modulo_int32(layer.bias)),
     )
 
 
@@ -245,17 +245,17 @@ def _from_offsets(layer: ConvertedLayer, reach: int) -> Epilogue | None:
     levels = np.array(begins, np.int64).reshape(slices, -1)
     unit, values = _units(_values(layer, steps))
     return Epilogue(
-        np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
-        padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
-        levels if max(begins) >= 0 else NOTHING_SET[1],
-        modulo_int32(tables.entries),
-        rise,
-        unit,
-        False,
-        values,
-        padded(modulo_int32(signs)).reshape(-1),
-        padded(modulo_int32(cells.row_sum_factors << rise)),
-        padded(modulo_int32(constant + (layer.bias << rise))),
+        adc=np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
+        addends=padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
+        tables=levels if max(begins) >= 0 else NOTHING_SET[1],
+        entries=modulo_int32(tables.entries),
+        places=rise,
+        unit=unit,
+        narrow=False,
+        values=values,
+        signs=padded(modulo_int32(signs)).reshape(-1),
+        row_factors=padded(modulo_int32(cells.row_sum_factors << rise)),
+        start=padded(modulo_int32(constant + (layer.bias << rise))),
     )
 
 
@@ -324,13 +324,13 @@ def exact_epilogue(drive: RowDrive, start: IntArray) -> Epilogue:
     return Epilogue(
         np.array([[_LOSSLESS]], np.int32),
         *NOTHING_SET,
-        0,
-        1,
-        False,
-        drive.factors[None],
-        padded(np.ones(start.size, np.int32)),
-        padded(np.zeros((1, start.size), np.int32)),
-        padded(modulo_int32(start)),
+        places=0,
+        unit=1,
+        narrow=False,
+        values=drive.factors[None],
+        signs=padded(np.ones(start.size, np.int32)),
+        row_factors=padded(np.zeros((1, start.size), np.int32)),
+        start=padded(modulo_int32(start)),
     )
 
 

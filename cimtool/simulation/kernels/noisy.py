@@ -170,7 +170,16 @@ def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoi
     chunk = BYTE_ROWS // math.gcd(BYTE_ROWS, len(layer.drive.factors), first.size * planes)
     cells = dot.pack_cells(fresh.variance, layer.group_ends, (0, most), (0, BYTE - 1))
     lifts = padded(modulo_int32(lowest * sums)).reshape(-1)
-    return DrawnNoise(cells, first, second, planes, lowest, lifts, fresh.scale, chunk)
+    return DrawnNoise(
+        cells=cells,
+        first=first,
+        second=second,
+        planes=planes,
+        lowest=lowest,
+        lifts=lifts,
+        scale=fresh.scale,
+        chunk=chunk,
+    )
 
 
 @jit

@@ -3,8 +3,8 @@
  * expected.bin holds 64-bit integers, the lowest byte first: for each text, then each video, its
  * inputs and its values; then, in the order in which the model makes them, those of each pair, or of
  * each text against a gallery that the arrays hold. With the folder of taps as second argument, the
- * taps from end to end are compared too. Fails where nothing was compared, where a count is not the
- * one that was exported, and where a value differs. */
+ * end-to-end taps are compared too. Fails if a value differs, if the number of values is not the
+ * exported one, or if nothing was compared. */
 #include "check.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int64_t expected_at(long place) {
     return cim_signed(number);
 }
 
-/* Where the record of an item begins: of a text, or of a video behind all texts. */
+/* The start of an item's record: texts come first, then videos. */
 static long record(int of_video, long row) {
     return of_video ? (long)TEXT_ROWS * TEXT_RECORD + row * VIDEO_RECORD : row * TEXT_RECORD;
 }
@@ -96,7 +96,7 @@ static void check_items(const void *weights) {
 #endif
 }
 
-/* Compares a file of taps, a number of 16 digits a line, with those that the model has shown. */
+/* Compares a file of taps, one number of 16 digits per line, with the model's values. */
 static long check_tap(const char *folder, int tap, long *wrong) {
     static const long base[] = {0, (long)TEXT_ROWS * TEXT_RECORD,
                                 (long)TEXT_ROWS * TEXT_RECORD + (long)VIDEO_ROWS * VIDEO_RECORD};

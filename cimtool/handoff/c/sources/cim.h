@@ -1,11 +1,11 @@
 /* The integer contract in C99: what rounds, what converts, and a layer on crossbars.
  *
  * Freestanding: <stdint.h> alone, no allocation, no floating point, and nothing that C99 leaves
- * open: no shift of a negative number, no overflow of a signed one. Sums are unsigned, which wraps,
- * until their end value, which the compiler has proved to fit.
+ * undefined: no shift of a negative number, no signed overflow. Sums are unsigned and may wrap on
+ * the way; cimtool has proved that their final value fits.
  *
- * Column sums, steps and offsets of converters count as in the integer contract: a column sum in
- * 2^-fraction_bits of a digit, what is read of it in 2^-(fraction_bits + reference_bits). */
+ * Units are those of the integer contract: column sums count in 2^-fraction_bits of a digit; steps,
+ * offsets and values read by converters in 2^-(fraction_bits + reference_bits). */
 #ifndef CIM_H
 #define CIM_H
 #include <stdint.h>
@@ -20,11 +20,11 @@
 
 enum { CIM_BLOCK = 64 }; /* columns that are computed at a time */
 
-/* An array of numbers at a place of the weights, which lie at an address that suits int64_t. */
+/* The table at byte `place` of the weights, which must be aligned for int64_t. */
 #define CIM_TABLE(kind, weights, place) \
     ((const kind *)(const void *)((const unsigned char *)(weights) + (place)))
 
-/* The number that 64 bits stand for in two's complement. */
+/* 64 bits, read as two's complement. */
 static inline int64_t cim_signed(uint64_t x) {
     return x <= (uint64_t)INT64_MAX ? (int64_t)x : -(int64_t)(UINT64_MAX - x) - 1;
 }
@@ -51,13 +51,13 @@ static inline int64_t cim_requant(int64_t x, int64_t m, int32_t s, int64_t lo, i
     return cim_clip(cim_asr(x * m + ((int64_t)1 << (s - 1)), s), lo, hi);
 }
 
-/* Bits `shift` .. `shift + bits - 1` of an input, all above `shift` where bits is 0; their sums
- * count sign << shift. */
+/* A cycle drives bits `shift` .. `shift + bits - 1` of an input, or all from `shift` if bits is 0.
+ * Its sums have the weight sign << shift. */
 typedef struct {
     int32_t shift, bits, sign;
 } cim_cycle;
 
-/* The cells that hold one digit of each weight; their sums count sign << shift. */
+/* A slice: the cells that hold one digit of each weight. Its sums have the weight sign << shift. */
 typedef struct {
     int32_t shift, sign;
 } cim_slice;
@@ -70,7 +70,7 @@ typedef struct {
 typedef enum { CIM_HALF_UP, CIM_HALF_EVEN, CIM_FLOOR, CIM_STAIRCASE } cim_rounding;
 
 /* Codes lo .. hi of a converter. A staircase has hi - lo rising thresholds, in 2^-places of a step,
- * and hi - lo + 1 levels in steps, which its codes stand for. */
+ * and hi - lo + 1 levels, the value of each code in steps. */
 typedef struct {
     cim_rounding rounding;
     int32_t places;
@@ -78,9 +78,9 @@ typedef struct {
     const int64_t *thresholds, *levels;
 } cim_law;
 
-/* The converters of a slice: their law, their step (0: lossless), which is 2^shift unless shift is
- * -1, and the place of what is taken off first, int64_t [groups][columns] (-1: nothing; of the unit
- * column [groups]). */
+/* The converters of a slice: their law; their step, 0 if lossless, 2^shift unless shift is -1; and
+ * the place of the offsets that are subtracted first, int64_t [groups][columns], or [groups] for the
+ * unit column (-1: no offsets). */
 typedef struct {
     const cim_law *law;
     int64_t step;
@@ -88,16 +88,16 @@ typedef struct {
     int64_t offset;
 } cim_converter;
 
-/* A layer on crossbars. Places are those of its tables in the weights:
+/* A layer on crossbars. `cells`, `flipped` and `bias` are places of tables in the weights:
  *   cells    [slices][blocks of CIM_BLOCK columns, the last with the rest][rows][columns of the
- *            block] of int8_t, of int32_t where `wide`
- *   flipped  [groups][slices][columns] of uint8_t, 1 where the column's values count negative,
- *            since it holds complements; -1: nowhere
- *   bias     [columns] of int64_t, less what inputs that are lifted add
+ *            block] of int8_t, or of int32_t if `wide`
+ *   flipped  [groups][slices][columns] of uint8_t, 1 if a column holds complements, whose values
+ *            are negated; -1: none does
+ *   bias     [columns] of int64_t, less what `lift` adds to the sums
  *
  * A row group also adds to each output, from tables [groups][columns] of int64_t (-1: nothing):
  *   unit_factors  times the value of the unit column, a column of ones that is converted
- *   row_factors   times the sum of the group's inputs, each with lift: for offsets, complements
+ *   row_factors   times the sum of the group's inputs, each with `lift`: for offsets, complements
  *                 and leaks
  *   starts        for any inputs: less what idle rows leak */
 typedef struct {
@@ -131,7 +131,7 @@ static inline int32_t cim_digit(const cim_layer *l, const cim_cycle *c, int64_t 
     return (int32_t)(l->sign_magnitude && whole < 0 ? -digit : digit);
 }
 
-/* Tap 2 without what leaks: digits . cells of a slice, for the block of n columns from `first`. */
+/* Tap 2 without leakage: digits . cells of a slice, for the block of n columns from `first`. */
 static inline void cim_products(const void *weights, const cim_layer *l, int32_t slice,
                                 const cim_group *rows, const int32_t *digits, int32_t first,
                                 int32_t n, int64_t *sums) {
@@ -167,7 +167,7 @@ static inline int64_t cim_leaked(const cim_layer *l, int32_t g, int32_t c, int64
     return l->leak * summed + (l->idle_sums ? l->idle_sums[g * l->cycles + c] : 0);
 }
 
-/* Tap 3: the code of a sum p, its offset taken off. */
+/* Tap 3: the code of a sum p; its offset is already subtracted. */
 static inline int64_t cim_code(const cim_converter *c, int64_t p) {
     const cim_law *l = c->law;
     int64_t code, rest, step = c->step;
@@ -191,7 +191,7 @@ static inline int64_t cim_code(const cim_converter *c, int64_t p) {
     return cim_clip(code, l->lo, l->hi);
 }
 
-/* What the digital side takes a column sum for. `at` is the column's place among the offsets. */
+/* The digital value read for a column sum. `at` is the column's place among the offsets. */
 static inline int64_t cim_read(const void *weights, const cim_layer *l, const cim_converter *c,
                                int64_t sum, int64_t at) {
     int64_t p = cim_shl(sum, l->reference_bits), offset = 0, code;
@@ -217,8 +217,8 @@ static inline void cim_add_factors(const void *weights, const cim_layer *l, int6
         total[j] += (uint64_t)factors[j] * times;
 }
 
-/* Tap 4: add what row group g gives the layer's sum, for the block of n columns from `first`: a
- * multiple of CIM_BLOCK, and CIM_BLOCK columns or those that are left. */
+/* Tap 4: add row group g's part of the layer's sum, for the n columns from `first`, which is a
+ * multiple of CIM_BLOCK; n is CIM_BLOCK, or fewer in the last block. */
 static inline void cim_row_group(const void *weights, const cim_layer *l, int32_t g, const void *x,
                                  int32_t first, int32_t n, uint64_t *total) {
     const cim_group *rows = l->group + g;
@@ -263,7 +263,7 @@ static inline void cim_row_group(const void *weights, const cim_layer *l, int32_
     cim_add_factors(weights, l, l->starts, g, first, n, 1, total);
 }
 
-/* Columns first .. first + n - 1 of a layer's output, in whole blocks: all row groups, and the bias. */
+/* Columns first .. first + n - 1 of a layer's output, in whole blocks: all row groups plus the bias. */
 static inline void cim_mvm(const void *weights, const cim_layer *l, const void *x, int32_t first,
                            int32_t n, int64_t *out) {
     const int64_t *bias = CIM_TABLE(int64_t, weights, l->bias) + first;
@@ -280,7 +280,7 @@ static inline void cim_mvm(const void *weights, const cim_layer *l, const void *
     }
 }
 
-/* The number that 32 bits stand for in two's complement. */
+/* 32 bits, read as two's complement. */
 static inline int64_t cim_signed32(uint32_t x) {
     return x <= (uint32_t)INT32_MAX ? (int64_t)x : (int64_t)x - ((int64_t)1 << 32);
 }
@@ -288,16 +288,16 @@ static inline int64_t cim_signed32(uint32_t x) {
 /* Adds the products of weight w of column k with the inputs a, b, c, d of four items. */
 #define CIM_ADD(k, w) s##k##0 += w * a, s##k##1 += w * b, s##k##2 += w * c, s##k##3 += w * d
 
-/* Stores the sums of column k, or of the last column again where there is no such one. */
+/* Stores the sums of column k, or those of the last column again if there is no column k. */
 #define CIM_STORE(k, column)                                                                       \
     out[i][column - first] = s##k##0 + bias[column], out[i + 1][column - first] = s##k##1 + bias[column], \
         out[i + 2][column - first] = s##k##2 + bias[column],                                       \
         out[i + 3][column - first] = s##k##3 + bias[column]
 
-/* The same of a layer whose conversions are all lossless: one integer product of int16_t inputs
- * in[item][rows] and weights [columns][rows], of int8_t where their name ends in 8, else of int16_t.
- * No sum of products, in whatever order, leaves 32 bits. Four columns and four items go together,
- * so that a compiler has what fills its vector registers; what is left, one by one. */
+/* The same for a layer whose conversions are all lossless: one integer product of int16_t inputs
+ * in[item][rows] and weights [columns][rows], which are int8_t if the name ends in 8, else int16_t.
+ * Every partial sum fits 32 bits, in any order. Four columns and four items are computed together,
+ * to fill the vector registers; the rest one by one. */
 #define CIM_PRODUCT(name, kind)                                                                    \
     static inline void name(const kind *weight, const int64_t *bias, int32_t rows, int32_t items,  \
                             const int16_t *const *in, int32_t first, int32_t n,                    \
@@ -335,7 +335,7 @@ static inline int64_t cim_signed32(uint32_t x) {
 CIM_PRODUCT(cim_product8, int8_t)
 CIM_PRODUCT(cim_product16, int16_t)
 
-/* The same of wider numbers: int32_t inputs and weights, in 64 bits. */
+/* The same for wider numbers: int32_t inputs and weights, in 64 bits. */
 static inline void cim_product32(const int32_t *weight, const int64_t *bias, int32_t rows,
                                  int32_t items, const int32_t *const *in, int32_t first, int32_t n,
                                  int64_t *const *out) {
