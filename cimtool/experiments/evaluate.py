@@ -326,9 +326,9 @@ class Ranker:
         say(f"{name}: ranking")
         if self.folder is not None:
             write_run(self.folder, name, data, self.truth, scores)
-        ranked = rank_queries(scores, text + offset, video + offset, self.truth)
-        said = all_equal(scores, data.called, "scores")
         of_logits = subject.samples is not None or subject.head.predicts_logit
+        ranked = rank_queries(scores, text + offset, video + offset, self.truth, of_logits)
+        said = all_equal(scores, data.called, "scores")
         if subject.sigmoid is None or not of_logits:  # a polynomial may predict probabilities
             return ranked, said
         say(f"{name}: exact scores")

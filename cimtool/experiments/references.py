@@ -40,7 +40,7 @@ from cimtool.reference.queries import (
     once,
     uncertainties,
 )
-from cimtool.reference.retrieval import RETRIEVED, of_means, retrieved
+from cimtool.reference.retrieval import RETRIEVED, measured, of_means
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Simulator
@@ -77,7 +77,7 @@ class SweepReferences:
     their heads, `faults` the sentences on each, as in `verify`. `sampled` are Monte Carlo's scores,
     if the teacher is known. `of_means` are measurements of the trained means; `mean` [d] is their
     common mean. `raw` is the retrieval of raw embeddings, None if widths differ or nothing is
-    ranked.
+    ranked. With `of_logit` the reference's scores are logits.
     """
 
     name: str
@@ -89,6 +89,7 @@ class SweepReferences:
     of_means: Queries = field(default_factory=Queries)
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     raw: Queries | None = None
+    of_logit: bool = True
 
     @cached_property
     def against(self) -> ReferenceScores:
@@ -98,7 +99,7 @@ class SweepReferences:
     @cached_property
     def own(self) -> Queries:
         """Retrieval by the reference itself, query by query."""
-        return retrieved(self.scores, self.truth).merged(self.of_means)
+        return measured(self.scores, self.truth, self.of_logit).merged(self.of_means)
 
     def measured(self, scores: Array, text_mu: Array, video_mu: Array, head: Head) -> Queries:
         """Retrieval of scores [n, m] by a head and means, and the differences from the reference.
@@ -114,7 +115,8 @@ class SweepReferences:
         return self._measured(on_grid(scores), self.of_means, None)
 
     def _measured(self, scores: Array, told: Queries, head: Head | None) -> Queries:
-        found = retrieved(scores, self.truth).merged(compared(scores, self.against))
+        of_logit = head is None or head.predicts_logit
+        found = measured(scores, self.truth, of_logit).merged(compared(scores, self.against))
         if head is not None:
             trained = ReferenceScores(self.floats[head_digest(head)])
             found.text["float_squares"] = trained.squares(scores)
@@ -179,6 +181,7 @@ class SweepReferences:
         """The content of the file that keeps the references, without their name."""
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
         arrays |= {f"means_{name}": one for name, one in self.of_means.text.items()}
+        arrays["of_logit"] = np.array(self.of_logit)
         arrays["floats"] = np.stack(list(self.floats.values()))
         arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
         arrays["faults"] = np.frombuffer(json.dumps(dict(self.faults)).encode(), np.uint8)
@@ -199,6 +202,7 @@ class SweepReferences:
             heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
             floats = dict(zip(heads, arrays.pop("floats"), strict=True))
             said = parse_json(bytes(arrays.pop("faults")))
+            of_logit = bool(arrays.pop("of_logit"))
             faults = {digest: tuple(texts) for digest, texts in said.items()}
             own = [
                 {
@@ -212,7 +216,8 @@ class SweepReferences:
             told = Queries(
                 {n: arrays.pop(f"means_{n}") for n in OF_MEANS if f"means_{n}" in arrays}
             )
-            return cls(name, truth, floats=floats, of_means=told, faults=faults, raw=raw, **arrays)
+            known = {"floats": floats, "of_means": told, "faults": faults, "raw": raw}
+            return cls(name, truth, of_logit=of_logit, **known, **arrays)
         except (CimError, TypeError, KeyError, ValueError):
             return None
 
@@ -277,7 +282,8 @@ def references(
         if run.known is not None and run.known.exact is not None and reference == EXACT:
             against, sampled = run.known.exact, run.known.monte_carlo
         kept = (floats, mean, sampled, told, faults, run.table.queries_of(RAW))
-        found = SweepReferences(reference, data.truth, against, *kept)
+        of_logit = reference == EXACT or model.head.predicts_logit
+        found = SweepReferences(reference, data.truth, against, *kept, of_logit)
     assert found is not None
     return found
 

@@ -61,7 +61,9 @@ def _columns(found: Evaluation) -> Table:
         columns += [Column("less the first", str)] * bool(one.differences)
     labels = {
         key: metric.label
-        if metric.of_means is not None
+        if metric.texts_only and not metric.share
+        else f"{metric.label}, %"
+        if metric.texts_only
         else f"{said}: {metric.label}{', %' * metric.share}"
         for way, said in _ways(found)
         for metric in led(found.by_class)
@@ -118,7 +120,7 @@ def _number(value: float, name: str, sign: str) -> str:
     if name in ERRORS:
         return number(value)
     metric = RANKINGS_BY_KEY[name]
-    digits, scale = 4 if metric.of_means is not None else 1, 100 if metric.share else 1
+    digits, scale = (1, 100) if metric.share else (4 if metric.texts_only else 1, 1)
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: never print -0.0
 
 

@@ -105,9 +105,27 @@ def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
             )
 
 
-def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, where: str) -> None:
-    """Raise CimError for a limit of a ranking if nothing is ranked; `where` names the data."""
+OF_LOGIT = tuple(metric.loss for metric in RANKINGS if metric.of_logit)
+"""Limits that need the logit of a matching probability."""
+
+
+def check_measurable(
+    argument: str, limits: Mapping[str, float], truth: Truth, where: str, of_logit: bool
+) -> None:
+    """Raise CimError for a limit that nothing can be held against.
+
+    It is one of a ranking if nothing is ranked, where `where` names the data, or one of a
+    probability if scores are not `of_logit`.
+    """
     for metric in limits:
+        if metric in OF_LOGIT and not of_logit:
+            raise ArgumentError(
+                "{} {}: the score is not the logit of a matching probability; expected another "
+                "metric than {}",
+                Argument(argument),
+                metric,
+                ", ".join(OF_LOGIT),
+            )
         if not truth.ranks and metric not in UNRANKED_LIMITS:
             raise ArgumentError(
                 "{} {}: {} holds items of one modality and no two share a label, so no item is "

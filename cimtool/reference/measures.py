@@ -1,6 +1,7 @@
 """All metrics: names, measurements of a query, directions, and names in tables.
 
-A new metric is a `RankingMetric` in RANKINGS, or a `DifferenceMetric` in DIFFERENCES.
+A new metric is a `RankingMetric` in RANKINGS, or a `DifferenceMetric` in DIFFERENCES. Metrics of
+selective retrieval and of probabilities measure the pairs of a query (`reference/pairs.py`).
 """
 
 from __future__ import annotations
@@ -54,22 +55,27 @@ class RankingMetric(Metric):
     """A metric of rankings; ties count against the right item.
 
     With `by_class`, all items of the query's class are right if classes are known. A query is
-    measured by the rank of its best right item, by `of_hits` of all its right items, or by
-    `of_means` of both modalities' means, for texts only. Values have `decimals`: smaller digits are
-    rounding in float64. `signed` metrics may be below 0.
+    measured by the rank of its best right item, by `of_hits` of all its right items, by `of_means`
+    of both modalities' means, or by its pairs (`reference/pairs.py`). With `texts_only` each pair
+    counts once, with its text; with `of_logit` the score must be the logit of a matching
+    probability. Values have `decimals`: smaller digits are rounding in float64. `signed` metrics
+    may be below 0. Reports keep measurements of queries that are `one_number`.
     """
 
     value: Pooled = QueryCounts.mean
     by_class: bool = False
     of_hits: Callable[[Hits], float] | None = None
     of_means: Callable[[Truth, Array, Array], FloatArray | None] | None = None
+    texts_only: bool = False
+    of_logit: bool = False
+    one_number: bool = True
     decimals: int | None = None
     signed: bool = False
 
     @property
     def keys(self) -> dict[str, str]:
         """The names of its values by way."""
-        if self.of_means is not None:
+        if self.texts_only:
             return {WAYS[0]: self.name}
         return {way: f"{self.name}_{way}" for way in WAYS}
 
@@ -80,7 +86,7 @@ class RankingMetric(Metric):
 
     def labelled(self, way: str) -> str:
         """The label, with words for a way if the metric has ways."""
-        return self.label if self.of_means is not None else f"{self.label} {way}"
+        return self.label if self.texts_only else f"{self.label} {way}"
 
     def rounded(self, value: float) -> float:
         """The value at its `decimals`; adding 0.0 makes a -0.0 a 0.0."""
@@ -175,6 +181,134 @@ PRECISIONS = (
 )  # fmt: skip
 
 
+SURENESS = "sureness"
+"""The measurement of a query [2]: its best score, and that of its best wrong item."""
+
+COVERAGE = 0.8
+"""The share of queries that are answered, the surest first, in a metric of selective retrieval."""
+
+
+def risk_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
+    """The area under risk against coverage [B] of `sureness` [n, 2]; NaN without a query.
+
+    Queries are answered from the highest best score down. The risk at a coverage is the share of
+    the answers so far that are wrong; the area is its mean over all coverages (AURC, Geifman and
+    El-Yaniv, NeurIPS 2017). Among equal scores wrong answers come first.
+    """
+    answered, wrong = _surest_first(draws, sureness)
+    risk = np.divide(wrong.cumsum(axis=1), answered.cumsum(axis=1).clip(min=1))
+    total = answered.sum(axis=1)
+    area = (answered * risk).sum(axis=1)
+    return np.divide(area, total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
+    """R@1 [B] among the COVERAGE of the queries with the highest best scores."""
+    answered, wrong = _surest_first(draws, sureness)
+    seen = answered.cumsum(axis=1)
+    most = np.rint(COVERAGE * answered.sum(axis=1))
+    taken = np.clip(most[:, None] - (seen - answered), 0, answered)
+    lost = (taken * (wrong > 0)).sum(axis=1)
+    return 1 - np.divide(lost, most, out=np.full(len(most), np.nan), where=most > 0)
+
+
+def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """How often each query is drawn, and is drawn and answered wrongly, [B, n], surest first."""
+    best, wrong = sureness.T
+    missed = wrong >= best
+    order = np.lexsort((~missed, -best))[: np.count_nonzero(~np.isnan(best))]
+    answered = draws.counts[:, order]
+    return answered, answered * missed[order]
+
+
+def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
+    """The area under the ROC curve [B] of best scores with the right items and without them.
+
+    It is the chance that a query whose answer is in the gallery has a higher best score than a
+    query whose right items were taken out; equal scores count half.
+    """
+    known = ~np.isnan(sureness[:, 0])
+    counts = draws.counts[:, known]
+    values, at = np.unique(sureness[known], return_inverse=True)
+    with_, without = at.reshape(-1, 2).T
+    order, starts = np.argsort(without, kind="stable"), np.arange(len(values) + 1)
+    ends = np.searchsorted(without[order], starts)
+    below = np.concatenate([np.zeros((len(counts), 1)), counts[:, order].cumsum(axis=1)], axis=1)
+    lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
+    total = counts.sum(axis=1) ** 2
+    won = (counts * lower).sum(axis=1)
+    return np.divide(won, total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+SELECTIVE = (
+    RankingMetric(
+        "aurc", "AURC", SURENESS,
+        "share of wrong answers, averaged over coverages from the surest query to all",
+        lower_is_better=True, share=True, essential=False, value=risk_area, one_number=False,
+    ),
+    RankingMetric(
+        "r1_sure", f"R@1 of the surest {COVERAGE:.0%}", SURENESS,
+        f"R@1 among the {COVERAGE:.0%} of queries with the highest best score", share=True,
+        heading=f"R@1 of\n{COVERAGE:.0%}", essential=False, value=selective_recall,
+        one_number=False,
+    ),
+    RankingMetric(
+        "answer_auroc", "AUROC of an answer", SURENESS,
+        "chance that the best score is higher with the right items than without", share=True,
+        heading="AUROC\nanswer", essential=False, value=answer_area, one_number=False,
+    ),
+)  # fmt: skip
+
+
+RELIABILITY = "reliability"
+"""The measurement of a text [bins, 3]: weight of its pairs, predicted and observed probability."""
+
+
+def calibration_error(draws: QueryCounts, reliability: FloatArray) -> FloatArray:
+    """The root mean square calibration error [B] from `reliability` [n, bins, 3].
+
+    In each bin it is the difference of the mean predicted probability and the share of right pairs.
+    The variance of that difference over texts is taken off its square (Kumar, Liang and Ma, NeurIPS
+    2019, with texts in place of independent pairs); below 0 counts as 0.
+    """
+    known = ~np.isnan(reliability[:, 0, 0])
+    counts, (weight, predicted, observed) = draws.counts[:, known], reliability[known].T
+    gaps, number = (predicted - observed).T, counts.sum(axis=1)[:, None]
+    found = np.full(len(counts), np.nan)
+    drawn = number[:, 0] > 0
+    if not known.any() or not drawn.any():
+        return found
+    counts, number = counts[drawn], number[drawn]
+    mean, of_bin = counts @ gaps / number, counts @ weight.T / number
+    # Weighted by counts, so that resamples, which scatter twice as much, lose as much.
+    squares = counts**2
+    spread = squares @ gaps**2 - 2 * mean * (squares @ gaps) + mean**2 * squares.sum(1)[:, None]
+    least = (mean**2 - spread / number**2) / np.where(of_bin > 0, of_bin, 1.0)
+    found[drawn] = np.sqrt(least.sum(axis=1).clip(min=0))
+    return found
+
+
+HALF = "right and wrong pairs of a query count half each"
+
+PROBABILITIES = (
+    RankingMetric(
+        "nll", "log loss", "nll", f"mean -ln of the probability of what is so; {HALF}",
+        lower_is_better=True, heading="log\nloss", essential=False, texts_only=True, of_logit=True,
+    ),
+    RankingMetric(
+        "brier", "Brier score", "brier", f"mean square error of the probability; {HALF}",
+        lower_is_better=True, heading="Brier", essential=False, texts_only=True, of_logit=True,
+    ),
+    RankingMetric(
+        "calibration_error", "calibration error", RELIABILITY,
+        "root mean square difference of predicted and observed probability over bins of equal "
+        f"weight, without what chance adds; {HALF}", lower_is_better=True, share=True,
+        heading="calibr.\nerror", essential=False, value=calibration_error, texts_only=True,
+        of_logit=True, one_number=False,
+    ),
+)  # fmt: skip
+
+
 GAP_DECIMALS = 12
 """Decimals of cosine gaps: smaller digits are rounding in float64, and no gap must read 0."""
 
@@ -191,7 +325,8 @@ def gaps_of(truth: Truth, text: Array, video: Array) -> FloatArray | None:
 
 COSINE_GAP = RankingMetric(
     "cosine_gap", "cosine gap", "cosine_gap", "of right pairs less that of wrong ones",
-    heading="cosine\ngap", essential=False, of_means=gaps_of, decimals=GAP_DECIMALS, signed=True,
+    heading="cosine\ngap", essential=False, of_means=gaps_of, texts_only=True,
+    decimals=GAP_DECIMALS, signed=True,
 )  # fmt: skip
 
 
@@ -312,5 +447,7 @@ DIFFERENCES = (
 )  # fmt: skip
 
 
-RANKINGS: tuple[RankingMetric, ...] = (*RANKS, *PRECISIONS, COSINE_GAP)
+RANKINGS: tuple[RankingMetric, ...] = (
+    *RANKS, *PRECISIONS, *SELECTIVE, COSINE_GAP, *PROBABILITIES
+)  # fmt: skip
 """The metrics of rankings in every table, limit and budget, metrics of pairs first."""

@@ -12,15 +12,16 @@ from functools import lru_cache
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.reference.measures import RANK, RANKINGS, WAYS
+from cimtool.reference.measures import RANK, RANKINGS, SURENESS, WAYS
 from cimtool.reference.metrics import best_ranks, graded_hits, ranks
+from cimtool.reference.pairs import probabilities, sureness
 from cimtool.reference.queries import Queries, once
 from cimtool.reference.truth import Classes, Truth, alike
 
 BY_CLASS = {one.of: one.of_hits for one in RANKINGS if one.of_hits is not None}
 """Measures of a query from all of its right items, by name."""
 
-RETRIEVED = (RANK, *BY_CLASS)
+RETRIEVED = (RANK, *BY_CLASS, SURENESS)
 """Names of all measurements of a query."""
 
 COLUMNS = 128
@@ -69,19 +70,29 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
     """Rank every query of `scores` [n, m]; empty if nothing is right.
 
     `rank` is the rank of the pair's best right item, NaN for a query that has none. The measures in
-    BY_CLASS are over all right items, which are the class's items if classes are known.
+    BY_CLASS are over all right items, which are the class's items if classes are known. `sureness`
+    is in `reference/pairs.py`.
     """
     if not truth.ranks:
         return Queries()
+    sure = sureness(scores, truth)
     if truth.leave_one_out or truth.judged is not None:
-        return Queries(*(_asked(scores, truth, way) for way in WAYS))
-    pairs = _ranked_pairs(scores, truth)
+        return Queries(*(_asked(scores, truth, way) for way in WAYS)).merged(sure)
+    pairs = _ranked_pairs(scores, truth).merged(sure)
     if truth.labels is None:
         return pairs
     text, video = (_asked(scores, truth, way) for way in WAYS)
     for side in (text, video):
         del side["rank"]
     return pairs.merged(Queries(text, video))
+
+
+def measured(scores: Array, truth: Truth, of_logit: bool) -> Queries:
+    """Rank every query of `scores` [n, m]; if they are logits, also measure the probabilities."""
+    found = retrieved(scores, truth)
+    if not of_logit or not truth.ranks:
+        return found
+    return found.merged(probabilities(scores, truth))
 
 
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
@@ -155,7 +166,7 @@ def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
         best = hits[0][0] if len(hits[0]) else np.nan
         found.append((best, *(measure(hits) for measure in BY_CLASS.values())))
     values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
-    return dict(zip(RETRIEVED, values, strict=True))
+    return dict(zip((RANK, *BY_CLASS), values, strict=True))
 
 
 def retrieval(scores: Array, truth: Truth) -> dict[str, float]:
@@ -171,6 +182,8 @@ def of_means(truth: Truth, text: Array, video: Array) -> Queries:
     return Queries({name: values for name, values in found.items() if values is not None})
 
 
-def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
+def rank_queries(
+    scores: Array, text: Array, video: Array, truth: Truth, of_logit: bool = False
+) -> Queries:
     """Rank queries by `scores` [n, m], and measure means `text` [n, d], `video` [m, d]."""
-    return retrieved(scores, truth).merged(of_means(truth, text, video))
+    return measured(scores, truth, of_logit).merged(of_means(truth, text, video))

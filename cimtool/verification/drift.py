@@ -2,7 +2,8 @@
 
 Its queries are kept in a report, so that a later run on the same data is paired with it. Baselines
 are rankings that cost no projector or no score: raw embeddings by their cosine, if texts and videos
-are equally wide, and `-ed`, the plain negative expected distance.
+are equally wide, also rounded to 8 bits, and `-ed`, the plain negative expected distance, whose
+logit is b - a ed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from cimtool.reference.queries import (
     rounded,
     uncertainties,
 )
-from cimtool.reference.retrieval import of_means, retrieved
+from cimtool.reference.retrieval import measured, of_means
 from cimtool.reference.truth import Truth
 
 
@@ -79,11 +80,12 @@ class DriftTable:
     """Collects rows stage by stage and holds five matrices [n, m], the references' two with them.
 
     Measuring a row needs about two more matrices.
-    `reference` is what drift is measured against, None for the float score itself.
+    `reference` is what drift is measured against, None for the float score itself. With `of_logit`
+    scores are logits of a matching probability, which is measured too.
     """
 
-    def __init__(self, truth: Truth, reference: FloatArray | None):
-        self.truth = truth
+    def __init__(self, truth: Truth, reference: FloatArray | None, of_logit: bool = True):
+        self.truth, self.of_logit = truth, of_logit
         self.stages: list[str] = []
         self.queries: list[Queries] = []
         self.against = Queries()
@@ -117,13 +119,13 @@ class DriftTable:
         The reference scores the trained means, and the row has their metrics too.
         """
         if self._reference is not None:
-            queries = retrieved(self.scores, self.truth)
+            queries = measured(self.scores, self.truth, self.of_logit)
             self.against = self._with_means(queries, text_mu, video_mu)
         self._append(stage, self.against)
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
         """Append the row of Monte Carlo beside another reference."""
-        queries = retrieved(scores, self.truth)
+        queries = measured(scores, self.truth, self.of_logit)
         if self._reference is not None:
             queries = queries.merged(compared(scores, self._reference))
         self._monte_carlo = self._ready(scores)
@@ -158,10 +160,10 @@ class DriftTable:
         finite = bool(np.isfinite(scores).all())
         self._append(stage, self._compared(on_grid(scores)) if finite else Queries())
 
-    def add_baseline(self, stage: str, scores: Array) -> None:
-        """Append a row of retrieval alone; nothing if nothing is ranked."""
+    def add_baseline(self, stage: str, scores: Array, of_logit: bool = False) -> None:
+        """Append a row of retrieval alone, of logits too; nothing if nothing is ranked."""
         if self.truth.ranks:
-            self._append(stage, retrieved(on_grid(scores), self.truth))
+            self._append(stage, measured(on_grid(scores), self.truth, of_logit and self.of_logit))
 
     def _append(self, stage: str, queries: Queries) -> None:
         self.stages.append(stage)
@@ -182,7 +184,8 @@ class DriftTable:
 
     def _compared(self, scores: FloatArray) -> Queries:
         """Retrieval of scores of `on_grid`, and their differences from the references."""
-        found = retrieved(scores, self.truth).merged(both_sides({"own_spread": spreads(scores)}))
+        found = measured(scores, self.truth, self.of_logit)
+        found = found.merged(both_sides({"own_spread": spreads(scores)}))
         reference = self._reference or self._float
         if reference is not None:
             found = found.merged(compared(scores, reference))
@@ -239,7 +242,7 @@ class DriftTable:
 MOST_QUERIES = 1 << 14
 """Texts, and videos, that are kept; of more a draw that their number alone decides."""
 
-RANKED = tuple(dict.fromkeys(metric.of for metric in RANKINGS))
+RANKED = tuple(dict.fromkeys(metric.of for metric in RANKINGS if metric.one_number))
 COMPARED = tuple(one.of for one in LIMITED)
 """Measurements against the reference, which its own row lacks."""
 

@@ -97,9 +97,16 @@ class Earlier:
     run: EarlierRun
     tolerances: Mapping[str, float]
 
-    def check(self, data: Embeddings) -> None:
+    def check(self, data: Embeddings, of_logit: bool) -> None:
         """Raise CimError, before anything runs, for other data and for tolerances of nothing."""
-        check_measurable("tolerance", self.tolerances, data.truth, data.file)
+        check_measurable("tolerance", self.tolerances, data.truth, data.file, of_logit)
+        for metric in self.tolerances:
+            if metric in NOT_KEPT:
+                raise ArgumentError(
+                    "{tolerance} {}: reports do not keep what it needs of each query; expected "
+                    "another metric, or a limit by {max_drift}",
+                    metric,
+                )
         self.run.require_data(data.digest, data.file)
 
     def beside(
@@ -142,6 +149,9 @@ def _side(values: Mapping[str, Any], where: str) -> dict[str, FloatArray]:
         if name in values
     }
 
+
+NOT_KEPT = tuple(one.loss for one in RANKINGS if not one.one_number)
+"""Limits on metrics whose measurements of queries a report does not keep."""
 
 SIGNED = {one.of for one in RANKINGS if one.signed}
 """Measurements that may be below 0."""

@@ -78,6 +78,7 @@ def verify_bundle(
     """
     options, references = options or DriftOptions(), references or References()
     limits, noise = options.max_drift or {}, options.noise
+    predicts_logit = bundle.model.head.predicts_logit
     chip = None if options.chip is None else Path(options.chip)
     check_metrics("max_drift", limits)
     check_one_source(noise, chip)
@@ -94,9 +95,9 @@ def verify_bundle(
                 bundle.name,
             )
         (data,) = without_seen([bundle.calibration], [data], bundle.name)
-    check_measurable("max_drift", limits, data.truth, data.file)
+    check_measurable("max_drift", limits, data.truth, data.file, predicts_logit)
     if earlier is not None:
-        earlier.check(data)
+        earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
 
     head, seed = bundle.model.head, references.seed

@@ -21,7 +21,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage, stage_of
-from cimtool.reference.metrics import RAW, cosines
+from cimtool.reference.metrics import RAW, RAW_INT8, cosines, int8_products
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator, block_height
 from cimtool.verification.drift import DISTANCE, DriftTable
@@ -275,20 +275,24 @@ def _table(
     """
     head, against, means = model.head, run.against, real_means(program, run.features)
     if against is None:
-        table = DriftTable(data.truth, None)
+        table = DriftTable(data.truth, None, head.predicts_logit)
         names = (references.name, references.monte_carlo_name) if head.is_surrogate else ()
         for name in dict.fromkeys(names):
             table.add_reference(name, *means)
     else:
         scores = against.monte_carlo if against.exact is None else against.exact
-        table = DriftTable(data.truth, scores)
+        table = DriftTable(data.truth, scores, head.predicts_logit)
         table.add_reference(references.name, *means)
         if against.exact is not None:
             table.add_monte_carlo(references.monte_carlo_name, against.monte_carlo)
     if data.text.shape[1] == data.video.shape[1]:
         table.add_baseline(RAW, cosines(data.text, data.video))
+        table.add_baseline(RAW_INT8, int8_products(data.text, data.video))
     if run.ed is not None:
-        table.add_baseline(DISTANCE, -run.ed)
+        if model.a is None or model.b is None:
+            table.add_baseline(DISTANCE, -run.ed)
+        else:
+            table.add_baseline(DISTANCE, model.b - model.a * run.ed, of_logit=True)
     table.add(head.surrogate, run.scores, *means)
     if run.known is not None and against is None:
         beside = {EXACT: run.known.exact, references.monte_carlo_name: run.known.monte_carlo}

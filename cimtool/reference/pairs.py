@@ -1,0 +1,117 @@
+"""Measurements of a query's pairs: how sure it is, and what its matching probabilities are worth.
+
+Right and wrong pairs of a query have a weight of half each, so that the prior probability of a
+match is 1/2 in every gallery. Matrices are [n, m], texts down and videos across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
+from cimtool.reference.measures import RELIABILITY, SURENESS
+from cimtool.reference.queries import Queries, both_sides
+from cimtool.reference.truth import Truth
+
+PAIRS = 1 << 20
+"""Pairs that are looked at at a time, to bound the memory."""
+
+BINS = 15
+"""Bins of predicted probability, each with the same weight of pairs."""
+
+BINNED = 1 << 17
+"""Wrong pairs, evenly chosen, that say where bins end."""
+
+
+def sureness(scores: Array, truth: Truth) -> Queries:
+    """The best score and the best score of a wrong item of each query; NaN without right items."""
+    n, m = scores.shape
+    best, wrong = np.full((2, m), -np.inf)
+    has_right, has_wrong = np.zeros((2, m), bool)
+    of_text = np.full((n, 2), np.nan)
+    for rows, right, candidate in _blocks(truth, n, m):
+        part, others = scores[rows], candidate & ~right
+        every = np.where(candidate, part, -np.inf)
+        missed = np.where(others, part, -np.inf)
+        asked = right.any(axis=1)
+        found = np.stack([every.max(axis=1), missed.max(axis=1)], axis=1)
+        of_text[rows] = np.where(asked[:, None], found, np.nan)
+        np.maximum(best, every.max(axis=0), out=best)
+        np.maximum(wrong, missed.max(axis=0), out=wrong)
+        has_right |= right.any(axis=0)
+    of_video = np.where(has_right[:, None], np.stack([best, wrong], axis=1), np.nan)
+    return both_sides({SURENESS: (of_text, of_video)})
+
+
+def probabilities(logits: Array, truth: Truth) -> Queries:
+    """The losses of matching probabilities, and their reliability, of each text.
+
+    `logits` [n, m] are of the probability that a pair matches. `nll` [n] and `brier` [n] are means
+    over right pairs and over wrong ones, half each. The reliability [n, BINS, 3] has the weight of
+    the text's pairs in each bin, and that weight times predicted and observed probability. All are
+    NaN for a text without right pairs, or without wrong ones.
+    """
+    from scipy.special import expit, log_expit  # slow to load, and every command imports this
+
+    n, m = logits.shape
+    inner = bin_ends(logits, truth)
+    nll, brier = np.full((2, n), np.nan)
+    bins = np.full((n, BINS, 3), np.nan)
+    for rows, right, candidate in _blocks(truth, n, m):
+        part = logits[rows]
+        weight, asked = _weights(right, candidate)
+        p = expit(part)
+        loss = -log_expit(np.where(right, part, -part))
+        nll[rows] = np.where(asked, (weight * loss).sum(axis=1), np.nan)
+        brier[rows] = np.where(asked, (weight * (p - right) ** 2).sum(axis=1), np.nan)
+        at = np.searchsorted(inner, part.reshape(-1), "right").reshape(part.shape)
+        at += BINS * np.arange(len(part))[:, None]
+        sums = [
+            np.bincount(at.reshape(-1), values.reshape(-1), BINS * len(part))
+            for values in (weight, weight * p, weight * right)
+        ]
+        found = np.stack(sums, axis=1).reshape(len(part), BINS, 3)
+        bins[rows] = np.where(asked[:, None, None], found, np.nan)
+    return Queries({"nll": nll, "brier": brier, RELIABILITY: bins})
+
+
+def bin_ends(logits: Array, truth: Truth) -> FloatArray:
+    """The logits [BINS - 1] between bins of equal weight, from right pairs and some wrong ones."""
+    n, m = logits.shape
+    values, weights = [], []
+    apart = max(1, n * m // BINNED)
+    for rows, right, candidate in _blocks(truth, n, m):
+        weight, asked = _weights(right, candidate)
+        start = -(rows.start * m) % apart
+        some = np.zeros(weight.size, bool)
+        some[start::apart] = True
+        some = some.reshape(weight.shape) & candidate & ~right & asked[:, None]
+        own = right & asked[:, None]
+        values.append(np.concatenate([logits[rows][own], logits[rows][some]]))
+        weights.append(np.concatenate([weight[own], apart * weight[some]]))
+    value, weight = np.concatenate(values), np.concatenate(weights)
+    if not len(value):
+        return np.zeros(BINS - 1)
+    order = np.argsort(value, kind="stable")
+    total = weight[order].cumsum()
+    places = np.searchsorted(total, total[-1] * np.arange(1, BINS) / BINS)
+    ends: FloatArray = value[order][places]
+    return ends
+
+
+def _blocks(truth: Truth, n: int, m: int) -> Iterator[tuple[slice, BoolArray, BoolArray]]:
+    """Blocks of texts with their right pairs, and their candidates: all but an item itself."""
+    for rows in blocks(n, max(1, PAIRS // m)):
+        yield rows, truth.right_pairs(rows), ~truth.itself(rows)
+
+
+def _weights(right: BoolArray, candidate: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """The weight of each pair of some texts, and the texts that have right and wrong pairs."""
+    wrong = candidate & ~right
+    counts = [mask.sum(axis=1) for mask in (right, wrong)]
+    asked = (counts[0] > 0) & (counts[1] > 0)
+    of_right, of_wrong = (0.5 / np.maximum(count, 1)[:, None] for count in counts)
+    weight = np.where(right, of_right, np.where(wrong, of_wrong, 0.0))
+    return weight, asked
