@@ -289,7 +289,10 @@ def evaluate_subjects(
         def usable(digest: str, known: Ranked) -> bool:
             return options.trec is None and known.measures(digests[digest].pairs)
 
-        ranked = folder.outcomes(points, ranker, say, "subject", usable)
+        def told(text: str) -> None:
+            say(text if place else str(text))  # a log keeps lines on subjects in a folder alone
+
+        ranked = folder.outcomes(points, ranker, told, "subject", usable)
         for pairs in every:
             if pairs.runs is not None:
                 write_qrels(pairs.runs, pairs.data, pairs.truth)
