@@ -772,6 +772,8 @@ def sweep(
     b: float | None = None,
     qrels: File | None = None,
     calibration_rows: SeenRows = "refuse",
+    jobs: int | None = None,
+    dask: str | None = None,
     calibration: EmbeddingsLike,
     data: EmbeddingsLike,
     grid: Grid,
@@ -785,8 +787,6 @@ def sweep(
     seed: int = 0,
     budget: Mapping[str, float] | None = None,
     min_yield: float | None = None,
-    jobs: int | None = None,
-    dask: str | None = None,
     table: TableFormat = "csv",
     output: File | None = None,
     say: Say = ...,
@@ -815,6 +815,9 @@ def sweep(
     * `qrels`: Judgements of right pairs: lines of text, 0, video, grade (TREC qrels).
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
+    * `jobs`: Processes on this machine (1).
+    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
+      cluster can run code in it and here; tls://: needs keys.
     * `calibration`: Embeddings that decide the ranges.
     * `data`: Embeddings to measure on.
     * `grid`: Values of a setting, of target, of target.KEY, of head, degree or samples; may
@@ -829,9 +832,6 @@ def sweep(
     * `seed`: Seed of the dies. [default: 0]
     * `budget`: Limits that the chosen point must keep.
     * `min_yield`: Share of dies that must keep the budget.
-    * `jobs`: Processes on this machine (1).
-    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
-      cluster can run code in it and here; tls://: needs keys.
     * `table`: Format of the table of points. [default: csv]
     * `output`: Folder of results and points.
     """
@@ -878,11 +878,14 @@ def tune(
     score_mapping: str | None = None,
     shortlist: int | None = None,
     calibration_rows: SeenRows = "refuse",
+    jobs: int | None = None,
+    dask: str | None = None,
     data: EmbeddingsLike,
     budget: Mapping[str, float],
     cost: CostName = "arrays",
     grid: Grid | None = None,
     output: File | None = None,
+    folder: File | None = None,
     say: Say = ...,
 ) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
@@ -893,9 +896,12 @@ def tune(
     texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
     all are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
-    right. Raises CimError if the highest bits miss the budget, if the reference is a broken float
-    score because a and b are unknown, or if rows of `data` calibrated (unless they are allowed or
-    dropped).
+    right. With a `folder`, each measured choice of bits is kept there, also for other budgets,
+    costs, targets and settings, and results and a page are written. `jobs` processes or the Dask
+    cluster at `dask` measure starts and probes side by side. Raises CimError if the highest bits
+    miss the budget, if the reference is a broken float score because a and b are unknown, if rows
+    of `data` calibrated (unless they are allowed or dropped), or if the folder holds the tuning of
+    another model or other data.
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `poly`: The polynomial, if the checkpoint has none.
@@ -943,6 +949,9 @@ def tune(
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `calibration_rows`: Rows that the bundle was calibrated on: refuse, allow (measure them
       too) or drop (leave them out, with their pairs). [default: refuse]
+    * `jobs`: Processes on this machine (1).
+    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
+      cluster can run code in it and here; tls://: needs keys.
     * `data`: Embeddings to measure on: one half of the queries chooses, the other checks.
     * `budget`: Largest error allowed for the compiled model; repeat for more metrics.
     * `cost`: Cost to lower: arrays (then conversions), conversions (then arrays) or energy.
@@ -950,6 +959,7 @@ def tune(
     * `grid`: Values of adc_bits, references, rows_active to start from; repeat for all
       combinations.
     * `output`: File of the settings.
+    * `folder`: Folder of results and measured bits; a later run continues there.
     """
 
 def evaluate(
@@ -960,6 +970,8 @@ def evaluate(
     layer_map: File | None = None,
     a: float | None = None,
     b: float | None = None,
+    jobs: int | None = None,
+    dask: str | None = None,
     modalities: Sequence[str] | None = None,
     poly: File | None = None,
     samples: Sequence[int] = ...,
@@ -968,6 +980,7 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 0,
     calibration_rows: Literal["refuse", "allow"] = "refuse",
+    output: File | None = None,
     say: Say = ...,
 ) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
@@ -980,7 +993,10 @@ def evaluate(
     projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
     Without `what`, each pair of the arrays `modalities` is compared; projectors and bundles know
     their own. Runs and qrels are written into the folder `trec`. Differences are to the first
-    subject.
+    subject. Results and a page go to the folder `output`, if it is given: each subject is kept
+    there as soon as it is ranked, and later runs do not rank it again, unless they write `trec`.
+    `jobs` processes or the Dask cluster at `dask` rank subjects side by side. Raises CimError if
+    the folder holds an evaluation of other data.
 
     * `data`: Embeddings to evaluate on.
     * `what`: Checkpoints (or two ONNX files, text first) and bundles.
@@ -989,6 +1005,9 @@ def evaluate(
     * `layer_map`: Names of the layers (TOML).
     * `a`: The teacher's a in sigmoid(b - a D).
     * `b`: The teacher's b.
+    * `jobs`: Processes on this machine (1).
+    * `dask`: Scheduler of a Dask cluster, instead of jobs. tcp://: anyone who reaches the
+      cluster can run code in it and here; tls://: needs keys.
     * `modalities`: Compare raw embeddings of each pair of these arrays, such as
       text,video,audio.
     * `poly`: The polynomial, if the checkpoint has none.
@@ -1000,6 +1019,7 @@ def evaluate(
     * `seed`: Seed of the resamples. [default: 0]
     * `calibration_rows`: Rows that a bundle was calibrated on: refuse, or allow (measure them
       too). [default: refuse]
+    * `output`: Folder of results and ranked subjects; a later run continues there.
     """
 
 def train_grid(

@@ -6,6 +6,7 @@ evaluator, so points with the same calibration calibrate once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
@@ -23,6 +24,7 @@ from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.render import score_multiplications
 from cimtool.experiments.dies import DieRequest, spread_over_dies
+from cimtool.experiments.engine import content_digest, data_digest, program_bytes
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
 from cimtool.hardware.configuration import Configuration, level_notes
@@ -79,6 +81,29 @@ def measured_rows(
     else:
         require_unseen(known, evaluated, model.name)
     return calibrating, evaluated
+
+
+IDENTITY: Mapping[str, str] = {
+    "model": "model",
+    "calibration": "calibration data",
+    "data": "evaluation data",
+    "reference": "reference",
+}
+"""Words for the parts of `measured_identity`."""
+
+
+def measured_identity(
+    model: Model, reference: str, calibration: Embeddings, data: Embeddings
+) -> dict[str, str]:
+    """Digests, by name, of the contents that all points of one folder share."""
+    score = json.dumps([model.a, model.b, model.head.to_json()])
+    rows = *calibration_rows(calibration, []), *fit_rows(calibration).values()
+    return {
+        "model": content_digest(program_bytes(model.program, score)),
+        "calibration": content_digest(*rows),
+        "data": data_digest(data, data.truth),
+        "reference": reference,
+    }
 
 
 @dataclass(frozen=True)

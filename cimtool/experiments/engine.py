@@ -13,14 +13,12 @@ points, like `sweep.py` and `training_grid.py`, the module defines:
 
 The module's function checks everything first, and then opens the folder:
 
-    with workers(jobs, dask, place) as compute, KIND.opened(place, identity) as folder:
-        done = {one: known for one in points if (known := folder.known(one)) is not None}
-        left = {one: point for one, point in points.items() if one not in done}
-        done |= computed(compute, runner, left, folder, say)
+    with workers(options, place) as compute, KIND.opened(place, identity, compute) as folder:
+        done = folder.outcomes(points, runner_for, say)
         return write_results(Result(...), place)
 
-A search (`tune.py`) and a table of subjects (`evaluate.py`) have no folder. They use only the parts
-that they need: compiled points from `compiled.py`, limits from `budgets.py`.
+A table of subjects (`evaluate.py`) has a point for each subject; a search (`tune.py`) asks for
+points as it goes. Both work without a folder too.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -47,9 +45,15 @@ from cimtool.base.errors import ArgumentError, CheckFailed, CimWarning, taking_w
 from cimtool.base.files import replace_files, replace_texts, text_bytes
 from cimtool.base.folders import POINTS, SHARED, KindOfWork, read_sealed, sealed_text
 from cimtool.base.grids import GridKey, Value, value_text
+from cimtool.base.json_files import plain_values
+from cimtool.base.options import Record, optional
 from cimtool.base.plugins import needing
 from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
+from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.ir.program import Program
+from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.truth import Truth
 from cimtool.report.document import Block, Document, Sentence
 from cimtool.report.formats import counted
 from cimtool.report.html import html
@@ -70,9 +74,26 @@ JSON_FILE = "results.json"
 TABLES = ("results.csv", "results.parquet")
 TableFormat = Literal["csv", "parquet"]
 
+DASK_RISK = (
+    "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."
+)
+
+
+class WorkerOptions(Record):
+    """The workers that compute points."""
+
+    jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)
+    dask: str | None = optional(
+        f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}", "ADDRESS"
+    )
+
 
 class PlainPoint(Protocol):
     """A point that can give the plain values that it is made of."""
+
+    @property
+    def done(self) -> str:
+        """The end of the line that says that it is done."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -119,6 +140,23 @@ def values_name(*values: Any) -> str:
     return content_digest(json.dumps(values, sort_keys=True).encode())
 
 
+def program_bytes(program: Program, *more: str) -> bytes:
+    """The text of a program with the digests of its constants, and `more`, for a digest."""
+    constants = ConstantTable()
+    text = program_text(program, constants)
+    return "".join([text, *more, *constants.names]).encode()
+
+
+def data_digest(data: Embeddings, truth: Truth) -> str:
+    """The digest of rows, and of all that decides what is right for a query."""
+    alone, judged = truth.leave_one_out, data.judged
+    right: list[bytes | Array] = [data.text, data.video, truth.text_to_video, b"alone" * alone]
+    right += [] if data.labels is None else [data.labels]
+    right += [] if data.compared is None else data.compared.arrays.values()
+    right += [] if judged is None else [judged.text, judged.video, judged.grade]
+    return content_digest(*right)
+
+
 @dataclass(frozen=True)
 class ExperimentKind(Generic[OutcomeT]):
     """A kind of experiment whose points are kept: its `noun`, and the `file` of its identity.
@@ -140,36 +178,88 @@ class ExperimentKind(Generic[OutcomeT]):
         return {"format_version": self.version, "cimtool_version": __version__}
 
     @contextmanager
-    def opened(self, path: Path, whose: Mapping[str, str]) -> Iterator[PointFolder[OutcomeT]]:
+    def opened(
+        self, path: Path | None, whose: Mapping[str, str], compute: Compute | None = None
+    ) -> Iterator[PointFolder[OutcomeT]]:
         """Open or make the folder, locked for this process until the end.
 
-        Raises CimError if it holds another experiment or other files, or if another process is
-        working in it.
+        Without a path, outcomes are not kept for later runs; without `compute`, this process
+        computes. Raises CimError if the folder holds another experiment or other files, or if
+        another process is working in it.
         """
+        folder = PointFolder(path, self.read, compute or here)
+        if path is None:
+            yield folder
+            return
         words = {"format_version": "format", "cimtool_version": "version of cimtool"}
         work = KindOfWork(self.noun, self.file, words | dict(self.names))
         with work.opened(path, self.versions | dict(whose)):
-            yield PointFolder(path, self.read)
+            yield folder
 
 
 @dataclass(frozen=True)
 class PointFolder(Generic[OutcomeT]):
-    """The folder of an experiment, with a small file for each point that was computed."""
+    """The points of an experiment, with a small file for each one that was computed.
 
-    path: Path
+    `compute` computes them. Without a `path`, there are no files.
+    """
+
+    path: Path | None
     read: Callable[[Mapping[str, Any]], OutcomeT]
+    compute: Compute
+    _earlier: dict[str, OutcomeT] = field(default_factory=dict)
+    _now: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def resumed(self) -> int:
+        """The number of outcomes that an earlier run kept and this run uses."""
+        return len(self._earlier.keys() - self._now.keys())
 
     def known(self, digest: str) -> OutcomeT | None:
         """The outcome that an earlier run kept; None if the point did not finish, or failed."""
-        found = None
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            found = self.read(read_sealed(self.path / POINTS / f"{digest}.json"))
-        return None if found is None or found.error is not None else found
+        if self.path is not None and digest not in self._earlier:
+            with suppress(KeyError, TypeError, ValueError, AttributeError):
+                found = self.read(read_sealed(self.path / POINTS / f"{digest}.json"))
+                if found.error is None:
+                    self._earlier[digest] = found
+        return self._earlier.get(digest)
 
     def keep(self, digest: str, made_of: Mapping[str, Any], outcome: PointOutcome) -> None:
         """Write a point's file, all or nothing, with the plain values that it is made of."""
-        text = sealed_text({**made_of, **outcome.to_json()})
-        replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
+        if self.path is not None:
+            text = sealed_text({**made_of, **outcome.to_json()})
+            replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
+
+    def outcomes(
+        self,
+        points: Mapping[str, PlainPoint],
+        runner_for: Callable[[Mapping[str, Any]], PointRunner],
+        say: Say,
+        noun: str = "point",
+        usable: Callable[[str, OutcomeT], bool] = lambda digest, known: True,
+    ) -> dict[str, Any]:
+        """The outcome of each point by its digest.
+
+        An earlier outcome serves if it is `usable`. The runner of all other points computes them;
+        each is kept as soon as it is done.
+        """
+        found = {digest: self._now[digest] for digest in points if digest in self._now}
+        for digest in points.keys() - found.keys():
+            known = self.known(digest)
+            if known is not None and usable(digest, known):
+                found[digest] = known
+        left = {digest: point for digest, point in points.items() if digest not in found}
+        if not left:
+            return found
+        say(counted(len(left), noun))
+        countdown = Countdown(say)
+        results = self.compute(runner_for(left), left.items())
+        for count, (digest, outcome) in enumerate(results, 1):
+            self.keep(digest, left[digest].to_json(), outcome)
+            found[digest] = self._now[digest] = outcome
+            ended = outcome.error or left[digest].done
+            countdown.tell(PartDone(f"{noun} {count} of {len(left)}: {ended}"), count, len(left))
+        return found
 
 
 class PointRunner(Protocol):
@@ -188,34 +278,18 @@ Outcomes = Iterator[tuple[str, Any]]
 Compute = Callable[[PointRunner, Work], Outcomes]
 
 
-def computed(
-    compute: Compute,
-    runner: PointRunner,
-    left: Mapping[str, PlainPoint],
-    folder: PointFolder[OutcomeT],
-    say: Say,
-) -> Outcomes:
-    """Compute the points that are left; each is stored in the folder as soon as it is done."""
-    say(f"{len(left)} points")
-    countdown = Countdown(say)
-    for count, (digest, outcome) in enumerate(compute(runner, left.items()), 1):
-        folder.keep(digest, left[digest].to_json(), outcome)
-        said = PartDone(f"point {count} of {len(left)}: {outcome.error or 'done'}")
-        countdown.tell(said, count, len(left))
-        yield digest, outcome
-
-
 @contextmanager
-def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
-    """Yield a function that computes points: on the Dask cluster at `address`, or in `jobs` here.
+def workers(options: WorkerOptions, place: Path | None) -> Iterator[Compute]:
+    """Yield a function that computes points: on a Dask cluster, or in processes here.
 
-    `jobs` processes share files in the folder `place`, which must exist before they compute.
+    Processes share files in the folder `place`, which must exist before they compute, or in a
+    temporary one.
     """
-    if address is not None:
-        with connected(address) as client:
-            yield partial(by_cluster, client=client, address=address)
-    elif jobs > 1:
-        yield partial(in_processes, jobs=jobs, place=place)
+    if options.dask is not None:
+        with connected(options.dask) as client:
+            yield partial(by_cluster, client=client, address=options.dask)
+    elif options.jobs is not None and options.jobs > 1:
+        yield partial(in_processes, jobs=options.jobs, place=place)
     else:
         yield here
 
@@ -226,10 +300,11 @@ def here(runner: PointRunner, work: Work) -> Outcomes:
         yield digest, runner.outcome(point)
 
 
-def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path) -> Outcomes:
+def in_processes(runner: PointRunner, work: Work, jobs: int, place: Path | None) -> Outcomes:
     """Points side by side in `jobs` processes that share this process's cores.
 
-    The runner is a file in `place` that all processes map. Raises CimError if a process dies.
+    The runner is a file in `place` (None: a temporary folder) that all processes map. Raises
+    CimError if a process dies.
     """
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -292,14 +367,22 @@ def _answer(runner: PointRunner, digest: str, point: Any) -> tuple[str, Any]:
     return digest, runner.outcome(point)
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class GridResult(Result, Generic[PointT, OutcomeT]):
-    """All points of a grid, in its order, with their outcomes.
-
-    `resumed` counts points of an earlier run. A subclass names the file of its `page`.
-    """
+class PagedResult(Result):
+    """A result that is written into a folder; a subclass names the file of its `page`."""
 
     page: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name; they do not depend on workers, or on the number of runs."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class GridResult(PagedResult, Generic[PointT, OutcomeT]):
+    """All points of a grid, in its order, with their outcomes.
+
+    `resumed` counts points of an earlier run.
+    """
 
     grid: Sequence[GridKey]
     points: Sequence[PointT]
@@ -316,10 +399,6 @@ class GridResult(Result, Generic[PointT, OutcomeT]):
         """Each point with its number and its outcome."""
         pairs = zip(self.points, self.outcomes, strict=True)
         return ((index, point, outcome) for index, (point, outcome) in enumerate(pairs))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values by name; they do not depend on workers, or on the number of runs."""
-        raise NotImplementedError
 
     def of_this_run(self, *more: Block) -> Document:
         """The document with `more`, the counts of this run and the files that it wrote."""
@@ -341,25 +420,33 @@ class PointsFailed(CheckFailed):
         self.found = found
 
 
+def write_page(
+    found: PagedResult,
+    place: Path,
+    files: Mapping[str, bytes] | None = None,
+    earlier: Iterable[str] = (),
+) -> Sequence[Path]:
+    """Write `results.json`, the page and `files` into the folder, all or nothing.
+
+    Removes the files that only an `earlier` run had.
+    """
+    values = json.dumps(plain_values(found.to_json()), indent=1) + "\n"
+    page = text_bytes(html(found.document()))
+    every = {JSON_FILE: values.encode(), **(files or {}), found.page: page}
+    written = replace_files(place, every, "the results")
+    for left in set(earlier) - set(every):
+        (place / left).unlink(missing_ok=True)  # from an earlier run with another grid or budget
+    return written
+
+
 def write_results(
     found: GridResultT,
     place: Path,
     files: Mapping[str, bytes] | None = None,
     earlier: Iterable[str] = (),
 ) -> GridResultT:
-    """Write `results.json`, the page and `files` into the folder, all or nothing.
-
-    Removes the files that only an `earlier` run had. Raises PointsFailed if points failed.
-    """
-    values = json.dumps(found.to_json(), indent=1) + "\n"
-    every = {
-        JSON_FILE: values.encode(),
-        **(files or {}),
-        found.page: text_bytes(html(found.document())),
-    }
-    found = replace(found, written=replace_files(place, every, "the results"))
-    for left in set(earlier) - set(every):
-        (place / left).unlink(missing_ok=True)  # from an earlier run with another grid or budget
+    """Write a grid as `write_page` does, then raise PointsFailed if points failed."""
+    found = replace(found, written=write_page(found, place, files, earlier))
     if found.failed:
         raise PointsFailed(found, f"{place}: {found.failed} of {len(found.points)} points failed")
     return found
@@ -376,10 +463,12 @@ def key_column(key: GridKey) -> Column:
     return Column(key.name, None if words else str)
 
 
-def check_jobs(jobs: int) -> None:
-    """Raise CimError for fewer than one process, or too many."""
-    if not 1 <= jobs <= MOST_JOBS:
-        raise ArgumentError("{jobs} is {}; expected 1 to {:,} processes", jobs, MOST_JOBS)
+def check_workers(options: WorkerOptions) -> None:
+    """Raise CimError for both kinds of workers, fewer than one process, or too many."""
+    if options.jobs is not None and options.dask is not None:
+        raise ArgumentError("{jobs} and {dask} are both given; expected one of them")
+    if options.jobs is not None and not 1 <= options.jobs <= MOST_JOBS:
+        raise ArgumentError("{jobs} is {}; expected 1 to {:,} processes", options.jobs, MOST_JOBS)
 
 
 def check_format(table: TableFormat) -> None:

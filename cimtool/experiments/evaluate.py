@@ -11,10 +11,10 @@ against the query.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,19 @@ from cimtool.base.intervals import Change, Interval
 from cimtool.base.modality_names import Modalities
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
+from cimtool.base.typed_fields import made_of
+from cimtool.experiments.engine import (
+    ExperimentKind,
+    PagedResult,
+    check_workers,
+    content_digest,
+    data_digest,
+    program_bytes,
+    values_name,
+    workers,
+    write_page,
+)
+from cimtool.experiments.kept_queries import shapes_by_name, plain_queries, read_queries
 from cimtool.experiments.options import EvaluateOptions
 from cimtool.experiments.subjects import Subject, sources_of, subjects_of
 from cimtool.ir.program import MODALITIES, Program
@@ -34,9 +47,10 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.qrels import judged_rows
 from cimtool.loading.source import ModelOptions
 from cimtool.reference.exact import OutOfReach, exact
-from cimtool.reference.measures import WAYS
+from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.montecarlo import check_samples, monte_carlo
+from cimtool.reference.pairs import SHAPES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
     Queries,
@@ -45,12 +59,12 @@ from cimtool.reference.queries import (
     rounded,
     uncertainties,
 )
-from cimtool.reference.retrieval import columns, questions, rank_queries
+from cimtool.reference.retrieval import RETRIEVED, columns, questions, rank_queries
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth, all_equal, any_alike, memberships
-from cimtool.report.formats import numbered
-from cimtool.report.result import Result
-from cimtool.simulation.simulator import Features, Simulator
+from cimtool.report.document import Document, Sentence
+from cimtool.report.formats import counted, numbered
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.notes import few_queries, judged_by, unused_labels
 from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
@@ -95,14 +109,17 @@ class Score:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
+class Evaluation(PagedResult, shown_by="cimtool.experiments.render_evaluation"):
     """Scores of one or several subjects on the same data, in the order given.
 
     `texts`, `videos` and `queries` (with a right item, by way) are of the first pair of modalities;
     each score has its own counts. With `leave_one_out`, all other items with the same label are
     right. Otherwise `text_to_video` defines right items; with `by_class`, labels do for metrics of
-    classes. If pairs are `judged`, only the judgements count.
+    classes. If pairs are `judged`, only the judgements count. `resumed` counts subjects that an
+    earlier run ranked; the results were `written` into a folder, if one was given.
     """
+
+    page = "evaluation.html"
 
     data: str
     texts: int
@@ -115,11 +132,105 @@ class Evaluation(Result, shown_by="cimtool.experiments.render_evaluation"):
     seed: int
     notes: tuple[str, ...]
     scores: tuple[Score, ...]
+    resumed: int = 0
+    written: Sequence[Path] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name; they do not depend on workers, or on the number of runs."""
+        scores = [score.to_json() for score in self.scores]
+        own = {k: v for k, v in vars(self).items() if k not in ("resumed", "written")}
+        return {"format_version": FORMAT_VERSION, **own, "scores": scores}
+
+    def of_this_run(self) -> Document:
+        """The document with the files that this run wrote into its folder."""
+        if not self.written:
+            return self.document()
+        said = f"{counted(len(self.scores), 'subject')}, {self.resumed} ranked by an earlier run"
+        more = self.document().plus(Sentence(said), resumed=self.resumed)
+        return more.wrote(self.written)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The measured queries of a subject, and warnings on its scores."""
+
+    queries: Queries
+    notes: tuple[str, ...] = ()
+    error: None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        scores = [score.to_json() for score in self.scores]
-        return {"format_version": FORMAT_VERSION, **vars(self), "scores": scores}
+        return {"queries": plain_queries(self.queries), "notes": list(self.notes)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Ranked:
+        """Read the values of `to_json`; KeyError, TypeError or ValueError for other values."""
+        parts = {"queries": read_queries(values["queries"]), "notes": tuple(values["notes"])}
+        return made_of(cls, parts)
+
+    def measures(self, pairs: SubjectPairs) -> bool:
+        """True if it has all measurements of the queries of these pairs, and no others."""
+        needed, known = {*RETRIEVED} if pairs.truth.ranks else set(), {*RETRIEVED, *BESIDE}
+        counts = len(pairs.data.text), pairs.truth.videos
+        return all(
+            needed <= {*side} <= known
+            and all(shape == (count, *SHAPES.get(name, ())) for name, shape in side.items())
+            for side, count in zip(shapes_by_name(self.queries), counts, strict=True)
+        )
+
+
+EVALUATION = ExperimentKind(
+    "retrieval evaluation", "evaluation.json", 1, {"data": "data set"}, Ranked.from_json
+)
+
+BESIDE = (
+    *(one.of for one in RANKINGS if one.texts_only),
+    *("logit_squares", "centred_squares"),
+)
+"""Measurements of a query beside those of its ranking."""
+
+
+@dataclass(frozen=True, eq=False)
+class SubjectPairs:
+    """The data of all subjects of one pair of modalities, and what is right in them.
+
+    Runs of TREC go into the folder `runs`, if there is one.
+    """
+
+    data: Embeddings
+    truth: Truth
+    runs: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NamedSubject:
+    """A subject under its name in the table; `digest` names its point."""
+
+    name: str
+    subject: Subject
+    pairs: SubjectPairs
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that decides its ranking."""
+        one = self.subject
+        programs = (program_bytes(program) for program in (one.trained, one.program))
+        rows = data_digest(one.data, self.pairs.truth)
+        score = one.head.to_json(), one.sigmoid, one.samples
+        own = content_digest(*programs)
+        return values_name(EVALUATION.versions, self.name, one.kind, own, rows, score)
+
+
+@dataclass(frozen=True)
+class SubjectPoint:
+    """The point of a subject: the `done` of its line is its name, `digest` names it."""
+
+    digest: str
+    done: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {"subject": self.done}
 
 
 @keeping_inputs
@@ -135,79 +246,132 @@ def evaluate(options: EvaluateOptions, say: Say = silent) -> Evaluation:
     projectors whose a and b are known. Raw embeddings come last if both sides are equally wide.
     Without `what`, each pair of the arrays `modalities` is compared; projectors and bundles know
     their own. Runs and qrels are written into the folder `trec`. Differences are to the first
-    subject.
+    subject. Results and a page go to the folder `output`, if it is given: each subject is kept
+    there as soon as it is ranked, and later runs do not rank it again, unless they write `trec`.
+    `jobs` processes or the Dask cluster at `dask` rank subjects side by side. Raises CimError if
+    the folder holds an evaluation of other data.
     """
     check_sampling(options.resamples, options.seed, options.samples)
+    check_workers(options)
     sources = sources_of(options.what, {"poly": options.poly, **options.part(ModelOptions)})
-    folder = None if options.trec is None else Path(options.trec)
-    if folder is not None:
+    if options.trec is not None:
+        if options.dask is not None:
+            raise ArgumentError("{trec} is written on this machine; expected {jobs}, not {dask}")
+        folder = Path(options.trec)
         check_folder(folder)
         for name in QRELS:
             require_kept(folder / name)
     subjects = subjects_of(options, sources, say)
     judged = [replace(one, data=judged_rows(one.data, options.qrels)) for one in subjects]
-    return evaluate_pairs(judged, options, folder, say)
-
-
-def evaluate_pairs(
-    subjects: Sequence[Subject], options: EvaluateOptions, trec: Path | None, say: Say
-) -> Evaluation:
-    """Evaluate subjects of one pair of modalities, or of several in one table.
-
-    Subjects of the same pair are ranked and resampled together. Runs and qrels go into the folder
-    `trec`, if there is one; several pairs have a folder each.
-    """
-    pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
-    # Data report an array as unread only if no subject reads it.
-    unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
-    parts = []
-    for pair in pairs:
-        own = []
-        for one in subjects:
-            if one.data.modalities == pair:
-                left = tuple(name for name in one.data.unread if name in unread)
-                own.append(replace(one, data=replace(one.data, unread=left)))
-        named = "-".join(pair or MODALITIES)
-        place = trec if trec is None or len(pairs) == 1 else trec / named
-        parts.append(evaluate_subjects(own, options, place, say))
-    scores = tuple(score for part in parts for score in part.scores)
-    notes = dict.fromkeys(note for part in parts for note in part.notes)
-    by_class = any(part.by_class for part in parts)
-    return replace(parts[0], scores=scores, notes=tuple(notes), by_class=by_class)
+    return evaluate_subjects(judged, options, say)
 
 
 def evaluate_subjects(
-    subjects: Sequence[Subject],
-    options: EvaluateOptions,
-    trec: Path | None = None,
-    say: Say = silent,
+    subjects: Sequence[Subject], options: EvaluateOptions, say: Say = silent
 ) -> Evaluation:
-    """Rank all queries of every subject, one after the other, and resample them together.
+    """Rank all queries of every subject, and resample subjects of the same pair together.
 
     With items of one modality, a query never finds itself. Raises CimError if the data do not
     define right items, or if a score is not finite.
     """
-    data = subjects[0].data
-    alone = options.leave_one_out or data.alone
-    check_truth(data, alone)
-    truth = data.truth_of(alone)
-    names = numbered([subject.name for subject in subjects])
-    found, notes = [], []
-    with nullcontext() if trec is None else staged(trec, "the runs") as folder:
-        ranker = Ranker(truth, folder, say)
-        for name, subject in zip(names, subjects, strict=True):
-            queries, said = ranker.ranked(name, subject)
-            found.append(queries)
-            notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
-        if folder is not None:
-            write_qrels(folder, data, truth)
-    say("resampling queries")
-    rows = [partial(metrics, queries) for queries in found]
+    place = None if options.output is None else Path(options.output)
+    with ExitStack() as stack:
+        named = _named_subjects(subjects, options, stack)
+        digests = {one.digest: one for one in named}
+        points = {digest: SubjectPoint(digest, one.name) for digest, one in digests.items()}
+        every = dict.fromkeys(one.pairs for one in named)
+        data = "".join(data_digest(one.data, one.truth) for one in every)
+        compute = stack.enter_context(workers(options, place))
+        identity = {"data": content_digest(data.encode())}
+        folder = stack.enter_context(EVALUATION.opened(place, identity, compute))
+
+        def ranker(left: Mapping[str, SubjectPoint]) -> Ranker:
+            alone = options.dask is None and options.jobs in (None, 1)
+            return Ranker({one: digests[one] for one in left}, say if alone else silent)
+
+        def usable(digest: str, known: Ranked) -> bool:
+            return options.trec is None and known.measures(digests[digest].pairs)
+
+        def told(text: str) -> None:
+            say(text if place else str(text))  # a log keeps lines on subjects in a folder alone
+
+        ranked = folder.outcomes(points, ranker, told, "subject", usable)
+        for pairs in every:
+            if pairs.runs is not None:
+                write_qrels(pairs.runs, pairs.data, pairs.truth)
+        say("resampling queries")
+        scored = [(one, ranked[digest]) for digest, one in digests.items()]
+        found = replace(_evaluation(scored, options), resumed=folder.resumed)
+        return found if place is None else replace(found, written=write_page(found, place))
+
+
+def _named_subjects(
+    subjects: Sequence[Subject], options: EvaluateOptions, stack: ExitStack
+) -> list[NamedSubject]:
+    """The subjects with names and pairs, those of the same pair of modalities together.
+
+    `stack` holds the folders of runs until the end.
+    """
+    # Data report an array as unread only if no subject reads it.
+    unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
+    modalities = list(dict.fromkeys(subject.data.modalities for subject in subjects))
+    found = []
+    for pair in modalities:
+        those = [one for one in subjects if one.data.modalities == pair]
+        data = those[0].data
+        left = tuple(name for name in data.unread if name in unread)
+        data, runs = replace(data, unread=left), None
+        alone = options.leave_one_out or data.alone
+        check_truth(data, alone)
+        if options.trec is not None:
+            own = Path(options.trec)
+            own = own / "-".join(pair or MODALITIES) if len(modalities) > 1 else own
+            runs = stack.enter_context(staged(own, "the runs"))
+        pairs = SubjectPairs(data, data.truth_of(alone), runs)
+        names = numbered([one.name for one in those])
+        found += [NamedSubject(n, one, pairs) for n, one in zip(names, those, strict=True)]
+    return found
+
+
+RankedSubjects = Sequence[tuple[NamedSubject, Ranked]]
+
+
+def _evaluation(ranked: RankedSubjects, options: EvaluateOptions) -> Evaluation:
+    """The scores of all subjects, and the notes on each pair of modalities."""
+    scores, notes = list[Score](), list[str]()
+    every = list(dict.fromkeys(one.pairs for one, _ in ranked))
+    for pairs in every:
+        those = [(one, found) for one, found in ranked if one.pairs is pairs]
+        counts, data = those[0][1].queries.counts, pairs.data
+        scores += _scores(those, options)
+        for one, found in those:
+            notes += [f"{one.name}: {text}" for text in (*one.subject.warnings, *found.notes)]
+        notes += [*judged_by(data), *data.notes, *few_queries(*counts.values(), called=data.called)]
+        notes += unused_labels(data, pairs.truth.by_class)
+    data, truth = every[0].data, every[0].truth
+    return Evaluation(
+        data=data.file,
+        texts=len(data.text),
+        videos=len(data.video),
+        queries=scores[0].queries,
+        leave_one_out=options.leave_one_out or data.alone,
+        by_class=any(one.truth.by_class for one in every),
+        judged=truth.judged is not None,
+        resamples=options.resamples,
+        seed=options.seed,
+        notes=tuple(dict.fromkeys(notes)),
+        scores=tuple(scores),
+    )
+
+
+def _scores(ranked: RankedSubjects, options: EvaluateOptions) -> Iterator[Score]:
+    """Resample the subjects of one pair of modalities together; differences are to the first."""
+    first, found = ranked[0]
+    truth, counts = first.pairs.truth, found.queries.counts
+    rows = [partial(metrics, one.queries) for _, one in ranked]
     drawn = truth.text_to_video, truth.videos, options.seed, options.resamples
-    counts, scores = found[0].counts, []
     samples = uncertainties(rows, rows[0], *drawn)
-    for name, subject, one in zip(names, subjects, samples, strict=True):
-        values = rounded(one.metrics)
+    for (named, _), one in zip(ranked, samples, strict=True):
         losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
         less = {  # a loss is positive if the metric is worse; a rank is worse if it is higher
             key: loss
@@ -215,24 +379,10 @@ def evaluate_subjects(
             else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
             for key, loss in losses.items()
         }
-        told = subject.kind, subject.head.name, subject.data.called, counts
-        differences = {} if name == names[0] else less
-        scores.append(Score(name, *told, values, one.intervals, differences, subject.warnings))
-    notes += [*judged_by(data), *data.notes, *few_queries(*counts.values(), called=data.called)]
-    notes += unused_labels(data, truth.by_class)
-    return Evaluation(
-        data=data.file,
-        texts=len(data.text),
-        videos=len(data.video),
-        queries=counts,
-        leave_one_out=alone,
-        by_class=truth.by_class,
-        judged=truth.judged is not None,
-        resamples=options.resamples,
-        seed=options.seed,
-        scores=tuple(scores),
-        notes=tuple(notes),
-    )
+        subject, values = named.subject, rounded(one.metrics)
+        told = named.name, subject.kind, subject.head.name, subject.data.called, counts
+        differences = {} if named is first else less
+        yield Score(*told, values, one.intervals, differences, subject.warnings)
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
@@ -282,31 +432,42 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
         check_samples(count)
 
 
+class EncodedRows:
+    """The rows as a trained program encodes them; several subjects may share it."""
+
+    def __init__(self, program: Program, data: Embeddings):
+        self.program, self.features = program, trained_features(Simulator(program), data)
+
+    @cached_property
+    def items(self) -> tuple[Gaussians, Gaussians]:
+        """Their means and variances."""
+        return gaussians(self.features)
+
+
 @dataclass(eq=False)
 class Ranker:
-    """The rankings of subjects, one after the other; subjects of one trained program share work.
+    """Subjects by their digests, and the rankings of each; subjects of one program share work.
 
-    Features and Gaussians of the last program are kept. Exact logits [n, m] of all programs are
-    kept, by the program's identity and its sigmoid's a and b. Runs go into `folder`, if given.
+    The rows of the last trained program are kept. Exact logits [n, m] of all programs are
+    kept, by the program's identity and its sigmoid's a and b.
     """
 
-    truth: Truth
-    folder: Path | None
-    say: Say
+    subjects: Mapping[str, NamedSubject]
+    say: Say = silent
     _exact: dict[tuple[int, tuple[float, float]], FloatArray] = field(default_factory=dict)
-    _last: Program | None = None
-    _features: dict[str, Features] = field(default_factory=dict)
-    _gaussians: tuple[Gaussians, Gaussians] | None = None
+    _last: EncodedRows | None = None
 
-    def ranked(self, name: str, subject: Subject) -> tuple[Queries, list[str]]:
-        """Rank the queries of a subject, also into the folder; also return warnings on scores."""
+    def outcome(self, point: SubjectPoint) -> Ranked:
+        """Rank the queries of a subject, also into a file of TREC if its pairs have a folder."""
+        named = self.subjects[point.digest]
+        name, subject, truth = named.name, named.subject, named.pairs.truth
         data, say = subject.data, self.say
         say(f"{name}: encoding {data.counted}")
         simulator = Simulator(subject.program)
-        if self._last is not subject.trained:
-            self._features = trained_features(Simulator(subject.trained), data)
-            self._last, self._gaussians = subject.trained, None
-        trained = self._features
+        rows = self._last  # threads of a Dask worker share this
+        if rows is None or rows.program is not subject.trained:
+            self._last = rows = EncodedRows(subject.trained, data)
+        trained = rows.features
         features = trained if subject.program is subject.trained else encode(simulator, data)
         text, video = real_means(subject.program, features)
         # Compiled means lack their common mean; move them back to the trained common mean.
@@ -316,42 +477,35 @@ class Ranker:
             if subject.samples is None or subject.sigmoid is None:
                 scores = simulator.score(features["text"], features["video"])
             else:
-                items, samples = self._items(), subject.samples
-                scores = monte_carlo(*items, *subject.sigmoid, samples, say=say).logit
+                scores = monte_carlo(*rows.items, *subject.sigmoid, subject.samples, say=say).logit
         if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
             raise CimError(
                 f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
             )
         settle(scores)
         say(f"{name}: ranking")
-        if self.folder is not None:
-            write_run(self.folder, name, data, self.truth, scores)
+        if named.pairs.runs is not None:
+            write_run(named.pairs.runs, name, data, truth, scores)
         of_logits = subject.samples is not None or subject.head.predicts_logit
-        ranked = rank_queries(scores, text + offset, video + offset, self.truth, of_logits)
+        ranked = rank_queries(scores, text + offset, video + offset, truth, of_logits)
         said = all_equal(scores, data.called, "scores")
         if subject.sigmoid is None or not of_logits:  # a polynomial may predict probabilities
-            return ranked, said
+            return Ranked(ranked, tuple(said))
         say(f"{name}: exact scores")
         if scores.size > MOST_PAIRS:
             few = f"no logit RMSE for more than {MOST_PAIRS:,} pairs; use `cimtool verify`"
-            return ranked, [*said, few]
+            return Ranked(ranked, (*said, few))
         place = id(subject.trained), subject.sigmoid
         try:
             if place not in self._exact:
-                logits = exact(*self._items(), *subject.sigmoid, say).logit
+                logits = exact(*rows.items, *subject.sigmoid, say).logit
                 self._exact[place] = on_grid(logits)
         except OutOfReach as error:
-            return ranked, [*said, f"no logit RMSE: {error}"]
+            return Ranked(ranked, (*said, f"no logit RMSE: {error}"))
         off = scores - self._exact[place]
         ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
         centred = both_sides({"centred_squares": centred_squares(scores, self._exact[place])})
-        return ranked.merged(centred), said
-
-    def _items(self) -> tuple[Gaussians, Gaussians]:
-        """Means and variances of the rows in the last trained program."""
-        if self._gaussians is None:
-            self._gaussians = gaussians(self._features)
-        return self._gaussians
+        return Ranked(ranked.merged(centred), tuple(said))
 
 
 SIDES = {WAYS[0]: ("text", "video"), WAYS[1]: ("video", "text")}

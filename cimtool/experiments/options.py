@@ -24,7 +24,7 @@ from cimtool.base.options import (
     optional,
 )
 from cimtool.bundle.options import BuildOptions, JudgedData, SeenData
-from cimtool.experiments.engine import TableFormat
+from cimtool.experiments.engine import TableFormat, WorkerOptions
 from cimtool.experiments.widths import ORDER, CostName
 from cimtool.hardware.settings import SettingOptions
 from cimtool.hardware.target import Target
@@ -35,12 +35,8 @@ from cimtool.training.arguments import TrainingOptions
 VARIED = ("adc_bits", "references", "rows_active")
 """Settings of all layers that `tune` may vary: converter bits, references, active rows."""
 
-DASK_RISK = (
-    "tcp://: anyone who reaches the cluster can run code in it and here; tls://: needs keys."
-)
 
-
-class SweepOptions(ModelArguments, JudgedData, SeenData):
+class SweepOptions(ModelArguments, JudgedData, SeenData, WorkerOptions):
     """The options of `sweep`."""
 
     calibration: EmbeddingsLike = option("Embeddings that decide the ranges.", EMBEDDINGS)
@@ -69,10 +65,6 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
         "Limits that the chosen point must keep.", MetricLimits()
     )
     min_yield: float | None = optional("Share of dies that must keep the {budget}.", "X")
-    jobs: int | None = optional("Processes on this machine (1).", "N", at_least=1)
-    dask: str | None = optional(
-        f"Scheduler of a Dask cluster, instead of {{jobs}}. {DASK_RISK}", "ADDRESS"
-    )
     table: TableFormat = option(
         "Format of the table of points.",
         OneName(names=get_args(TableFormat)),
@@ -82,7 +74,7 @@ class SweepOptions(ModelArguments, JudgedData, SeenData):
     output: File | None = optional("Folder of results and points.", DIR, short="o")
 
 
-class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
+class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData, WorkerOptions):
     """The options of `tune`."""
 
     data: EmbeddingsLike = option(
@@ -102,9 +94,12 @@ class TuneOptions(BuildOptions, JudgedData, SettingOptions, SeenData):
     )
     settings: File | None = optional("Settings to start from (TOML).", FILE)
     output: File | None = optional("File of the settings.", TOML, short="o")
+    folder: File | None = optional(
+        "Folder of results and measured bits; a later run continues there.", DIR
+    )
 
 
-class EvaluateOptions(JudgedData, ModelOptions):
+class EvaluateOptions(JudgedData, ModelOptions, WorkerOptions):
     """The options of `evaluate`."""
 
     data: EmbeddingsLike = option("Embeddings to evaluate on.", EMBEDDINGS, positional=True)
@@ -136,6 +131,9 @@ class EvaluateOptions(JudgedData, ModelOptions):
         "Rows that a bundle was calibrated on: refuse, or allow (measure them too).",
         OneName(names=("refuse", "allow")),
         default="refuse",
+    )
+    output: File | None = optional(
+        "Folder of results and ranked subjects; a later run continues there.", DIR, short="o"
     )
 
 

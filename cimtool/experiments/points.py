@@ -92,6 +92,7 @@ class Point:
     build: Configuration | None
     refusal: str = ""
     score: ScoreChoice = COMPILED
+    done = "done"
 
     @property
     def named(self) -> dict[str, Value]:

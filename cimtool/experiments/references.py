@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
+from cimtool.base.files import replace_files
 from cimtool.base.json_files import parse_json
 from cimtool.base.modality_names import name_of
 from cimtool.base.progress import Say
@@ -285,6 +286,22 @@ def references(
         of_logit = reference == EXACT or model.head.predicts_logit
         found = SweepReferences(reference, data.truth, against, *kept, of_logit)
     assert found is not None
+    return found
+
+
+REFERENCES = "references.safetensors"
+
+
+def kept_references(
+    place: Path | None, models: Sequence[Model], data: Embeddings, say: Say, reference: str
+) -> SweepReferences:
+    """The `references` that a folder keeps; computed, and kept there, if it lacks some."""
+    if place is None:
+        return references(models, data, say, reference)
+    found = SweepReferences.of_file(reference, data.truth, place / REFERENCES)
+    if found is None or not found.knows(model.head for model in models):
+        found = references(models, data, say, reference)
+        replace_files(place, {REFERENCES: found.to_bytes()}, "the references")
     return found
 
 

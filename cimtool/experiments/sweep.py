@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
-from cimtool.base.files import keeping_inputs, replace_files, text_bytes
+from cimtool.base.files import keeping_inputs, text_bytes
 from cimtool.base.grids import GridKey
 from cimtool.base.modality_names import layer_matches
 from cimtool.base.named import nearest
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
-from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.bundle.compilation import layer_names
 from cimtool.experiments.budgets import COSTS, SCORE_COSTS, Choice, DriftBudget, cheapest, front
-from cimtool.experiments.compiled import Outcome, PointEvaluator, measured_rows
+from cimtool.experiments.compiled import (
+    IDENTITY,
+    Outcome,
+    PointEvaluator,
+    measured_identity,
+    measured_rows,
+)
 from cimtool.experiments.dies import (
     SPREAD,
     DieRequest,
@@ -37,9 +40,7 @@ from cimtool.experiments.engine import (
     GridResult,
     PointsFailed,
     check_format,
-    check_jobs,
-    computed,
-    content_digest,
+    check_workers,
     table_file,
     values_name,
     workers,
@@ -60,9 +61,9 @@ from cimtool.experiments.points import (
 from cimtool.experiments.references import (
     Remarks,
     SweepReferences,
+    kept_references,
     raw_sentences,
     reference_name,
-    references,
 )
 from cimtool.experiments.scores import ScoredModels, check_scores, fitted_in, scored_models
 from cimtool.hardware.keys import ScoreMapping
@@ -73,19 +74,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
 
-SWEEP = ExperimentKind(
-    "sweep",
-    "sweep.json",
-    6,
-    {
-        "model": "model",
-        "calibration": "calibration data",
-        "data": "evaluation data",
-        "reference": "reference",
-    },
-    Outcome.from_json,
-)
-REFERENCES = "references.safetensors"
+SWEEP = ExperimentKind("sweep", "sweep.json", 6, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -257,68 +246,38 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
     worker answers; PointsFailed (a CheckFailed) at the end if points failed or none is within the
     `budget`.
     """
-    dies = die_request(options.trials, options.times, options.seed, options.corners)
-    file = None if options.settings is None else Path(options.settings)
-    noise_model, target = options.noise_model, options.target
-    if noise_model is not None and dies is None:
-        raise ArgumentError("{noise_model} applies only to dies; expected {trials} with it")
-    limits = DriftBudget(options.budget or {}, options.min_yield)
-    limits.check(options.trials)
-    keys = read_grid(options.grid)
-    made = points(keys, target, file, None if noise_model is None else load_noise(noise_model))
-    _check_corners(dies, made)
-    if options.jobs is not None and options.dask is not None:
-        raise ArgumentError("{jobs} and {dask} are both given; expected one of them")
-    jobs = 1 if options.jobs is None else options.jobs
-    check_jobs(jobs)
-    check_format(options.table)
+    dies, budget, keys, made = _asked(options)
     source = ModelSource.of(options).for_rows(options.calibration)
     check_scores(keys, source.head, source.poly, options.teacher)
     known = scored_models(source, made, options.teacher, say)
-    rows, evaluated = measured_rows(
+    rows, data = measured_rows(
         known.first, options.calibration, options.data, options.qrels, options.calibration_rows
     )
-    check_measurable("budget", limits.limits, evaluated.truth, evaluated.file)
+    of_logit = any(one.head.predicts_logit for one in known.models.values())
+    check_measurable("budget", budget.limits, data.truth, data.file, of_logit)
     _check_layers(known, keys)
     name = reference_name(known.first, len(known.models))
-    whose = sweep_identity(known, rows, evaluated)
+    whose = measured_identity(known.projectors, known.reference, rows, data)
     place = Path(options.output or Path("exports") / f"{known.first.name}.sweep")
-    drawn = None if dies is None else asdict(dies)
-    digests = [
-        values_name(
-            SWEEP.versions | whose, one.build.target.to_json(), one.build.settings.to_json(),
-            known.identity(one.score), drawn,
-        )
-        if one.build is not None else None
-        for one in made
-    ]  # fmt: skip
+    digests = [_digest(one, known, whose, dies) for one in made]
     builds = {digest: one for digest, one in zip(digests, made, strict=True) if digest is not None}
-    with workers(jobs, options.dask, place) as compute, SWEEP.opened(place, whose) as folder:
-        done = {one: outcome for one in builds if (outcome := folder.known(one)) is not None}
-        resumed = len(done)
-        scores = SweepReferences.of_file(name, evaluated.truth, place / REFERENCES)
-        if scores is None or not scores.knows(known.heads.values()):
-            scores = references([known.first, *known.models.values()], evaluated, say, name)
-            replace_files(place, {REFERENCES: scores.to_bytes()}, "the references")
-        if left := {digest: one for digest, one in builds.items() if digest not in done}:
-            models = {point.score: known.models[point.score] for point in left.values()}
-            evaluator = PointEvaluator.of(models, rows, evaluated, scores, dies)
-            done |= computed(compute, evaluator, left, folder, say)
+    with workers(options, place) as compute, SWEEP.opened(place, whose, compute) as folder:
+        models = [known.first, *known.models.values()]
+        scores = kept_references(place, models, data, say, name)
+
+        def evaluator(left: Mapping[str, Point]) -> PointEvaluator:
+            scored = {point.score: known.models[point.score] for point in left.values()}
+            return PointEvaluator.of(scored, rows, data, scores, dies)
+
+        done = folder.outcomes(builds, evaluator, say)
         baselines, intervals = scores.baseline_metrics(known.heads)
         found = Sweep(
             model=known.first.name,
-            data={
-                "file": evaluated.file,
-                "modalities": evaluated.called,
-                "texts": len(evaluated.text),
-                "videos": len(evaluated.video),
-                "by_class": evaluated.truth.by_class,
-                "queries": scores.own.counts,
-            },
+            data=_described(data, scores),
             reference=name,
             baselines=baselines,
             baseline_intervals=intervals,
-            remarks=Remarks.of(known.compiled, rows, evaluated, scores),
+            remarks=Remarks.of(known.compiled, rows, data, scores),
             grid=keys,
             dies=dies,
             points=made,
@@ -326,65 +285,94 @@ def sweep(options: SweepOptions, say: Say = silent) -> Sweep:
                 Outcome(point.refusal) if digest is None else done[digest]
                 for digest, point in zip(digests, made, strict=True)
             ],
-            resumed=resumed,
+            resumed=folder.resumed,
             files=known.files,
         )
-        texts = dict(known.fitted_files)
-        if limits.limits:
-            chosen = cheapest(found.outcomes, limits, found.units, found.sampled)
-            if found.remarks.broken_reference:
-                chosen = Choice(limits, None, None, 0)
-            files = files_of(options.calibration)
-            if (
-                chosen.index is not None
-                and source.files
-                and files
-                and not isinstance(target, Target)
-            ):
-                point = made[chosen.index]
-                own = Sources(known.source(point.score, place), files, file, noise_model)
-                command, more = compile_command(point, own, place)
-                chosen, texts = replace(chosen, command=command), texts | more
-            found = replace(found, chosen=chosen)
-        written = table_file(found.rows(), options.table) | {
-            n: text_bytes(t) for n, t in texts.items()
-        }
-        earlier = (*TABLES, TARGET_FILE, SETTINGS_FILE, *(one.name for one in fitted_in(place)))
-        found = write_results(found, place, written, earlier)
+        return _written(found, options, budget, known, place)
+
+
+def _asked(
+    options: SweepOptions,
+) -> tuple[DieRequest | None, DriftBudget, tuple[GridKey, ...], list[Point]]:
+    """Dies, budget, keys and points; CimError for a mistake that shows before data are read."""
+    dies = die_request(options.trials, options.times, options.seed, options.corners)
+    noise = options.noise_model
+    if noise is not None and dies is None:
+        raise ArgumentError("{noise_model} applies only to dies; expected {trials} with it")
+    budget = DriftBudget(options.budget or {}, options.min_yield)
+    budget.check(options.trials)
+    keys = read_grid(options.grid)
+    drawn = None if noise is None else load_noise(noise)
+    made = points(keys, options.target, _settings_of(options), drawn)
+    _check_corners(dies, made)
+    check_workers(options)
+    check_format(options.table)
+    return dies, budget, keys, made
+
+
+def _settings_of(options: SweepOptions) -> Path | None:
+    return None if options.settings is None else Path(options.settings)
+
+
+def _digest(
+    point: Point, known: ScoredModels, whose: Mapping[str, str], dies: DieRequest | None
+) -> str | None:
+    """The name of a point's file; None if its values contradict each other."""
+    if point.build is None:
+        return None
+    target, settings = point.build.target.to_json(), point.build.settings.to_json()
+    drawn = None if dies is None else asdict(dies)
+    score = known.identity(point.score)
+    return values_name({**SWEEP.versions, **whose}, target, settings, score, drawn)
+
+
+def _described(data: Embeddings, scores: SweepReferences) -> dict[str, Any]:
+    """The evaluation rows as plain values."""
+    return {
+        "file": data.file,
+        "modalities": data.called,
+        "texts": len(data.text),
+        "videos": len(data.video),
+        "by_class": data.truth.by_class,
+        "queries": scores.own.counts,
+    }
+
+
+def _written(
+    found: Sweep, options: SweepOptions, budget: DriftBudget, known: ScoredModels, place: Path
+) -> Sweep:
+    """Choose a point within the budget, and write the results; PointsFailed as in `sweep`."""
+    texts = dict(known.fitted_files)
+    if budget.limits:
+        found, more = _chosen(found, options, budget, known, place)
+        texts |= more
+    files = {name: text_bytes(text) for name, text in texts.items()}
+    table = table_file(found.rows(), options.table)
+    earlier = (*TABLES, TARGET_FILE, SETTINGS_FILE, *(one.name for one in fitted_in(place)))
+    found = write_results(found, place, table | files, earlier)
     if found.chosen is not None and not found.chosen.within:
         if broken := found.remarks.broken_reference:
-            raise PointsFailed(found, f"{place}: no point is within {limits.text}: {broken}")
-        raise PointsFailed(found, f"{place}: no point is within the budget {limits.text}")
+            raise PointsFailed(found, f"{place}: no point is within {budget.text}: {broken}")
+        raise PointsFailed(found, f"{place}: no point is within the budget {budget.text}")
     return found
 
 
-def sweep_identity(
-    known: ScoredModels, calibration: Embeddings, data: Embeddings
-) -> dict[str, str]:
-    """Digests, by name, of the contents that all points of one folder share.
-
-    The digest of the model uses a head that does not depend on the grid's heads.
-    """
-    model, constants = known.projectors, ConstantTable()
-    program = program_text(model.program, constants)
-    score = json.dumps([model.a, model.b, model.head.to_json()])
-    right: list[bytes | Array] = [
-        data.text,
-        data.video,
-        data.truth.text_to_video,
-        b"alone" * data.alone,
-    ]
-    right += [] if data.labels is None else [data.labels]
-    right += [] if data.compared is None else data.compared.arrays.values()
-    judged = data.judged
-    right += [] if judged is None else [judged.text, judged.video, judged.grade]
-    rows = *calibration_rows(calibration, []), *fit_rows(calibration).values()
-    return {
-        "model": content_digest("".join([program, score, *constants.names]).encode()),
-        "calibration": content_digest(*rows),
-        "data": content_digest(*right),
-        "reference": known.reference,
-    }
+def _chosen(
+    found: Sweep, options: SweepOptions, budget: DriftBudget, known: ScoredModels, place: Path
+) -> tuple[Sweep, dict[str, str]]:
+    """The sweep with its cheapest point within the budget, and the files of that command line."""
+    chosen, texts = cheapest(found.outcomes, budget, found.units, found.sampled), dict[str, str]()
+    if found.remarks.broken_reference:
+        chosen = Choice(budget, None, None, 0)
+    files = files_of(options.calibration)
+    if chosen.index is not None and files and not isinstance(options.target, Target):
+        point = found.points[chosen.index]
+        source = known.source(point.score, place)
+        if source.files:
+            own = Sources(source, files, _settings_of(options), options.noise_model)
+            command, texts = compile_command(point, own, place)
+            chosen = replace(chosen, command=command)
+    return replace(found, chosen=chosen), texts
 
 
 def _check_corners(dies: DieRequest | None, made: Sequence[Point]) -> None:

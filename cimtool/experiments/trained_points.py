@@ -17,7 +17,8 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.files import replace_texts
 from cimtool.base.folders import read_object
 from cimtool.base.progress import Say
-from cimtool.base.typed_fields import fits, made_of
+from cimtool.base.typed_fields import made_of
+from cimtool.experiments.kept_queries import shapes_by_name, plain_queries, read_queries
 from cimtool.loading.checkpoint import load_torch
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import settle
@@ -66,20 +67,18 @@ class TrainedPoint:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        sides = {"text": self.queries.text, "video": self.queries.video}
         return {
             **{name: getattr(self, name) for name in COUNTS},
-            "queries": {way: {k: v.tolist() for k, v in one.items()} for way, one in sides.items()},
+            "queries": plain_queries(self.queries),
             "question": None if self.question is None else asdict(self.question),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainedPoint:
         """Read the values of `to_json`; KeyError, TypeError or ValueError for other values."""
-        sides = [_side(values["queries"][way]) for way in ("text", "video")]
         question = values["question"]
         parts = {name: values[name] for name in COUNTS}
-        parts["queries"] = Queries(*sides)
+        parts["queries"] = read_queries(values["queries"])
         parts["question"] = None if question is None else made_of(Question, question)
         found = made_of(cls, parts)
         if not 0 <= found.best_epoch <= found.epochs or min(found.pairs, found.weights) < 0:
@@ -88,23 +87,6 @@ class TrainedPoint:
 
 
 COUNTS = ("best_epoch", "epochs", "pairs", "weights")
-
-MOST_VALUE = 1e30
-"""The largest size of a query's measurement, so that sums stay in float64's range."""
-
-
-def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """Measurements [n] by name, NaN if missing; TypeError or ValueError for other values."""
-    if not isinstance(values, dict):
-        raise TypeError("the measurements are no table")
-    found = {}
-    for name, numbers in values.items():
-        if not isinstance(numbers, list) or not all(fits(one, float) for one in numbers):
-            raise TypeError(f"{name} is not a list of numbers")
-        found[name] = np.array(numbers, np.float64)
-        if (np.abs(found[name]) > MOST_VALUE).any():
-            raise ValueError(f"{name} has a number beyond {MOST_VALUE:g}")
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +119,7 @@ class Unseen:
 
     def measured_in(self, queries: Queries) -> bool:
         """True if `queries` have the names and counts of these texts and videos."""
-        own, other = (
-            [{name: len(values) for name, values in side.items()} for side in (one.text, one.video)]
-            for one in (self._expected, queries)
-        )
-        return own == other
+        return shapes_by_name(self._expected) == shapes_by_name(queries)
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:

@@ -473,7 +473,7 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
                 resumed += 1
             else:
                 own = prefixed(say, f"point {number} of {len(points)}")
-                outcome = _trained(job, kept, digest, own)
+                outcome = _trained(job, kept, folder / POINTS / digest, own)
             if isinstance(outcome, TrainedPoint):  # only an unfinished run needs this file
                 (folder / POINTS / digest / LAST).unlink(missing_ok=True)
             outcomes.append(outcome)
@@ -508,13 +508,13 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
 
 
 def _trained(
-    job: TrainingJob, kept: PointFolder[TrainedPoint], digest: str, say: Say
+    job: TrainingJob, kept: PointFolder[TrainedPoint], place: Path, say: Say
 ) -> TrainedPoint | Failed:
     """Train, measure and keep a point; if it fails, return the error's sentence."""
     try:
-        found = train_point(job, kept.path / POINTS / digest, say)
+        found = train_point(job, place, say)
     except CimError as error:
         say(str(error))
         return Failed(str(error))
-    kept.keep(digest, {"settings": dict(job.settings)}, found)
+    kept.keep(place.name, {"settings": dict(job.settings)}, found)
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,10 +28,27 @@ from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml, toml_text
 from cimtool.experiments.budgets import DriftBudget
-from cimtool.experiments.compiled import Outcome, PointEvaluator, measured_rows
+from cimtool.experiments.compiled import (
+    IDENTITY,
+    Outcome,
+    PointEvaluator,
+    measured_identity,
+    measured_rows,
+)
+from cimtool.experiments.engine import (
+    ExperimentKind,
+    PagedResult,
+    PointFolder,
+    check_workers,
+    here,
+    values_name,
+    values_text,
+    workers,
+    write_page,
+)
 from cimtool.experiments.options import VARIED, TuneOptions
 from cimtool.experiments.points import COMPILED, compile_words, with_layers
-from cimtool.experiments.references import Remarks, reference_name, references
+from cimtool.experiments.references import Remarks, kept_references, reference_name
 from cimtool.experiments.widths import (
     ORDER,
     Attempt,
@@ -43,6 +60,7 @@ from cimtool.experiments.widths import (
     by_layer,
     check_cost,
     probe,
+    probes,
 )
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import SettingOptions
@@ -52,7 +70,8 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, within
 from cimtool.reference.queries import Selection
-from cimtool.report.result import Result
+from cimtool.report.document import Document, Sentence, Verbatim
+from cimtool.report.formats import counted
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.notes import baseline_sentences
 
@@ -71,7 +90,7 @@ class TunedStart:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
+class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `starts` are all combinations of a grid of settings; the other fields are for the chosen one.
@@ -81,8 +100,11 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
     agree. The last `taken_back` kept steps were undone because they missed the budget on the other
     half or on all. `baselines` are metrics of scores without hardware, on all queries, with
     intervals. If `by_class`, metrics of classes lead. `command` compiles the result; None if the
-    inputs were not files.
+    inputs were not files. `resumed` counts choices of bits that an earlier run measured; `results`
+    were written into the folder, if one was given.
     """
+
+    page = "tune.html"
 
     model: str
     target: str
@@ -108,6 +130,8 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
     remarks: Remarks
     written: Path
     command: str | None
+    resumed: int = 0
+    results: Sequence[Path] = ()
 
     @property
     def first(self) -> list[str]:
@@ -125,11 +149,21 @@ class Tuned(Result, shown_by="cimtool.experiments.render_tuned"):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
-        values = {name: value for name, value in vars(self).items() if name != "remarks"}
+        """Plain values by name; they do not depend on workers, or on the number of runs."""
+        left_out = ("remarks", "resumed", "results")
+        values = {name: value for name, value in vars(self).items() if name not in left_out}
         said = {"warnings": self.first, "notes": self.remarks.notes}
         steps = [step.to_json() for step in self.steps]
         return said | values | {"starts": [vars(one) for one in self.starts], "steps": steps}
+
+    def of_this_run(self) -> Document:
+        """The document with the files that this run wrote into its folder."""
+        if not self.results:
+            return self.document()
+        said = f"{counted(self.resumed, 'choice')} of bits measured by an earlier run"
+        more = self.document().plus(Sentence(said), resumed=self.resumed)
+        files = ", ".join(map(str, self.results))
+        return more.plus(Verbatim(f"wrote {files}"), results=self.results)
 
 
 @keeping_inputs
@@ -143,33 +177,90 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
     texts, as queries in the whole gallery. Steps that miss the budget on the other queries or on
     all are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels`, items that it grades above 0 are
-    right. Raises CimError if the highest bits miss the budget, if the reference is a broken float
-    score because a and b are unknown, or if rows of `data` calibrated (unless they are allowed or
-    dropped).
+    right. With a `folder`, each measured choice of bits is kept there, also for other budgets,
+    costs, targets and settings, and results and a page are written. `jobs` processes or the Dask
+    cluster at `dask` measure starts and probes side by side. Raises CimError if the highest bits
+    miss the budget, if the reference is a broken float score because a and b are unknown, if rows
+    of `data` calibrated (unless they are allowed or dropped), or if the folder holds the tuning of
+    another model or other data.
     """
-    target, budget, cost = options.target, options.budget, options.cost
-    if options.output is not None:
-        check_output(Path(options.output), ".toml")
-    source, by_name = ModelSource.of(options), options.part(SettingOptions)
-    builds = _builds(target, options.settings, by_name, options.grid or {})
-    if not budget:
-        raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
-    limits = DriftBudget(budget)
-    limits.check(None)
-    given = {name: value for name, value in by_name.items() if value is not None}
-    if options.settings is not None:
-        given = read_toml(Path(options.settings)) | given
+    source, builds, limits = _asked(options)
     model = source.for_rows(options.calibration).load(say)
-    rows, evaluated = measured_rows(
+    rows, data = measured_rows(
         model, options.calibration, options.data, options.qrels, options.calibration_rows
     )
-    check_measurable("budget", budget, evaluated.truth, evaluated.file)
-    on = builds[0][1].target.name
-    name = f"{model.name}@{on}.settings.toml"
+    of_logit = model.head.predicts_logit
+    check_measurable("budget", limits.limits, data.truth, data.file, of_logit)
+    name = f"{model.name}@{builds[0][1].target.name}.settings.toml"
     file = Path(options.output or Path("exports") / name)
     check_output(file, ".toml")
-    known = references([model], evaluated, say, reference_name(model))
-    remarks = Remarks.of({model.head.surrogate: model}, rows, evaluated, known)
+    place = None if options.folder is None else Path(options.folder)
+    reference, surrogate = reference_name(model), model.head.surrogate
+    whose = measured_identity(model, f"{reference}, {model.head.measure}", rows, data)
+    with workers(options, place) as compute, TUNING.opened(place, whose, compute) as folder:
+        known = kept_references(place, [model], data, say, reference)
+        remarks = Remarks.of({surrogate: model}, rows, data, known)
+        _check_reference(remarks, limits)
+        evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None)
+        choices = Choices(evaluator, (*halves(data), None), folder, whose)
+        starts = [TuningStart.of(values, build, choices) for values, build in builds]
+        kept = _within(starts, limits, options.cost, data.file, say)
+        for one in kept:
+            one.tune(limits, options.cost, say)
+        best = min(kept, key=lambda one: [one.cost[name] for name in ORDER[options.cost]])
+        whole = evaluator.evaluate(best.costs.configured(best.bits))  # with intervals
+        written = _write_settings(options, best, file)
+        outcomes = best.measured(best.bits)
+        baselines, intervals = known.baseline_metrics({surrogate: model.head})
+        found = Tuned(
+            model=model.name,
+            target=builds[0][1].target.name,
+            reference=reference,
+            budget=limits.limits,
+            cost=options.cost,
+            starts=[one.summary(one in kept, one is best) for one in starts],
+            start=best.measured(best.costs.bits).chosen_on.metrics,
+            start_cost=best.costs.cost(best.costs.bits),
+            steps=best.steps,
+            taken_back=best.taken_back,
+            bits=by_layer(best.bits),
+            chosen=outcomes.chosen_on.metrics,
+            chosen_cost=best.cost,
+            held_out=outcomes.held_out.metrics,
+            on_all=outcomes.on_all.metrics,
+            intervals=whole.intervals,
+            against_raw=whole.against_raw,
+            baselines=baselines,
+            baseline_intervals=intervals,
+            by_class=data.truth.by_class,
+            modalities=data.called,
+            remarks=remarks,
+            written=written,
+            command=_command(options, source, written),
+            resumed=folder.resumed,
+        )
+        return found if place is None else replace(found, results=write_page(found, place))
+
+
+Builds = list[tuple[dict[str, Value], Configuration]]
+
+
+def _asked(options: TuneOptions) -> tuple[ModelSource, Builds, DriftBudget]:
+    """The model, the starts and the budget; CimError for a mistake that shows before any work."""
+    if options.output is not None:
+        check_output(Path(options.output), ".toml")
+    check_workers(options)
+    source, by_name = ModelSource.of(options), options.part(SettingOptions)
+    builds = _builds(options.target, options.settings, by_name, options.grid or {})
+    if not options.budget:
+        raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
+    limits = DriftBudget(options.budget)
+    limits.check(None)
+    return source, builds, limits
+
+
+def _check_reference(remarks: Remarks, limits: DriftBudget) -> None:
+    """Raise CimError if the reference is a broken float score."""
     if broken := remarks.broken_reference:
         raise ArgumentError(
             "{budget} {} would be measured from the float score, as a and b are not known. {} "
@@ -177,10 +268,12 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             limits.text,
             broken,
         )
-    evaluator = PointEvaluator.of({COMPILED: model}, rows, evaluated, known, None)
-    say("the highest bits")
-    parts = halves(evaluated)
-    starts = [TuningStart.of(values, build, evaluator, parts) for values, build in builds]
+
+
+def _within(
+    starts: Sequence[TuningStart], limits: DriftBudget, cost: CostName, file: str, say: Say
+) -> list[TuningStart]:
+    """The starts whose highest bits keep the budget; CimError if none does or costs differ."""
     for one in starts:
         check_cost(one.costs, cost)
     bases = dict.fromkeys(one.costs.energy_basis for one in starts)
@@ -190,63 +283,40 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             "compared ({}); expected values of one basis, or {cost} conversions",
             " / ".join(bases),
         )
-    refusals = [one.refusal(budget, evaluated.file) for one in starts]
+    say("the highest bits")
+    if len(starts) > 1:
+        highest = {values_text(one.values): one.costs.configured(one.costs.bits) for one in starts}
+        starts[0].choices.measured(highest, say, "start")
+    refusals = [one.refusal(limits.limits, file) for one in starts]
     if refusals[0] is not None and None not in refusals:
         raise refusals[0]
-    kept = [one for one, error in zip(starts, refusals, strict=True) if error is None]
-    for one in kept:
-        one.tune(limits, cost, say)
-    best = min(kept, key=lambda one: [one.cost[name] for name in ORDER[cost]])
-    found = best.measured(best.bits)
-    whole = evaluator.evaluate(best.costs.configured(best.bits))  # with intervals
-    baselines, intervals = known.baseline_metrics({model.head.surrogate: model.head})
-    layers = by_layer(best.bits)
-    texts = {file.name: toml_text(with_layers({**given, **best.values}, layers))}
-    (written,) = replace_texts(file.parent, texts, file.name)
-    calibrating = files_of(options.calibration)
-    from_files = source.files and calibrating and isinstance(target, str)
-    command = None
-    if from_files and (source.poly is None or isinstance(source.poly, Path)):
-        command = shlex.join(compile_words(source, calibrating, str(target), written))
-    return Tuned(
-        model=model.name,
-        target=on,
-        reference=reference_name(model),
-        budget=budget,
-        cost=cost,
-        starts=[
-            TunedStart(
-                one.values,
-                one.measured(one.costs.bits).chosen_on.metrics,
-                one.cost if one in kept else {},
-                one is best,
-            )
-            for one in starts
-        ],
-        start=best.measured(best.costs.bits).chosen_on.metrics,
-        start_cost=best.costs.cost(best.costs.bits),
-        steps=best.steps,
-        taken_back=best.taken_back,
-        bits=layers,
-        chosen=found.chosen_on.metrics,
-        chosen_cost=best.cost,
-        held_out=found.held_out.metrics,
-        on_all=found.on_all.metrics,
-        intervals=whole.intervals,
-        against_raw=whole.against_raw,
-        baselines=baselines,
-        baseline_intervals=intervals,
-        by_class=evaluated.truth.by_class,
-        modalities=evaluated.called,
-        remarks=remarks,
-        written=written,
-        command=command,
-    )
+    return [one for one, error in zip(starts, refusals, strict=True) if error is None]
+
+
+def _write_settings(options: TuneOptions, best: TuningStart, file: Path) -> Path:
+    """Write the settings that were given, with the values and the bits that were chosen."""
+    by_name = options.part(SettingOptions)
+    given = {name: value for name, value in by_name.items() if value is not None}
+    if options.settings is not None:
+        given = read_toml(Path(options.settings)) | given
+    text = toml_text(with_layers({**given, **best.values}, by_layer(best.bits)))
+    (written,) = replace_texts(file.parent, {file.name: text}, file.name)
+    return written
+
+
+def _command(options: TuneOptions, source: ModelSource, written: Path) -> str | None:
+    """The command line that compiles the result; None if the inputs were not files."""
+    calibrating, target = files_of(options.calibration), options.target
+    if not (source.files and calibrating and isinstance(target, str)):
+        return None
+    if source.poly is not None and not isinstance(source.poly, Path):
+        return None
+    return shlex.join(compile_words(source, calibrating, target, written))
 
 
 def _builds(
     target: str | Target, settings: File | None, by_name: Mapping[str, Any], grid: Grid
-) -> list[tuple[dict[str, Value], Configuration]]:
+) -> Builds:
     """Every combination of a grid's values, and the target and settings with these."""
     for key in grid:
         if key not in VARIED:
@@ -262,32 +332,94 @@ class HalvesMeasured(NamedTuple):
     held_out: Outcome
     on_all: Outcome
 
+    @property
+    def error(self) -> str | None:
+        """The sentence of the error that ended it; None if it was measured."""
+        return self.chosen_on.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {name: one.to_json() for name, one in self._asdict().items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> HalvesMeasured:
+        """Read what `to_json` returned; errors as in `Outcome.from_json`."""
+        found = cls(*(Outcome.from_json(values[name]) for name in cls._fields))
+        if not all("centred_rmse" in one.metrics for one in found):
+            raise ValueError("a half has no error")
+        return found
+
+
+TUNING = ExperimentKind("tuning", "tuning.json", 1, IDENTITY, HalvesMeasured.from_json)
+
+
+@dataclass(frozen=True)
+class BitsPoint:
+    """The point of a choice of bits; `done` names it."""
+
+    build: Configuration
+    done: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The target and the settings as plain values."""
+        return {"target": self.build.target.name, "settings": self.build.settings.to_json()}
+
+
+@dataclass(frozen=True, eq=False)
+class HalvesEvaluator:
+    """Compiles choices of bits, and measures each on both halves of the queries and on all."""
+
+    evaluator: PointEvaluator
+    selections: tuple[Selection, Selection, None]
+
+    def outcome(self, point: BitsPoint) -> HalvesMeasured:
+        """The outcomes of a choice."""
+        return HalvesMeasured(*self.evaluator.evaluate_on(point.build, self.selections))
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(HalvesEvaluator):
+    """Choices of bits that are measured once, and kept in the folder of a tuning."""
+
+    folder: PointFolder[HalvesMeasured]
+    whose: Mapping[str, str]
+
+    def measured(
+        self, builds: Mapping[str, Configuration], say: Say = silent, noun: str = "choice"
+    ) -> list[HalvesMeasured]:
+        """The outcomes of named builds; workers measure several side by side."""
+        identity = {**TUNING.versions, **self.whose}
+        digests = {
+            name: values_name(identity, one.target.to_json(), one.settings.to_json())
+            for name, one in builds.items()
+        }
+        points = {digest: BitsPoint(builds[name], name) for name, digest in digests.items()}
+        folder = self.folder if len(points) > 1 else replace(self.folder, compute=here)
+        runner = HalvesEvaluator(self.evaluator, self.selections)
+        done = folder.outcomes(points, lambda left: runner, say, noun)
+        return [done[digest] for digest in digests.values()]
+
 
 @dataclass(eq=False)
 class TuningStart:
-    """Values of a grid, and the tuning that starts from them; each choice is compiled once.
+    """Values of a grid, and the tuning that starts from them.
 
     `steps` were tried. The last `taken_back` of the kept steps were undone, which leaves `bits`.
     """
 
     values: Mapping[str, Value]
-    evaluator: PointEvaluator
-    selections: tuple[Selection, Selection]
+    choices: Choices
     costs: LayerCosts
     bits: BitAssignment
     steps: Sequence[Attempt] = ()
     taken_back: int = 0
-    _measured: dict[tuple[tuple[Width, int], ...], HalvesMeasured] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        values: Mapping[str, Value],
-        highest: Configuration,
-        evaluator: PointEvaluator,
-        selections: tuple[Selection, Selection],
+        cls, values: Mapping[str, Value], highest: Configuration, choices: Choices
     ) -> TuningStart:
         """Compile the highest bits."""
+        evaluator = choices.evaluator
         highest = evaluator.with_trained_bits(highest)
         program = evaluator.compiled(highest.settings, silent)
         if highest.settings.score_mapping == "in-memory":
@@ -295,7 +427,12 @@ class TuningStart:
         trained = trained_bits(evaluator.trained, highest.settings).items()
         kept = {Width(layer, key) for layer, bits in trained for key in bits}
         costs = LayerCosts.of(program, highest, kept)
-        return cls(values, evaluator, selections, costs, costs.bits)
+        return cls(values, choices, costs, costs.bits)
+
+    def summary(self, kept: bool, chosen: bool) -> TunedStart:
+        """The start in the result of the tuning."""
+        metrics = self.measured(self.costs.bits).chosen_on.metrics
+        return TunedStart(self.values, metrics, self.cost if kept else {}, chosen)
 
     @property
     def cost(self) -> dict[CostName, float]:
@@ -304,12 +441,8 @@ class TuningStart:
 
     def measured(self, bits: BitAssignment) -> HalvesMeasured:
         """The outcomes of bits on the halves and on all."""
-        key = tuple(bits.items())
-        if key not in self._measured:
-            selections = (*self.selections, None)
-            build = self.costs.configured(bits)
-            self._measured[key] = HalvesMeasured(*self.evaluator.evaluate_on(build, selections))
-        return self._measured[key]
+        (found,) = self.choices.measured({"bits": self.costs.configured(bits)})
+        return found
 
     def refusal(self, budget: Mapping[str, float], file: str) -> CimError | None:
         """The error if the highest bits miss the budget on a half of a file's rows or on all."""
@@ -334,12 +467,22 @@ class TuningStart:
             return self.measured(bits).chosen_on
 
         tuned = {width: bits for width, bits in start.items() if costs.below(width, bits)}
-        search = Search(costs, ORDER[cost], probe(tuned, chosen_on, say), start)
+        search = Search(costs, ORDER[cost], self._probed(tuned, say), start)
         self.steps = search.run(chosen_on, budget.kept_by, say)
         kept = [*(step.bits for step in reversed(self.steps) if step.kept), start]
         back = (k for k, bits in enumerate(kept) if all(map(budget.kept_by, self.measured(bits))))
         self.taken_back = next(back)
         self.bits = kept[self.taken_back]
+
+    def _probed(self, tuned: BitAssignment, say: Say) -> dict[Width, float]:
+        """The squared error that each of the tuned widths adds."""
+        lower = {width: {**self.costs.bits, **bits} for width, bits in probes(tuned).items()}
+        builds = {
+            f"{width} = {bits[width]}": self.costs.configured(bits) for width, bits in lower.items()
+        }
+        found = [one.chosen_on for one in self.choices.measured(builds, say, "probe")]
+        first = self.measured(self.costs.bits).chosen_on
+        return probe(tuned, first, dict(zip(lower, found, strict=True)))
 
 
 def halves(data: Embeddings) -> tuple[Selection, Selection]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.progress import Countdown, PartDone, Say
+from cimtool.base.progress import PartDone, Say
 from cimtool.costs.charges import layer_cost
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.experiments.compiled import Outcome
@@ -343,20 +343,27 @@ class Search:
                 return
 
 
-def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, float]:
+def probes(start: BitAssignment) -> dict[Width, BitAssignment]:
+    """For each width, the bits to measure what it adds: its own are PROBE_BITS fewer."""
+    return {
+        width: {**start, width: max(bits - PROBE_BITS, LOWEST_BITS)}
+        for width, bits in start.items()
+    }
+
+
+def probe(
+    start: BitAssignment, outcome: Outcome, probed: Mapping[Width, Outcome]
+) -> dict[Width, float]:
     """The mean squared error of the logit that each width adds, times 4 to its bits.
 
-    The mean difference of each query is left out, because it changes no rank. Values have a floor,
-    a share of the largest, so that a width that seems free is not lowered without end.
+    `outcome` is of `start`, `probed` of each of its `probes`. The mean difference of each query is
+    left out, because it changes no rank. Values have a floor, a share of the largest, so that a
+    width that seems free is not lowered without end.
     """
-    least = evaluate(start).metrics["centred_rmse"] ** 2
-    added, countdown = {}, Countdown(say)
-    for count, (width, bits) in enumerate(start.items(), 1):
-        low = max(bits - PROBE_BITS, LOWEST_BITS)
-        outcome = evaluate({**start, width: low})
-        said = PartDone(f"probe {count} of {len(start)}: {width} = {low}")
-        countdown.tell(said, count, len(start))
-        error = outcome.metrics["centred_rmse"] ** 2 - least if outcome.error is None else 0.0
-        added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
+    least, added = outcome.metrics["centred_rmse"] ** 2, {}
+    for (width, bits), low in zip(start.items(), probes(start).values(), strict=True):
+        found, now = probed[width], low[width]
+        error = found.metrics["centred_rmse"] ** 2 - least if found.error is None else 0.0
+        added[width] = error / (4.0**-now - 4.0**-bits) if now < bits else 0.0
     floor = max(added.values()) / 2**20
     return {width: max(value, floor) for width, value in added.items()}

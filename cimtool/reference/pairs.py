@@ -21,12 +21,18 @@ PAIRS = 1 << 20
 BINS = 15
 """Bins of predicted probability, each with the same weight of pairs."""
 
+SHAPES = {SURENESS: (2,), RELIABILITY: (BINS, 3)}
+"""The shapes of measurements of a query that are no single number."""
+
 BINNED = 1 << 17
 """Wrong pairs, evenly chosen, that say where bins end."""
 
 
 def sureness(scores: Array, truth: Truth) -> Queries:
-    """The best score and the best score of a wrong item of each query; NaN without right items."""
+    """The best score of each query, and the best score of a wrong item.
+
+    NaN for a query without right items, or without wrong ones.
+    """
     n, m = scores.shape
     best, wrong = np.full((2, m), -np.inf)
     has_right, has_wrong = np.zeros((2, m), bool)
@@ -35,13 +41,14 @@ def sureness(scores: Array, truth: Truth) -> Queries:
         part, others = scores[rows], candidate & ~right
         every = np.where(candidate, part, -np.inf)
         missed = np.where(others, part, -np.inf)
-        asked = right.any(axis=1)
+        asked = right.any(axis=1) & others.any(axis=1)
         found = np.stack([every.max(axis=1), missed.max(axis=1)], axis=1)
         of_text[rows] = np.where(asked[:, None], found, np.nan)
         np.maximum(best, every.max(axis=0), out=best)
         np.maximum(wrong, missed.max(axis=0), out=wrong)
         has_right |= right.any(axis=0)
-    of_video = np.where(has_right[:, None], np.stack([best, wrong], axis=1), np.nan)
+        has_wrong |= others.any(axis=0)
+    of_video = np.where((has_right & has_wrong)[:, None], np.stack([best, wrong], axis=1), np.nan)
     return both_sides({SURENESS: (of_text, of_video)})
 
 

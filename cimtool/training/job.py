@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -211,31 +211,87 @@ def make_job(
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
     seed, device_name = wanted.seed or 0, wanted.device or "cpu"
     check_seed(seed)
-    device = device_of(device_name)
-    options = by_kind(wanted.options or {})
+    device, options = device_of(device_name), by_kind(wanted.options or {})
     given = {"poly": wanted.poly, "start": wanted.start}
     paths = {name: Path(file) for name, file in given.items() if file}
     poly = paths.get("poly")
     start = read_start(paths["start"]) if "start" in paths else None
+    kind, loss = _model_and_loss(wanted, start, options["loss"])
+    optimisation = loss.optimisation.given(vars(wanted))
+    modalities = modalities_for(wanted, start)
+    given_rows, held_rows = embeddings_in(data, modalities), None
+    rows = _unit_rows(given_rows, kind)
+    if validation is not None:
+        held_rows = _unit_rows(embeddings_in(validation, modalities), kind)
+    for one in filter(None, (rows, held_rows)):
+        _require_fit(one, kind)
+    by_comparison = _by_comparison(rows, loss)
+    asked = {"held_out": wanted.held_out, "test": wanted.test}
+    shares = {name: share for name, share in asked.items() if share is not None}
+    if held_rows is None:
+        parts = _drawn_parts(given_rows, rows, shares, seed, start)
+    else:
+        parts = _given_parts(rows, held_rows, shares, start)
+    with naming(rows.file):
+        check_batches(parts.pairs, optimisation.batch, loss.group, by_comparison)
+    model = _model(kind, start, parts.pairs, options["model"])
+    polynomial = _polynomial(poly, loss, start)
+    fitted = () if poly is None else _fit_remarks(poly, paths.get("start"), start)
+    settings = {
+        "model": model.name,
+        **{f"model.{name}": value for name, value in model.model_dump().items()},
+        "loss": loss.name,
+        **{f"loss.{name}": value for name, value in loss.model_dump().items()},
+        **asdict(optimisation),
+        "seed": seed,
+        "device": device_name,
+        **parts.settings,
+        **({} if modalities is None else {MODALITIES_KEY: ",".join(modalities)}),
+        "data": parts.digest,
+        "validation": parts.held_digest,
+        **{name: sha256(paths[name]) if name in paths else None for name in given},
+    }
+    files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
+    files |= {name: str(paths[name]) if name in paths else None for name in given}
+    remarks = (*parts.set_aside, *fitted, *parts.left_out)
+    return TrainingJob(
+        model=model,
+        loss=loss,
+        optimisation=optimisation,
+        seed=seed,
+        device=device,
+        pairs=parts.pairs,
+        held=parts.held,
+        start=start,
+        polynomial=polynomial,
+        settings=settings,
+        files=files,
+        remarks=remarks,
+        test=parts.test,
+        called=given_rows.called,
+    )
+
+
+def _model_and_loss(
+    wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]
+) -> tuple[type[ProjectorModel], Loss]:
+    """The kind of model, and the loss; CimError if they contradict each other or `poly`."""
     model_kind, loss_kind = kinds_of(wanted, start)
-    if poly is not None and not loss_kind.needs_polynomial:
+    if wanted.poly and not loss_kind.needs_polynomial:
         raise ArgumentError(
             '{poly} is given, but loss "{}" has no polynomial; expected none', loss_kind.name
         )
-    loss = loss_kind(**options["loss"])
+    loss = loss_kind(**options)
     if loss.needs_variance and not model_kind.has_variance:
         raise CimError(
             f'loss "{loss.name}" needs a variance, but model "{model_kind.name}" has none; '
             "expected another loss or model"
         )
-    optimisation = loss.optimisation.given(vars(wanted))
-    modalities = modalities_for(wanted, start)
-    given_rows, held_rows = embeddings_in(data, modalities), None
-    rows = _unit_rows(given_rows, model_kind)
-    if validation is not None:
-        held_rows = _unit_rows(embeddings_in(validation, modalities), model_kind)
-    for one in filter(None, (rows, held_rows)):
-        _require_fit(one, model_kind)
+    return model_kind, loss
+
+
+def _by_comparison(rows: Embeddings, loss: Loss) -> bool:
+    """True if the loss learns from pairs or triplets of the rows; CimError if it cannot learn."""
     if rows.compared is not None and loss.compares not in ("", rows.compared.kind):
         raise CimError(
             f'{rows.file}: holds {rows.compared.kind}, and loss "{loss.name}" takes '
@@ -247,88 +303,96 @@ def make_job(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
             "needs"
         )
-    remarks: list[str] = []
-    digest, held_digest = data_digest(rows), None
-    asked = {"held_out": wanted.held_out, "test": wanted.test}
-    shares = {name: share for name, share in asked.items() if share is not None}
-    part, test, rest = None, None, rows
-    if held_rows is None:
-        part = _split(shares, seed, start, digest)
-        if part.test:
-            drawn, others = set_aside(rows, part.test, part.seed)
-            test, rest = given_rows.among(drawn), rows.among(others)
-            if equal := len(drawn) - int(drawn.sum() + others.sum()):
-                remarks.append(
-                    f"{equal} pairs that share a row with one that was set aside were left out."
-                )
-        pairs, held = split(rest, part.share / (1 - part.test), part.seed)
-    else:
-        for name in shares:
-            raise ArgumentError(
-                "{} and {validation} are both given; expected one of them", Argument(name)
+    return by_comparison
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The pairs that train and those that validate, and the rows that are set aside (`test`).
+
+    `part` is the split that drew them; None if validation data were given. Digests are of the data
+    and of these. `set_aside` and `left_out` are remarks on pairs that are in no part.
+    """
+
+    pairs: Pairs
+    held: Pairs
+    digest: str
+    test: Embeddings | None = None
+    part: Split | None = None
+    held_digest: str | None = None
+    set_aside: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The shares and the seed of the split, by the names of a run's settings."""
+        part = self.part
+        return {
+            "held_out": None if part is None else part.share,
+            "split_seed": None if part is None else part.seed,
+            "test": None if part is None else part.test or None,
+        }
+
+
+def _drawn_parts(
+    given: Embeddings, rows: Embeddings, shares: Mapping[str, float], seed: int, start: Start | None
+) -> _Parts:
+    """Draw the parts from the data; `rows` are those `given`, as the model takes them."""
+    digest = data_digest(rows)
+    part = _split(shares, seed, start, digest)
+    test, rest, said = None, rows, list[str]()
+    if part.test:
+        drawn, others = set_aside(rows, part.test, part.seed)
+        test, rest = given.among(drawn), rows.among(others)
+        if equal := len(drawn) - int(drawn.sum() + others.sum()):
+            said.append(
+                f"{equal} pairs that share a row with one that was set aside were left out."
             )
-        held_digest = data_digest(held_rows)
-        if start is not None and start.trained_on(held_digest):
-            raise CimError(
-                f"{held_rows.file}: {start.file} was trained on it; expected unseen pairs"
-            )
-        pairs, held = with_validation(rows, held_rows)
-    validating = len(held)
-    if start is not None and start.provenance is not None:
-        where = rows.file if held_rows is None else held_rows.file
-        held = unseen(held, start.provenance, where, start.file)
-    with naming(rows.file):
-        check_batches(pairs, optimisation.batch, loss.group, by_comparison)
-    model = _model(model_kind, start, pairs, options["model"])
-    polynomial = _polynomial(poly, loss, start)
-    if poly is not None:
-        digests = []
-        if start is not None:
-            known = start.provenance
-            digests = [sha256(paths["start"]), *(() if known is None else known.ancestors)]
-        remarks += foreign_fit(poly, "the start of this run", digests)
-    settings = {
-        "model": model.name,
-        **{f"model.{name}": value for name, value in model.model_dump().items()},
-        "loss": loss.name,
-        **{f"loss.{name}": value for name, value in loss.model_dump().items()},
-        **asdict(optimisation),
-        "seed": seed,
-        "device": device_name,
-        "held_out": None if part is None else part.share,
-        "split_seed": None if part is None else part.seed,
-        "test": None if part is None else part.test or None,
-        **({} if modalities is None else {MODALITIES_KEY: ",".join(modalities)}),
-        "data": digest,
-        "validation": held_digest,
-        **{name: sha256(paths[name]) if name in paths else None for name in given},
-    }
-    files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
-    files |= {name: str(paths[name]) if name in paths else None for name in given}
-    if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
-        also = f"that are also in {held_rows.file}"
-        remarks.append(f"{left_out} pairs {also} were left out of training.")
-    if start is not None and (seen := validating - len(held)):
-        remarks.append(
-            f"{start.file} was trained on {seen} of the {validating} pairs that were to "
-            "validate; they were left out of validation."
+    pairs, held = split(rest, part.share / (1 - part.test), part.seed)
+    held, unused = _unseen_by(start, held, rows.file)
+    return _Parts(pairs, held, digest, test, part, None, tuple(said), unused)
+
+
+def _given_parts(
+    rows: Embeddings, held_rows: Embeddings, shares: Mapping[str, float], start: Start | None
+) -> _Parts:
+    """Train on `rows` and validate on other ones; CimError for shares, or if `start` saw them."""
+    for name in shares:
+        raise ArgumentError(
+            "{} and {validation} are both given; expected one of them", Argument(name)
         )
-    return TrainingJob(
-        model=model,
-        loss=loss,
-        optimisation=optimisation,
-        seed=seed,
-        device=device,
-        pairs=pairs,
-        held=held,
-        start=start,
-        polynomial=polynomial,
-        settings=settings,
-        files=files,
-        remarks=tuple(remarks),
-        test=test,
-        called=given_rows.called,
+    digest, held_digest = data_digest(rows), data_digest(held_rows)
+    if start is not None and start.trained_on(held_digest):
+        raise CimError(f"{held_rows.file}: {start.file} was trained on it; expected unseen pairs")
+    pairs, held = with_validation(rows, held_rows)
+    said: tuple[str, ...] = ()
+    if left_out := len(rows.text) - len(pairs):
+        also = f"that are also in {held_rows.file}"
+        said = (f"{left_out} pairs {also} were left out of training.",)
+    held, unused = _unseen_by(start, held, held_rows.file)
+    return _Parts(pairs, held, digest, held_digest=held_digest, left_out=(*said, *unused))
+
+
+def _unseen_by(start: Start | None, held: Pairs, file: str) -> tuple[Pairs, tuple[str, ...]]:
+    """The pairs of a file without those that `start` was trained on, and a remark on these."""
+    if start is None or start.provenance is None:
+        return held, ()
+    found = unseen(held, start.provenance, file, start.file)
+    if not (seen := len(held) - len(found)):
+        return found, ()
+    return found, (
+        f"{start.file} was trained on {seen} of the {len(held)} pairs that were to "
+        "validate; they were left out of validation.",
     )
+
+
+def _fit_remarks(poly: Path, file: Path | None, start: Start | None) -> Sequence[str]:
+    """Remarks if the polynomial was fitted to neither `start`, from a file, nor its ancestors."""
+    digests = []
+    if file is not None and start is not None:
+        known = start.provenance
+        digests = [sha256(file), *(() if known is None else known.ancestors)]
+    return foreign_fit(poly, "the start of this run", digests)
 
 
 def _unit_rows(rows: Embeddings, model: type[ProjectorModel]) -> Embeddings:

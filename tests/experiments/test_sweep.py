@@ -20,13 +20,12 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.folders import POINTS, read_sealed, sealed_text
 from cimtool.demo.data import DemoFiles
-from cimtool.experiments import compiled
-from cimtool.experiments import sweep as run
+from cimtool.experiments import compiled, references
 from cimtool.experiments.compiled import PointEvaluator
 from cimtool.experiments.dies import die_request
 from cimtool.experiments.engine import PointFolder, PointsFailed
-from cimtool.experiments.references import SweepReferences
-from cimtool.experiments.sweep import REFERENCES, Sweep
+from cimtool.experiments.references import REFERENCES, SweepReferences
+from cimtool.experiments.sweep import Sweep
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.report.terminal import terminal
 from cimtool.simulation.simulator import Simulator
@@ -164,7 +163,7 @@ def test_results_are_the_same_in_several_processes_and_after_a_stop(
     with monkeypatch.context() as patched:
         evaluate = PointEvaluator.evaluate
         patched.setattr(PointEvaluator, "evaluate", lambda *a: computed.append(a) or evaluate(*a))
-        patched.setattr(run, "references", None)  # those of the first run must do
+        patched.setattr(references, "references", None)  # those of the first run must do
         resumed = sweep_small(tmp_path / "stopped", GRID)
         assert (len(computed), resumed.resumed) == (2, 2)
         again = sweep_small(tmp_path / "stopped", GRID)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.folders import POINTS, read_sealed, sealed_text
 from cimtool.base.toml_files import toml_text
 from cimtool.demo.data import DemoFiles
+from cimtool.experiments.compiled import PointEvaluator
+from cimtool.experiments.engine import PointFolder
 from cimtool.experiments.points import with_layers
 from cimtool.experiments.tune import Tuned, halves
 from cimtool.loading.embeddings import Embeddings
@@ -270,3 +274,103 @@ def test_budgets_and_limits_on_labelled_rows_are_of_the_others_of_a_class(
         if below[name] > 0:
             with pytest.raises(CheckFailed, match=f"^{name} is "):
                 api.verify(tmp_path / "bundle", data, report=tmp_path / "again", max_drift=below)
+
+
+SMALL = {"weight_bits": 2, "activation_bits": 4, "budget": {"centred_rmse": 99.0}}
+"""A search of few choices."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.fixture(scope="module")
+def searched(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place: Path = tmp_path_factory.mktemp("search")
+    tune(small_trunk, place / "bits.toml", folder=place / "whole", **SMALL)
+    return place / "whole"
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The choices that are compiled and measured in this process."""
+    builds, evaluate = list[Any](), PointEvaluator.evaluate_on
+    monkeypatch.setattr(
+        PointEvaluator, "evaluate_on", lambda s, b, c: builds.append(b) or evaluate(s, b, c)
+    )
+    return builds
+
+
+def test_an_interrupted_search_goes_on_where_it_was(
+    searched: Path,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    measured: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep, all_ = PointFolder.keep, len(list((searched / POINTS).iterdir()))
+
+    def stop_after_five(self: PointFolder[Any], *given: Any) -> None:
+        if len(list((tmp_path / "cut" / POINTS).glob("*"))) == 5:
+            raise KeyboardInterrupt
+        keep(self, *given)
+
+    # The settings file is the same, because results name it.
+    settings = searched.parent / "bits.toml"
+    with monkeypatch.context() as patched:
+        patched.setattr(PointFolder, "keep", stop_after_five)
+        with pytest.raises(KeyboardInterrupt):
+            tune(small_trunk, settings, folder=tmp_path / "cut", **SMALL)
+    assert not (tmp_path / "cut" / "results.json").exists()
+    del measured[:]
+    found = tune(small_trunk, settings, folder=tmp_path / "cut", **SMALL)
+    assert (found.resumed, len(measured)) == (5, all_ - 5)
+    assert contents(tmp_path / "cut") == contents(searched)
+    again = tune(small_trunk, settings, folder=tmp_path / "cut", **SMALL)
+    assert (again.resumed, len(measured)) == (all_, all_ - 5)
+    assert "tune.html" in terminal(again.of_this_run())
+    assert again.to_json() == found.to_json() == tune(small_trunk, settings, **SMALL).to_json()
+
+
+def test_workers_measure_the_same(searched: Path, small_trunk: DemoFiles, tmp_path: Path) -> None:
+    settings = searched.parent / "bits.toml"
+    tune(small_trunk, settings, folder=tmp_path / "two", jobs=2, **SMALL)
+    assert contents(tmp_path / "two") == contents(searched)
+    with pytest.raises(CimError, match="jobs and dask are both given"):
+        tune(small_trunk, settings, jobs=2, dask="tcp://127.0.0.1:1", **SMALL)
+
+
+def test_another_budget_uses_what_was_measured_and_a_damaged_choice_is_not(
+    searched: Path, small_trunk: DemoFiles, tmp_path: Path, measured: list[Any]
+) -> None:
+    folder, settings = tmp_path / "folder", tmp_path / "bits.toml"
+    shutil.copytree(searched, folder)
+    files = sorted((folder / POINTS).iterdir())
+    files[0].write_bytes(files[0].read_bytes()[:-40])
+    values = read_sealed(files[1])
+    del values["sha256"], values["held_out"]["metrics"]["centred_rmse"]
+    files[1].write_text(sealed_text(values))
+    found = tune(small_trunk, settings, folder=folder, **SMALL)
+    assert (found.resumed, len(measured)) == (len(files) - 2, 2)
+    assert [f.read_bytes() for f in files] == [
+        f.read_bytes() for f in sorted((searched / POINTS).iterdir())
+    ]
+    del measured[:]
+    wide = {**SMALL, "budget": {"centred_rmse": 999.0}}
+    assert tune(small_trunk, settings, folder=folder, **wide).resumed == len(files)
+    assert not measured
+
+
+def test_a_folder_of_another_tuning_or_experiment_is_refused(
+    searched: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as held:
+        data = {name: rows[:30] for name, rows in held.items()}
+    before = contents(searched)
+    with pytest.raises(CimError, match="holds a tuning with another evaluation data; expected a"):
+        tune(small_trunk, tmp_path / "bits.toml", folder=searched, **SMALL, data=data)
+    assert contents(searched) == before
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(CimError, match="exists and holds no tuning, so nothing is written there"):
+        tune(small_trunk, tmp_path / "bits.toml", folder=tmp_path, **SMALL)
+    assert set(contents(tmp_path)) == {"sweep.json"}

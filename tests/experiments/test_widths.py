@@ -8,7 +8,15 @@ from typing import Any, cast
 import pytest
 
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.widths import BitAssignment, CostName, LayerCosts, Search, Width, probe
+from cimtool.experiments.widths import (
+    BitAssignment,
+    CostName,
+    LayerCosts,
+    Search,
+    Width,
+    probe,
+    probes,
+)
 from cimtool.hardware.configuration import Configuration
 
 GAINS = {Width("a", "weight_bits"): 1.0, Width("b", "weight_bits"): 64.0}
@@ -37,9 +45,13 @@ def silent(line: str) -> None:
     pass
 
 
+def probed(outcome: Callable[[BitAssignment], Outcome]) -> dict[Width, float]:
+    lower = {width: outcome(bits) for width, bits in probes(START).items()}
+    return probe(START, outcome(START), lower)
+
+
 def test_a_probe_finds_what_each_width_adds() -> None:
-    found = probe(START, measure, silent)
-    assert found == pytest.approx(GAINS, rel=1e-9)
+    assert probed(measure) == pytest.approx(GAINS, rel=1e-9)
 
 
 def test_an_offset_of_all_scores_adds_nothing_to_a_probe() -> None:
@@ -48,7 +60,7 @@ def test_an_offset_of_all_scores_adds_nothing_to_a_probe() -> None:
         metrics["logit_rmse"] += bits[Width("a", "weight_bits")]  # less of it at fewer bits
         return Outcome(metrics=metrics)
 
-    assert probe(START, offset, silent) == pytest.approx(GAINS, rel=1e-9)
+    assert probed(offset) == pytest.approx(GAINS, rel=1e-9)
 
 
 def walked(holds: Callable[[Outcome], bool], *products: str) -> tuple[Search, Any]:

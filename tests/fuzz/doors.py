@@ -427,7 +427,7 @@ def doors_of_comparisons(bundle: Bundle, made: Folders) -> dict[str, Door]:
 
     def beside(file: Path) -> object:
         earlier = Earlier(read_earlier(file), {})
-        earlier.check(asked)
+        earlier.check(asked, True)
         return earlier.beside(report.drift, report.to_json()["sections"], asked.truth, 0)
 
     return {

@@ -12,6 +12,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.intervals import Interval
 from cimtool.reference.limits import (
     LIMITS,
+    OF_LOGIT,
     DriftLimit,
     check_measurable,
     check_metrics,
@@ -33,7 +34,8 @@ def test_limit_metrics_are_the_worse_of_both_directions() -> None:
         compared(scores, ReferenceScores(reference))
     )
     found = limit_metrics(once(own), once(retrieved(reference, truth_of(right, None, 4))))
-    assert tuple(found) == tuple(name for name in LIMITS if name != "cosine_gap_loss")
+    apart = ("cosine_gap_loss", *OF_LOGIT)
+    assert tuple(found) == tuple(name for name in LIMITS if name not in apart)
     assert found["logit_rmse"] == pytest.approx(math.sqrt((1 + 3 * 4) / 16))
     assert found["r1_loss"] == 0.75
     assert found["top1_agreement_loss"] == 0.75
@@ -98,7 +100,18 @@ def test_a_limit_is_kept_up_to_its_value() -> None:
 
 def test_a_limit_of_a_ranking_needs_something_right() -> None:
     truth = truth_among_others(6, None)
-    check_measurable("budget", {"logit_rmse": 1, "top1_agreement_loss": 1}, truth, "r.npz")
+    check_measurable("budget", {"logit_rmse": 1, "top1_agreement_loss": 1}, truth, "r.npz", True)
     with pytest.raises(CimError, match=r"^budget r1_loss: r\.npz holds items of one modality and"):
-        check_measurable("budget", {"r1_loss": 0.1}, truth, "r.npz")
-    check_measurable("budget", {"r1_loss": 0.1}, truth_among_others(6, np.arange(6) % 2), "r.npz")
+        check_measurable("budget", {"r1_loss": 0.1}, truth, "r.npz", True)
+    check_measurable("budget", {"r1_loss": 0.1}, truth_among_others(6, np.arange(6) % 2), "r.npz", True)
+
+
+def test_a_limit_of_a_probability_needs_a_logit() -> None:
+    truth = truth_of(np.arange(3), None, 3)
+    check_measurable("budget", {"nll_loss": 1, "calibration_error_loss": 0.1}, truth, "r.npz", True)
+    with pytest.raises(CimError) as error:
+        check_measurable("budget", {"r1_loss": 0, "nll_loss": 1}, truth, "r.npz", False)
+    assert str(error.value) == (
+        "budget nll_loss: the score is not the logit of a matching probability; expected another "
+        "metric than nll_loss, brier_loss, calibration_error_loss"
+    )

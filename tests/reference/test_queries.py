@@ -234,6 +234,6 @@ def test_nothing_measured_has_no_metrics():
 
 def test_metrics_of_classes_lead_where_classes_are_known():
     first, *_, last = led(by_class=True)
-    assert (first.name, last.name) == ("map", "cosine_gap")
+    assert (first.name, last.name) == ("map", "calibration_error")
     assert led(by_class=False)[0].name == "r1"
     assert sorted(one.name for one in led(True)) == sorted(one.name for one in led(False))

@@ -21,15 +21,16 @@ def command(out: Output, options: EvaluateOptions) -> None:
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
     on the bit-accurate simulator. Several stand side by side, with their differences to the first.
-    If texts and videos are equally wide, the raw embeddings come last.
+    If texts and videos are equally wide, the raw embeddings come last. Ranked subjects are kept in
+    the folder of --output, so the same command continues where it was stopped.
     """
     given = {**vars(options), "say": out.say}
     what = _paired([Path(str(file)) for file in given.pop("what")])
     found = api.evaluate(given.pop("data"), *what, **given)
-    shown = found.document()
+    shown = found.of_this_run()
     if options.trec is not None:
         line = Verbatim(f"wrote runs and qrels into {options.trec}")
-        shown = shown.plus(line, written=[options.trec])
+        shown = shown.plus(line, written=[*found.written, options.trec])
     out.result(shown)
 
 

@@ -15,7 +15,8 @@ def command(out: Output, options: TuneOptions) -> None:
     Starts from the bits of target and settings and removes bits where the error grows least for
     the saving. Each choice is compiled and checked on half of the queries of --data. Steps that
     break the budget on the other half or on all queries are taken back. With --grid it starts from
-    each combination of the values and takes the cheapest result. Use the file with compile
-    --settings; verify measures the same errors on all queries. Metrics: {limits}.
+    each combination of the values and takes the cheapest result. Measured choices are kept in the
+    folder of --folder, so the same command continues where it was stopped. Use the file with
+    compile --settings; verify measures the same errors on all queries. Metrics: {limits}.
     """
-    out.result(api.tune(**vars(options), say=out.say).document())
+    out.result(api.tune(**vars(options), say=out.say).of_this_run())
