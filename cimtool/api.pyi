@@ -511,6 +511,7 @@ def teacher(
     data: EmbeddingsLike | None = None,
     *,
     layer_map: File | None = None,
+    logvar: float | None = None,
     gaussians: File | Mapping[str, Array] | None = None,
     pairs: int = 300000,
     matched: float = 0.9,
@@ -524,15 +525,18 @@ def teacher(
 ) -> Teacher:
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
-    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
-    [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name or in an
-    `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a` and `b`
-    are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where it is
-    given. Raises CimError for any mistake, and for an a or b that neither says.
+    Pairs are of `data` run through `projectors`, or through the random weights that `train` with
+    this seed starts from, their log-variances around `logvar`; or of `gaussians`: arrays `text_mu`,
+    `text_logvar` [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name
+    or in an `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a`
+    and `b` are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where
+    it is given. Raises CimError for any mistake, and for an a or b that neither says.
 
     * `projectors`: The checkpoint (or twice, .onnx: text, then video).
     * `data`: Embeddings to draw pairs from.
     * `layer_map`: Names of the layers (TOML).
+    * `logvar`: Instead of projectors: a trunk of random weights whose log-variances lie around
+      X.
     * `gaussians`: Instead of data: text_mu, text_logvar, video_... (or image_...)
     * `pairs`: Pairs drawn. [default: 300000]
     * `matched`: Share of right pairs. [default: 0.9]
@@ -621,6 +625,8 @@ def train(
 ) -> ProjectorRun:
     """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
+    An `output` that ends in `.pth` is the best checkpoint; its folder is the run's.
+
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
     keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
     `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;
@@ -632,7 +638,7 @@ def train(
     CimError for a folder with another run.
 
     * `data`: Pairs to train on.
-    * `output`: Folder of the run.
+    * `output`: Folder of the run, or its best checkpoint (.pth).
     * `modalities`: Arrays of data to use as text and video, such as text,audio.
     * `held_out`: Share of data to validate on, without validation (0.1).
     * `test`: Share of data to set aside for tests, as test.npz.
@@ -754,7 +760,7 @@ def fine_tune(
     * `score_mapping`: Scoring of a gallery: digital, in-memory or hybrid.
     * `shortlist`: Items per query that a hybrid score takes from the memory and scores exactly.
     * `data`: Rows to train on, which need no labels.
-    * `output`: Folder of the run.
+    * `output`: Folder of the run, or its best checkpoint (.pth).
     * `epochs`: Training epochs (5).
     * `batch`: Rows per batch (128).
     * `learning_rate`: Learning rate (6e-5).

@@ -245,7 +245,9 @@ def test_the_commands_of_a_page_run(
         run_code(python_of(name)[1])
 
 
-@pytest.mark.parametrize("name", ["docs/python-api.md", "docs/score.md", "docs/your-own-model.md"])
+@pytest.mark.parametrize(
+    "name", [f"docs/{page}.md" for page in ("python-api", "score", "your-own-model", "polynomial")]
+)
 def test_the_code_of_a_page_runs(
     name: str,
     workshop: Path,
@@ -261,6 +263,9 @@ def test_the_code_of_a_page_runs(
     if name == "docs/score.md":
         assert capsys.readouterr().out.split() == ["[1.6]", "[1.2]", "[[0.37804047]]"]
         assert "the exact one is 0.378" in (ROOT / name).read_text("utf-8")
+    if name == "docs/polynomial.md":
+        differences = [float(line.split(": ")[1]) for line in capsys.readouterr().out.splitlines()]
+        assert differences == pytest.approx([3e-5, 0.15, 0.47], rel=0.15), "as its table says"
 
 
 def python_of(name: str) -> list[str]:

@@ -155,21 +155,44 @@ def test_rank_a_gallery(small_bundle: Path, small_trunk: DemoFiles, tmp_path: Pa
     assert "expected rows of 24 float32" in refused.stderr
 
 
-@pytest.mark.thorough("whole pages and notebooks run in order")
-def test_train_on_a_polynomial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
-) -> None:
-    name = "train_on_a_polynomial.py"
-    demo = DemoFiles.under(tmp_path / "cache")
-    demo.poly.parent.mkdir()
+@pytest.fixture
+def demo(tmp_path: Path) -> DemoFiles:
+    """A demo's rows, small: pairs whose modalities are turned against one another."""
+    files = DemoFiles.under(tmp_path / "cache")
+    files.poly.parent.mkdir()
     rng = np.random.default_rng(0)
     text = rng.normal(size=(2800, 12)).astype(np.float32)
     video = text @ np.linalg.qr(rng.normal(size=(12, 12)))[0] + 0.3 * rng.normal(size=text.shape)
     rows = {"text": text, "video": video.astype(np.float32)}
-    for file, part in (
-        (demo.train, slice(2000)), (demo.calibration, slice(100)), (demo.eval, slice(2000, 2800)),
-    ):  # fmt: skip
+    parts = slice(2000), slice(100), slice(2000, 2800)
+    for file, part in zip((files.train, files.calibration, files.eval), parts, strict=True):
         np.savez(file, **{side: all_[part] for side, all_ in rows.items()})
+    return files
+
+
+@pytest.mark.thorough("whole pages and notebooks run in order")
+def test_polynomial_in_three_steps(
+    demo: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    name = "polynomial_in_three_steps.py"
+    kind = Loss.named("soft-contrastive", "loss")
+    quick = replace(kind.optimisation, batch=32, learning_rate=3e-3)  # what so few rows need
+    monkeypatch.setattr(kind, "optimisation", quick)
+    fewer_epochs("info-nce-poly", 1, monkeypatch)
+    monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "RMSE of the polynomial: " in printed
+    assert printed.count(" from random weights ") == 2
+    for file in ("teacher.npz", "poly_coeffs.pt", "best_projectors.pth"):
+        assert (tmp_path / file).is_file()
+
+
+@pytest.mark.thorough("whole pages and notebooks run in order")
+def test_train_on_a_polynomial(
+    demo: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    name = "train_on_a_polynomial.py"
     kind = Loss.named("pairwise-poly", "loss")
     quick = replace(kind.optimisation, batch=32, learning_rate=3e-3)  # what so few rows need
     monkeypatch.setattr(kind, "optimisation", quick)

@@ -30,7 +30,7 @@ from cimtool.training.job import TrainingJob
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
 from cimtool.training.towers import all_cosines
-from cimtool.training.trainer import BEST, Trainer, alone_to_train, read_saved, seeded
+from cimtool.training.trainer import RunPlace, Trainer, alone_to_train, read_saved, seeded
 
 KEPT = (
     *(led(by_class)[0].of for by_class in (False, True)),
@@ -135,14 +135,15 @@ def train_point(job: TrainingJob, folder: Path, say: Say) -> TrainedPoint:
     The seconds of training are stored there too, unless the training was resumed.
     """
     began = time.perf_counter()
-    with alone_to_train(folder), seeded(job.seed, job.device):
-        saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
+    place = RunPlace(folder)
+    with alone_to_train(place), seeded(job.seed, job.device):
+        saved = read_saved(place, job.settings, job.files, RetrievalEpoch)
         training = ProjectorTraining(job)
-        run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
+        run = Trainer(training, job.optimisation, place, say, job.device).run(saved)
     if saved is None:
         seconds = round(time.perf_counter() - began, 1)
         replace_texts(folder, {SECONDS: json.dumps({"seconds": seconds}) + "\n"}, "the point")
-    best, towers = load_torch(folder / BEST), training.towers
+    best, towers = load_torch(run.model), training.towers
     for name in ("text_proj", "video_proj"):
         getattr(towers, name).load_state_dict(best[name])
     pairs = job.unseen

@@ -50,7 +50,7 @@ from cimtool.training.job import (
 from cimtool.training.loss import Loss
 from cimtool.training.model import ProjectorModel
 from cimtool.training.options import KINDS, Optimisation, Options, check_seed, kind_of_option
-from cimtool.training.trainer import LAST
+from cimtool.training.trainer import LAST, RunPlace
 
 TRAININGS = ExperimentKind(
     "grid of trainings",
@@ -430,6 +430,10 @@ def train_points(common: TrainGridOptions, say: Say) -> TrainingGrid:
     at the end if some points failed.
     """
     data, folder, validation = common.data, Path(common.output), common.validation
+    if RunPlace.of(folder).folder != folder:
+        raise ArgumentError(
+            "{}: is the name of one checkpoint; expected a folder with {grid}", folder
+        )
     keys = read_training_grid(common.grid)
     file = common.start
     start = None if file is None else read_start(Path(file))

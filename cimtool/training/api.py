@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def train(options: TrainOptions, say: Say = silent) -> ProjectorRun:
     """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
+    An `output` that ends in `.pth` is the best checkpoint; its folder is the run's.
+
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
     keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
     `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;

@@ -41,6 +41,9 @@ class TeacherOptions(Record):
         "Embeddings to draw pairs from.", EMBEDDINGS, positional=True
     )
     layer_map: File | None = optional("Names of the layers (TOML).", FILE, flag="map")
+    logvar: float | None = optional(
+        "Instead of {projectors}: a trunk of random weights whose log-variances lie around X.", "X"
+    )
     gaussians: File | Mapping[str, Array] | None = optional(
         "Instead of {data}: text_mu, text_logvar, video_... (or image_...)", NPZ
     )
@@ -112,7 +115,9 @@ class TrainOptions(TrainingOptions):
     """The options of `train`."""
 
     data: EmbeddingsLike = option("Pairs to train on.", EMBEDDINGS, positional=True)
-    output: File = option("Folder of the run.", DIR, positional=True, short="o")
+    output: File = option(
+        "Folder of the run, or its best checkpoint (.pth).", DIR, positional=True, short="o"
+    )
     validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
     resume: bool = option("Continue an interrupted run in this folder.", default=False)
 
@@ -121,7 +126,7 @@ class FineTuneOptions(BuildOptions, SettingOptions):
     """The options of `fine_tune`."""
 
     data: EmbeddingsLike = option("Rows to train on, which need no labels.", EMBEDDINGS)
-    output: File = option("Folder of the run.", DIR, short="o")
+    output: File = option("Folder of the run, or its best checkpoint (.pth).", DIR, short="o")
     epochs: int | None = optional("Training epochs (5).", "N")
     batch: int | None = optional("Rows per batch (128).", "N")
     learning_rate: float | None = optional("Learning rate (6e-5).", "X")

@@ -44,7 +44,15 @@ from cimtool.training.options import Optimisation, check_seed
 from cimtool.training.page import fine_tuning_page
 from cimtool.training.pairs import HELD_OUT, full_batches, held_texts
 from cimtool.training.straight_through import Compiler, forward, tensor
-from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, alone_to_train, check_new
+from cimtool.training.trainer import (
+    Diverged,
+    Run,
+    RunPlace,
+    Trainable,
+    Trainer,
+    alone_to_train,
+    check_new,
+)
 
 OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_decay=0.0)
 """The usual one; the learning rate falls as a cosine."""
@@ -65,8 +73,9 @@ def fine_tune_model(options: FineTuneOptions, say: Say) -> FineTuningRun:
     source, flags = ModelSource.of(options), options.part(SettingOptions)
     configuration = Configuration.of(options.target, options.settings, flags)
     optimisation = OPTIMISATION.given(vars(options))
-    output, data, seed, noise = Path(options.output), options.data, options.seed, options.noise
-    check_new(output, resumable=False)
+    place = RunPlace.of(Path(options.output))
+    data, seed, noise = options.data, options.seed, options.noise
+    check_new(place, resumable=False)
     check_seed(seed)
     if not isinstance(source.projectors, Path):
         raise CimError(f"{source}: only a checkpoint can be fine-tuned; expected one file")
@@ -91,9 +100,9 @@ def fine_tune_model(options: FineTuneOptions, say: Say) -> FineTuningRun:
         conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    with alone_to_train(output):
-        check_new(output, resumable=False)
-        run = Trainer(training, optimisation, output, say).run()
+    with alone_to_train(place):
+        check_new(place, resumable=False)
+        run = Trainer(training, optimisation, place, say).run()
     return FineTuningRun(**vars(run), remarks=(*model.warnings, *training.remarks))
 
 

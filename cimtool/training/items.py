@@ -114,11 +114,12 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     Raises CimError if file, layer map or embeddings are wrong, the embeddings do not say which
     video is right, or a variance is not finite.
     """
-    return encoded_items(source, source.for_rows(data).load_projectors(), data, say)
+    model = source.for_rows(data).load_projectors()
+    return encoded_items(model, data, source.digest_of(model), say)
 
 
-def encoded_items(source: ModelSource, model: Model, data: EmbeddingsLike, say: Say) -> Items:
-    """Run the projectors of `model`, read from `source`; errors as `model_items` has them."""
+def encoded_items(model: Model, data: EmbeddingsLike, digest: str | None, say: Say) -> Items:
+    """Run the projectors of `model`, whose SHA-256 is `digest`; errors as `model_items` has."""
     rows = read_data(data, model)
     right = rows.right
     say(f"encoding {rows.counted}")
@@ -135,7 +136,7 @@ def encoded_items(source: ModelSource, model: Model, data: EmbeddingsLike, say: 
         *model.divisors,
         a=model.a,
         b=model.b,
-        model=source.digest_of(model),
+        model=digest,
         trained=None if known is None else known.trained_shares(rows.text, rows.video),
         rows=(rows.text, rows.video),
         file=rows.file,

@@ -53,6 +53,7 @@ from cimtool.training.trainer import (
     TEST,
     Diverged,
     Run,
+    RunPlace,
     Trainable,
     Trainer,
     alone_to_train,
@@ -93,19 +94,19 @@ class ProjectorRun(Run[RetrievalEpoch]):
 
 def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     """Train projectors into a folder, and say what is remarkable about the run."""
-    folder = Path(options.output)
+    place = RunPlace.of(Path(options.output))
     job = make_job(options.data, options.validation, options)
-    with alone_to_train(folder), seeded(job.seed, job.device):
+    with alone_to_train(place), seeded(job.seed, job.device):
         saved = None
         if options.resume:
-            saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
+            saved = read_saved(place, job.settings, job.files, RetrievalEpoch)
         else:
-            check_new(folder, resumable=True)
+            check_new(place, resumable=True)
         training = ProjectorTraining(job)
         if training.raw is not None:
             say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")
         known = training.start_recalls()
-        run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
+        run = Trainer(training, job.optimisation, place, say, job.device).run(saved)
     warnings = [below_raw(run.history, training.raw, type(job.model))]
     if job.start is not None and known is not None:
         own = run.history[0].recalls

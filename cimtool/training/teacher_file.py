@@ -18,6 +18,7 @@ from cimtool.base.named import require_one, unknown
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
+from cimtool.loading.embeddings import embeddings_in
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
@@ -27,7 +28,8 @@ from cimtool.report.result import Result
 from cimtool.report.table import Column, make_table
 from cimtool.training.arguments import LabelKind, TeacherOptions
 from cimtool.training.items import Items, encoded_items, gaussian_items
-from cimtool.training.options import check_count
+from cimtool.training.options import check_count, check_seed
+from cimtool.training.random_trunk import NAME, random_trunk
 from cimtool.training.teacher import (
     Labels,
     TeacherSigmoid,
@@ -59,7 +61,7 @@ class Teacher(Result):
     """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
 
     `kind` is how they were made, with `K` samples a side (None for exact ones). `origin` says in
-    words where `a` and `b` come from. `scale_ed` and
+    words where `a` and `b` come from, `start` which random weights the pairs are of. `scale_ed` and
     `scale_vd` are what the layout's polynomial wants the statistics divided by. `text`, `video` [n]
     are the rows of each pair, `matched` [n] says where they belong together. `clipped` more pairs
     of the file have a label that only bounds the true one, and are left out. `probabilities` says
@@ -88,6 +90,7 @@ class Teacher(Result):
     called: Modalities = TEXT_VIDEO
     file: str = "the teacher"
     origin: str | None = None
+    start: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,7 +103,7 @@ class Teacher(Result):
         how = MADE.get(self.kind or "", "labels of a kind that is not known").format(self.K)
         if self.a is not None and self.b is not None:
             how += f" of sigmoid(b - a D) with a = {self.a:g}, b = {self.b:g} ({self.origin})"
-        said = []
+        said = [] if self.start is None else [self.start]
         if self.trained is not None:
             rows = self.trained.said(self.called)
             said.append(f"the model was trained on {rows} that pairs are drawn from")
@@ -132,6 +135,9 @@ class Teacher(Result):
             f"{len(self):,} pairs{share}; {how}", (table, *map(Sentence, said)), lambda: values
         )
 
+
+LARGEST_LOGVAR = 80
+"""Random weights scatter around a log-variance; float32 holds exp of up to 88."""
 
 MOST_PAIRS = 100_000_000
 """Pairs of a teacher, each of nine numbers."""
@@ -206,18 +212,16 @@ def sigmoid_of(
 def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
-    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
-    [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name or in an
-    `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a` and `b`
-    are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where it is
-    given. Raises CimError for any mistake, and for an a or b that neither says.
+    Pairs are of `data` run through `projectors`, or through the random weights that `train` with
+    this seed starts from, their log-variances around `logvar`; or of `gaussians`: arrays `text_mu`,
+    `text_logvar` [n, d], `video_mu`, `video_logvar` (or `image_mu`, `image_logvar`) [m, d] by name
+    or in an `.npz`. Labels are exact, or Monte Carlo ("mc") of `samples` a side (default: 10). `a`
+    and `b` are the sigmoid's (default: those that the checkpoint keeps). Written to `output` where
+    it is given. Raises CimError for any mistake, and for an a or b that neither says.
     """
     projectors, data, gaussians = options.projectors, options.data, options.gaussians
-    if (projectors is None) == (gaussians is None):
-        given = "neither is" if gaussians is None else "both are"
-        raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)
-    if (projectors is None) != (data is None):
-        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
+    logvar = options.logvar
+    _check_origin(options)
     if options.labels == "exact" and options.samples is not None:
         raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
     said = {"a": options.a, "b": options.b, "K": options.samples}
@@ -226,21 +230,51 @@ def teacher(options: TeacherOptions, say: Say = silent) -> Teacher:
     check_pairs(options.pairs, options.matched, options.seed)
     if options.output is not None:
         check_output(Path(options.output), ".npz")
+    start = None
     if projectors is not None and data is not None:
         source = ModelSource(projectors, layer_map=options.layer_map)
         model = source.for_rows(data).load_projectors()
         sigmoid, origin = sigmoid_of(str(source), model.a, model.b, known)
-        items = encoded_items(source, model, data, say)
-    elif options.layer_map is not None:
-        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+        items = encoded_items(model, data, source.digest_of(model), say)
+    elif logvar is not None and data is not None:
+        sigmoid, origin = sigmoid_of(NAME, None, None, known)
+        model, trunk = random_trunk(embeddings_in(data), logvar, options.seed)
+        items = encoded_items(model, data, None, say)
+        said_of = ", ".join(f"model.{name}={value:g}" for name, value in trunk.items())
+        start = f"Pairs of random weights ({said_of}); train with seed {options.seed} starts there"
     else:
         items = gaussian_items(gaussians or {})
         sigmoid, origin = sigmoid_of(items.file, None, None, known)
     drawn = options.pairs, options.matched, options.labels
-    made = replace(make_teacher(items, *drawn, sigmoid, options.seed, say), origin=origin)
+    made = make_teacher(items, *drawn, sigmoid, options.seed, say)
+    made = replace(made, origin=origin, start=start)
     if options.output is not None:
         write_teacher(made, Path(options.output))
     return made
+
+
+def _check_origin(options: TeacherOptions) -> None:
+    """Raise ArgumentError unless items are of one origin, and given with what belongs to it."""
+    origins = options.projectors, options.logvar, options.gaussians
+    if (count := sum(one is not None for one in origins)) != 1:
+        raise ArgumentError(
+            "{projectors}, {logvar} and {gaussians}: {} given; expected one of them",
+            "none is" if not count else "two are" if count == 2 else "all are",
+        )
+    if (options.gaussians is None) != (options.data is not None):
+        raise ArgumentError(
+            "{data} is what {} run on; expected both or neither",
+            ArgumentError("{projectors} are")
+            if options.logvar is None
+            else ArgumentError("the random weights of {logvar} are"),
+        )
+    if options.layer_map is not None and options.projectors is None:
+        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+    if options.logvar is not None:
+        check_seed(options.seed)
+        if not abs(options.logvar) <= LARGEST_LOGVAR:
+            expected = f"a number from -{LARGEST_LOGVAR} to {LARGEST_LOGVAR}"
+            raise ArgumentError("{logvar} is {}; expected {}", options.logvar, expected)
 
 
 def write_teacher(teacher: Teacher, file: Path) -> None:

@@ -53,45 +53,72 @@ class SavedRun(Generic[EpochT]):
     history: tuple[EpochT, ...]
 
 
-def earlier_files(folder: Path) -> list[str]:
-    """Names of the files of an earlier run in a folder; CimError if it is a file."""
-    if folder.exists() and not folder.is_dir():
-        raise CimError(f"{folder}: is a file; expected a folder, or no file")
-    check_folder(folder)
-    return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
+@dataclass(frozen=True)
+class RunPlace:
+    """The folder of a run, and the name of its best checkpoint there."""
+
+    folder: Path
+    best: str = BEST
+
+    @classmethod
+    def of(cls, output: Path) -> RunPlace:
+        """The place that a user names by a folder, or by the best checkpoint: a name in `.pth`.
+
+        Raises CimError for the name of the last epoch's checkpoint.
+        """
+        if output.name == LAST:
+            raise CimError(f"{output}: is the name of the last epoch; expected another name")
+        if output.suffix == Path(BEST).suffix and not output.is_dir():
+            return cls(output.parent, output.name)
+        return cls(output)
+
+    @property
+    def model(self) -> Path:
+        """The best checkpoint."""
+        return self.folder / self.best
+
+    def earlier_files(self) -> list[str]:
+        """Names of the files of an earlier run; CimError if the folder is a file."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise CimError(f"{self.folder}: is a file; expected a folder, or no file")
+        check_folder(self.folder)
+        return [name for name in (self.best, LAST, HISTORY) if (self.folder / name).exists()]
 
 
 @contextmanager
-def alone_to_train(folder: Path) -> Iterator[None]:
+def alone_to_train(place: RunPlace) -> Iterator[None]:
     """Keep other trainings out of a folder, which is made if it is missing, until the end.
 
     Raises CimError if another one is at work there, and for a place that cannot be written.
     """
-    earlier_files(folder)
-    require_outside_bundles(folder)
-    with alone_in(folder, "training"):
+    place.earlier_files()
+    require_outside_bundles(place.folder)
+    with alone_in(place.folder, "training"):
         yield
 
 
-def check_new(folder: Path, resumable: bool) -> None:
+def check_new(place: RunPlace, resumable: bool) -> None:
     """Raise CimError if a folder holds an earlier run."""
-    if found := earlier_files(folder):
-        held = f"{folder}: holds {', '.join(found)} of an earlier run"
+    if found := place.earlier_files():
+        held = f"{place.folder}: holds {', '.join(found)} of an earlier run"
         if resumable:
             raise ArgumentError("{}; expected {resume}, or another folder", held)
         raise CimError(f"{held}; expected another folder")
 
 
 def read_saved(
-    folder: Path, settings: Mapping[str, Any], files: Mapping[str, str | None], epoch: type[EpochT]
+    place: RunPlace,
+    settings: Mapping[str, Any],
+    files: Mapping[str, str | None],
+    epoch: type[EpochT],
 ) -> SavedRun[EpochT] | None:
     """Read what a run with these settings continues from in a folder; None if it starts anew.
 
     `files` are those of which `settings` has a digest, `epoch` the rows of its history. Clears
     what a killed run was about to write. Raises CimError for a folder with another run.
     """
-    saved = None
-    names = earlier_files(folder)
+    saved, folder = None, place.folder
+    names = place.earlier_files()
     if LAST in names:
         file = folder / LAST
         with foreign(file):
@@ -104,8 +131,8 @@ def read_saved(
             json.dumps(before)  # a TypeError for what is no plain value
             best_epoch(history)  # a KeyError where an epoch lacks what the best is chosen by
             _require_same(file, before, settings, files)
-        _require_best(folder / BEST, saved, settings)
-    elif names and _epoch_of(folder / BEST, settings) != 0:  # not this run, killed at its start
+        _require_best(place.model, saved, settings)
+    elif names and _epoch_of(place.model, settings) != 0:  # not this run, killed at its start
         raise CimError(
             f"{folder}: holds {', '.join(names)} without {LAST}, so there is nothing to continue "
             "from; expected another folder"
@@ -302,15 +329,19 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True, repr=False)
 class Run(Result, Generic[EpochT], shown_by="cimtool.training.page"):
-    """A run that has ended: its folder, what was written there, and every epoch, start first."""
+    """A run that has ended: its folder, what was written there, and every epoch, start first.
+
+    `model` is the checkpoint of the best epoch.
+    """
 
     folder: Path
+    model: Path
     files: tuple[Path, ...]
     history: tuple[EpochT, ...]
 
     @property
     def best(self) -> EpochT:
-        """The epoch that `model.pth` holds."""
+        """The epoch that `model` holds."""
         return best_epoch(self.history)
 
 
@@ -320,7 +351,7 @@ class Trainer(Generic[BatchT, EpochT]):
 
     trainable: Trainable[BatchT, EpochT]
     optimisation: Optimisation
-    folder: Path
+    place: RunPlace
     say: Say
     device: torch.device = CPU
 
@@ -342,8 +373,9 @@ class Trainer(Generic[BatchT, EpochT]):
         Raises Diverged if the loss stops being finite, with the epochs before it kept, and
         CimError, before anything runs, if a file that it writes would replace one that it reads.
         """
-        for name in (BEST, LAST, HISTORY, PAGE, *(self.trainable.files if saved is None else ())):
-            require_kept(self.folder / name)
+        folder, best = self.place.folder, self.place.best
+        for name in (best, LAST, HISTORY, PAGE, *(self.trainable.files if saved is None else ())):
+            require_kept(folder / name)
         if saved is None:
             self._finish_epoch(Means())
         else:
@@ -354,16 +386,17 @@ class Trainer(Generic[BatchT, EpochT]):
             try:
                 self._finish_epoch(self.epoch(), began)
             except Diverged as error:
-                best = best_epoch(self.history).number
-                kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
+                number = best_epoch(self.history).number
+                which = f"epoch {number}" if number else "the start"
+                kept = f"{self.place.model} keeps {which}"
                 text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
                 self._write_history(text)
                 raise Diverged(text) from None
         # Once more: the settings may ask for other epochs than those of the run that was cut off.
         self._write_history(None)
-        written = (BEST, LAST, *self.trainable.files, HISTORY, PAGE)
-        names = [name for name in written if (self.folder / name).exists()]
-        return Run(self.folder, tuple(self.folder / name for name in names), tuple(self.history))
+        written = (best, LAST, *self.trainable.files, HISTORY, PAGE)
+        files = tuple(folder / name for name in written if (folder / name).exists())
+        return Run(folder, self.place.model, files, tuple(self.history))
 
     def epoch(self) -> Means:
         """Step once for each batch; raises Diverged at the first loss that is not finite."""
@@ -410,10 +443,10 @@ class Trainer(Generic[BatchT, EpochT]):
             self.countdown.tell(PartDone(said), self.trained, every)
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
-            content = {BEST: checkpoint_bytes(checkpoint)}
+            content = {self.place.best: checkpoint_bytes(checkpoint)}
             if not epoch.number:
                 content |= self.trainable.files
-            replace_files(self.folder, content, "the checkpoint")
+            replace_files(self.place.folder, content, "the checkpoint")
         self._write_history(None)
         if not self.trainable.modules:
             return
@@ -428,7 +461,7 @@ class Trainer(Generic[BatchT, EpochT]):
             "history": json.dumps([epoch.to_json() for epoch in self.history]),
         }
         content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
-        replace_files(self.folder, content, "the checkpoint")
+        replace_files(self.place.folder, content, "the checkpoint")
 
     def _restore(self, saved: SavedRun[EpochT]) -> None:
         with foreign(saved.file):
@@ -445,4 +478,4 @@ class Trainer(Generic[BatchT, EpochT]):
         model = self.trainable
         text = history_text(model.settings, self.history, stopped, model.facts)
         texts = {HISTORY: text, PAGE: model.page(self.history, stopped)}
-        replace_texts(self.folder, texts, "the history")
+        replace_texts(self.place.folder, texts, "the history")

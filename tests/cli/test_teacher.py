@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from cimtool.demo.data import DemoFiles
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]
+
+ORIGINS = "--projectors, --logvar and --gaussians"
+RANDOM: dict[str, object] = {"projectors": None, "logvar": -5}
 
 
 def arguments(options: dict[str, object]) -> list[object]:
@@ -92,6 +97,24 @@ def test_two_branch_notes_its_divisors(teaching: Run, small_two_branch: DemoFile
     assert found.json["divisors"] == {"ed": 16, "vd": 256}
 
 
+def test_random_weights_are_named_by_the_options_of_train(
+    teaching: Run, cimtool: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    ran = teaching(**RANDOM, seed=3, pairs=2000, matched=0.5)
+    assert (ran.status, ran.err) == (0, "")
+    (said,) = re.findall(
+        r"Pairs of random weights \((.+)\); train with seed 3 starts there\n", ran.out
+    )
+    options: list[object] = [word for value in said.split(", ") for word in ("--set", value)]
+    assert options[-1] == "model.logvar_start=-5"
+    poly = tmp_path / "poly_coeffs.pt"
+    assert cimtool("fit", tmp_path / "t.npz", "--degree", 2, "-o", poly).status == 0
+    options += ["--seed", 3, "--epochs", 1, "--batch", 8, "-o", tmp_path / "run"]
+    assert cimtool("train", "--data", small_trunk.eval, "--poly", poly, *options).status == 0
+    start = json.loads((tmp_path / "run" / "history.json").read_text("utf-8"))["epochs"][0]
+    assert start["watched"]["outside held out"] < 0.05, "the pairs lie in the polynomial's band"
+
+
 @pytest.fixture
 def gaussians(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
@@ -131,10 +154,24 @@ def test_the_same_bytes_whatever_the_threads(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"projectors": None}, "--projectors and --gaussians: neither is given; expected one of"),
-        ({"gaussians": "g.npz"}, "--projectors and --gaussians: both are given; expected one of"),
+        ({"projectors": None}, f"{ORIGINS}: none is given; expected one of them"),
+        ({"gaussians": "g.npz"}, f"{ORIGINS}: two are given; expected one of them"),
+        ({"logvar": -5}, f"{ORIGINS}: two are given; expected one of them"),
+        ({"logvar": -5, "gaussians": "g.npz"}, f"{ORIGINS}: all are given; expected one of them"),
         ({"data": None}, "--data is what --projectors are run on; expected both or neither"),
         ({"projectors": None, "gaussians": "g.npz"}, "--data is what --projectors are run on"),
+        (
+            {"projectors": None, "logvar": -5, "data": None},
+            "--data is what the random weights of --logvar are run on; expected both or neither",
+        ),
+        (RANDOM | {"logvar": "nan"}, "--logvar is nan; expected a number from -80 to 80"),
+        (RANDOM | {"seed": 2**63}, "--seed is 9223372036854775808; expected 0 to 2^63 - 1"),
+        (RANDOM | {"map": "m.toml"}, "--map names layers of --projectors; expected it with them"),
+        (
+            RANDOM | {"a": None, "b": None},
+            "a trunk of random weights: does not say a and b of the probability",
+        ),
+        (RANDOM | {"logvar": 81}, "--logvar is 81.0; expected a number from -80 to 80"),
         ({"labels": "exact", "samples": 5}, "--samples is given; exact labels have none"),
         ({"labels": "exat"}, '"exat" is not one of mc, exact; did you mean "exact"?'),
         ({"labels": "mc", "samples": 1}, "--samples is 1; expected an integer of at least 2"),

@@ -45,6 +45,30 @@ def test_it_trains_and_says_what_comes_next(
     assert values["written"][0] == str(tmp_path / "on" / "model.pth")
 
 
+def test_the_best_checkpoint_may_be_named(
+    small_trunk: DemoFiles, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    best = Path("best_projectors.pth")
+    assert train(small_trunk.calibration, best) == 0
+    printed = capsys.readouterr().out
+    assert "wrote best_projectors.pth, last.pth, history.json, training.html\n" in printed
+    assert "next: cimtool teacher --projectors best_projectors.pth " in printed
+    assert train(small_trunk.calibration, best) == 2
+    assert "holds best_projectors.pth, last.pth, history.json of" in capsys.readouterr().err
+    assert train(small_trunk.calibration, best, "--resume", "--epochs", "3") == 0
+    assert train(small_trunk.calibration, Path("run/best.pth"), "--epochs", "3") == 0
+    for one, other in (("run/best.pth", best), ("run/last.pth", Path("last.pth"))):
+        assert Path(one).read_bytes() == other.read_bytes()
+    assert train(small_trunk.calibration, Path("run")) == 2, "last.pth is of the run of best.pth"
+    assert train(small_trunk.calibration, Path("last.pth")) == 2
+    expected = "last.pth: is the name of the last epoch; expected another name"
+    assert expected in capsys.readouterr().err
+    Path("folder.pth").mkdir()
+    assert train(small_trunk.calibration, Path("folder.pth")) == 0
+    assert Path("folder.pth/model.pth").is_file()
+
+
 def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
     small_trunk: DemoFiles, tmp_path: Path, capsys: Printed
 ) -> None:

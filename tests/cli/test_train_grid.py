@@ -39,6 +39,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in files}
 
 
+def test_a_grid_needs_a_folder(data: Path, tmp_path: Path, capsys: Printed) -> None:
+    assert train(data, tmp_path / "best.pth", "--grid", "batch=8,16") == 2
+    expected = "best.pth: is the name of one checkpoint; expected a folder with --grid"
+    assert expected in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
     grid = ["--grid", "loss=info-nce,pairwise-bce", "--grid", "loss.b=1,2"]
     one, other = tmp_path / "one", tmp_path / "other"

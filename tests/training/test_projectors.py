@@ -29,7 +29,7 @@ from cimtool.training.loss import Batch, Objective, Task, Terms
 from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.projectors import ProjectorRun, ProjectorTraining
 from cimtool.training.towers import Encoded
-from cimtool.training.trainer import Diverged, Trainer, seeded
+from cimtool.training.trainer import Diverged, RunPlace, Trainer, seeded
 
 SMALL = {"model.hidden": 32, "model.width": 8}
 SETTINGS: Any = {"batch": 16, "learning_rate": 3e-3, "epochs": 4, "options": SMALL}
@@ -294,7 +294,7 @@ def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Pat
         training = ProjectorTraining(job)
         training.objective = Classifier(training.objective.task)
         before = training.objective.layer.weight.clone()
-        run = Trainer(training, job.optimisation, tmp_path, silent).run()
+        run = Trainer(training, job.optimisation, RunPlace(tmp_path), silent).run()
     assert not torch.equal(training.objective.layer.weight, before)
     saved = torch.load(tmp_path / "last.pth", weights_only=True)["resume"]["state"]["objective"]
     assert torch.equal(saved["layer.weight"], training.objective.layer.weight)

@@ -23,7 +23,15 @@ from cimtool.training.history import Epoch, Means, RetrievalEpoch
 from cimtool.training.loss import Terms
 from cimtool.training.options import MOST_EPOCHS, OPTIMIZERS, Optimisation
 from cimtool.training.projectors import ProjectorRun
-from cimtool.training.trainer import Diverged, Run, SavedRun, Trainable, Trainer, read_saved
+from cimtool.training.trainer import (
+    Diverged,
+    Run,
+    RunPlace,
+    SavedRun,
+    Trainable,
+    Trainer,
+    read_saved,
+)
 
 X = torch.linspace(-1, 1, 12)[:, None]
 
@@ -95,7 +103,7 @@ class Halved(Line):
 
 
 def trainer(line: Line, folder: Path, rate: float = 0.1, epochs: int = 3) -> Trainer[Tensor, Error]:
-    return Trainer(line, Optimisation(epochs, 4, rate), folder, silent)
+    return Trainer(line, Optimisation(epochs, 4, rate), RunPlace(folder), silent)
 
 
 def names(run: Run[Error]) -> list[str]:
@@ -149,7 +157,7 @@ def test_plain_descent_and_what_rests(tmp_path: Path) -> None:
     batch = X[:4]
     line.batches = lambda: iter([batch])  # type: ignore[method-assign]
     slope = (2 * (-3 * batch - 1) * batch).mean().item()
-    one = Trainer(line, Optimisation(1, 4, 0.1, 0.0, "sgd"), tmp_path, silent)
+    one = Trainer(line, Optimisation(1, 4, 0.1, 0.0, "sgd"), RunPlace(tmp_path), silent)
     one.epoch()
     assert line.line.bias.item() == 0.0
     assert line.line.weight.item() == pytest.approx(-0.1 * slope)
@@ -186,7 +194,7 @@ def test_before_the_first_step_the_learning_rate_is_not_to_blame(
     tmp_path: Path, optimizer: str
 ) -> None:
     line = Line()
-    one = Trainer(line, Optimisation(3, 4, 0.1, optimizer=optimizer), tmp_path, silent)
+    one = Trainer(line, Optimisation(3, 4, 0.1, optimizer=optimizer), RunPlace(tmp_path), silent)
     nn.init.constant_(line.line.bias, float("inf"))
     with pytest.raises(Diverged, match=r"^the loss is inf before the first step; expected other"):
         one.epoch()
@@ -271,7 +279,7 @@ def test_a_run_of_as_many_epochs_as_there_may_be_goes_on(tmp_path: Path) -> None
     after = [first | {"number": i, "watched": watched} for i in range(1, MOST_EPOCHS)]
     content["resume"]["history"] = json.dumps([start, *after])
     torch.save(content, last)
-    saved = read_saved(tmp_path, content["resume"]["settings"], {}, RetrievalEpoch)
+    saved = read_saved(RunPlace(tmp_path), content["resume"]["settings"], {}, RetrievalEpoch)
     assert saved is not None
     assert len(saved.history) == MOST_EPOCHS
 

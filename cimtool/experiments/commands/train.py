@@ -116,7 +116,8 @@ def command(out: Output, values: dict[str, Any]) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
-    DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP.
+    DIR/model.pth, or FILE.pth as -o, is the best epoch on held-out pairs, by R@10 or, for a loss
+    with labels, by mAP; all other files lie beside it.
     DIR/test.npz has the pairs of --test, which the run does not see. --resume continues from
     last.pth; training.html has the curves. If the loss diverges, the best epoch is kept and the
     exit status is 1.
@@ -130,7 +131,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
     command does not train finished points again. If points failed, the exit status is 1.
     """
     from cimtool.training.page import retrieval_headline
-    from cimtool.training.trainer import BEST, TEST
+    from cimtool.training.trainer import TEST
 
     data, output = values.pop("data"), values.pop("output")
     plain, hardware = split_options(values)
@@ -158,7 +159,7 @@ def command(out: Output, values: dict[str, Any]) -> None:
     }
     said = [*run.warnings, retrieval_headline(run.history, run.raw, run.called), *run.remarks]
     if (aside := run.folder / TEST) in run.files:
-        projectors, rows = (shlex.quote(str(file)) for file in (run.folder / BEST, aside))
+        projectors, rows = (shlex.quote(str(file)) for file in (run.model, aside))
         head = " --head csd" if run.lacks_polynomial else ""
         head = " --head euclidean" if run.lacks_sigmoid else head
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
@@ -228,8 +229,6 @@ def _fine_tune(
 
 
 def _shown(run: Run[EpochT], said: Sequence[str], next_: str, values: dict[str, Any]) -> Document:
-    from cimtool.training.trainer import BEST
-
-    command_line = next_.format(shlex.quote(str(run.folder / BEST)))
+    command_line = next_.format(shlex.quote(str(run.model)))
     made = Document("", tuple(map(Sentence, said)), lambda: values)
     return made.wrote(run.files, f"cimtool {command_line}")

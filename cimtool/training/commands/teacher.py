@@ -15,9 +15,9 @@ from cimtool.training.arguments import TeacherOptions
 def command(out: Output, options: TeacherOptions) -> None:
     """Label pairs with the probability that the polynomial is fitted to.
 
-    Pairs come from a checkpoint run on embeddings, or from means and log-variances. Labels are
-    log-probabilities, by Monte Carlo or exact, and never clipped. a and b belong to the model: they
-    come with its checkpoint, or with --a and --b.
+    Pairs come from a checkpoint run on embeddings, from random weights, or from means and
+    log-variances. Labels are log-probabilities, by Monte Carlo or exact, and never clipped. a and b
+    belong to the model: they come with its checkpoint, or with --a and --b.
     """
     made, output = api.teacher(**vars(options), say=out.say), Path(options.output or "")
     out.result(made.document().wrote([output], f"cimtool fit {shlex.quote(str(output))}"))

@@ -13,7 +13,7 @@ from cimtool.training.models.cross_attention import AttentionBlock, CrossAttenti
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
 from cimtool.training.towers import TwoTower
-from cimtool.training.trainer import Trainer
+from cimtool.training.trainer import RunPlace, Trainer
 
 WIDTH = 8
 
@@ -77,7 +77,7 @@ def test_one_block_serves_both_and_is_trained(tmp_path: Path) -> None:
     job = make_job(data, None, wanted)
     training = ProjectorTraining(job)
     before = {name: value.clone() for name, value in training.towers.named_parameters()}
-    trainer = Trainer(training, job.optimisation, tmp_path, silent)
+    trainer = Trainer(training, job.optimisation, RunPlace(tmp_path), silent)
     assert len(trainer.optimizer.param_groups[0]["params"]) == len(before) == 6
     trainer.epoch()
     after = dict(training.towers.named_parameters())
