@@ -1,4 +1,4 @@
-"""Does a polynomial in ed and vd replace sampling? Errors and R@1 of every score, on unseen pairs.
+"""Errors and R@1 of every score beside Monte Carlo, to see if a polynomial in ed and vd replaces it.
 
     python benchmarks/claim.py [MODEL DATA [CALIBRATION]] [--seeds MODEL MODEL] [--json FILE]
 
@@ -20,6 +20,7 @@ errors over draws have Student's interval.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from demo_seeds import SETTINGS, demo_files, demo_models
-from harness import print_table, report
+from harness import machine, print_table
 
 import cimtool
 from cimtool.api import prepare
@@ -67,6 +68,7 @@ CALIBRATED = 512
 """Texts that calibrate the compiled model, with their videos."""
 
 INT8 = 127
+EXACT = "exact"
 SHOWN = {"centred RMSE": "centred_rmse", "RMSE": "logit_rmse"}
 RECALLS = {"R@1 text to video": "r1_text_to_video", "R@1 video to text": "r1_video_to_text"}
 LOSS = "R@1 loss, points"
@@ -246,20 +248,25 @@ def rows_of(case: Case, effort: Effort) -> list[Measured]:
     unseen, sigmoid = case.unseen, case.sigmoid
     logit = on_grid(exact(unseen.text, unseen.video, sigmoid.a, sigmoid.b).logit)
     sampling = [monte_carlo_row(case, logit, samples, effort) for samples in SAMPLES]
-    others = measured([Scores("exact", logit), *single_scores(case, effort)], logit, unseen.right)
+    others = measured([Scores(EXACT, logit), *single_scores(case, effort)], logit, unseen.right)
     return [others[0], *sampling, *others[1:]]
+
+
+def figures(one: Measured) -> dict[str, Change | None]:
+    """The figures of a row by column; None if there is none."""
+    ranks = one.items is None
+    found = {title: _metric(one, name) for title, name in SHOWN.items()}
+    if one.name == EXACT:
+        found = dict.fromkeys(SHOWN)
+    found[OVER_DRAWS] = one.over_draws
+    found |= {title: _metric(one, name) if ranks else None for title, name in RECALLS.items()}
+    return found | {LOSS: one.found.losses["r1_loss"] if ranks and one.name != EXACT else None}
 
 
 def row(one: Measured) -> Row:
     """One row as text."""
-    found = {"score": one.name if one.items is None else f"{one.name} ({one.items} texts)"}
-    for title, name in SHOWN.items():
-        found[title] = _cell(_metric(one, name)) if one.name != "exact" else "-"
-    found[OVER_DRAWS] = "-" if one.over_draws is None else _cell(one.over_draws)
-    for title, name in RECALLS.items():
-        found[title] = _cell(_metric(one, name), percent=True) if one.items is None else "-"
-    loss = one.found.losses["r1_loss"] if one.items is None and one.name != "exact" else None
-    return found | {LOSS: _cell(loss, percent=True)}
+    name = one.name if one.items is None else f"{one.name} ({one.items} texts)"
+    return {"score": name} | {title: _cell(found, title) for title, found in figures(one).items()}
 
 
 def _metric(one: Measured, name: str) -> Change | None:
@@ -269,27 +276,25 @@ def _metric(one: Measured, name: str) -> Change | None:
     return Change(one.found.metrics[name], ends.low, ends.high)
 
 
-def _cell(change: Change | None, percent: bool = False) -> str:
+def _cell(change: Change | None, title: str) -> str:
     if change is None:
         return "-"
     ends = change.value, change.low, change.high
+    percent = title in RECALLS or title == LOSS
     value, low, high = (f"{100 * x:.1f}" if percent else f"{x:.3g}" for x in ends)
     return f"{value} [{low}, {high}]"
 
 
 def mean_rows(models: Sequence[Sequence[Measured]]) -> list[Row]:
-    """Means over models with Student's intervals, R@1 the mean of both ways."""
+    """The rows of means over models, with Student's intervals."""
     rows = []
     for ways in zip(*models, strict=True):
-        found = {"score": ways[0].name.partition(f", {TARGET}")[0]}
-        for title, name in SHOWN.items():
-            known = [_metric(one, name) for one in ways if one.name != "exact"]
-            values = [one.value for one in known if one is not None]
-            found[title] = _cell(students(values)) if values else "-"
-        recalls = [np.mean([one.found.metrics[n] for n in RECALLS.values()]) for one in ways]
-        whole = ways[0].items is None
-        found["R@1"] = _cell(students(list(map(float, recalls))), True) if whole else "-"
-        rows.append(found)
+        texts = {"score": ways[0].name.partition(f", {TARGET}")[0]}
+        shown = [figures(one) for one in ways]
+        for title, first in shown[0].items():
+            known = [one.value for each in shown if (one := each[title]) is not None]
+            texts[title] = "-" if first is None else _cell(students(known), title)
+        rows.append(texts)
     return rows
 
 
@@ -336,9 +341,11 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = mean_rows(found)
         print_table(rows)
         tables += [{"model": "mean", **one} for one in rows]
-    print()
+    where = machine()
+    print(f"\nprocessor {where['processor']}, {where['cpu']}")
     if given.json is not None:
-        report("claim", tables, given.json)
+        values = {"benchmark": "claim", "rows": tables, "machine": where}
+        given.json.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
