@@ -1,4 +1,4 @@
-"""Errors and R@1 of every score beside Monte Carlo, to see if a polynomial in ed and vd replaces it.
+"""Errors and R@1 of every score beside Monte Carlo: does a polynomial in ed and vd replace it?
 
     python benchmarks/claim.py [MODEL DATA [CALIBRATION]] [--seeds MODEL MODEL] [--json FILE]
 
@@ -148,10 +148,8 @@ def sampled(
     """The logit of Monte Carlo [n, m]; of one sample a side it is b - a D."""
     if samples > 1:
         return on_grid(monte_carlo(text, video, sigmoid.a, sigmoid.b, samples, seed).logit)
-    x, y = (
-        draw(items, modality, np.arange(len(items)), 1, seed)[:, 0]
-        for items, modality in ((text, "text"), (video, "video"))
-    )
+    x = draw(text, "text", np.arange(len(text)), 1, seed)[:, 0]
+    y = draw(video, "video", np.arange(len(video)), 1, seed)[:, 0]
     return on_grid(sigmoid.b - sigmoid.a * squared_distances(x, y))
 
 
@@ -239,8 +237,8 @@ def measured(ways: Sequence[Scores], reference: FloatArray, right: IntArray) -> 
         found = retrieved(scores, truth)
         queries.append(found.merged(compared(scores, against)) if one.is_logit else found)
     of_each = [partial(metrics, one) for one in queries]
-    found = uncertainties(of_each, partial(metrics, best), right, reference.shape[1], seed=0)
-    return [Measured(one.name, own) for one, own in zip(ways, found, strict=True)]
+    rows = uncertainties(of_each, partial(metrics, best), right, reference.shape[1], seed=0)
+    return [Measured(one.name, own) for one, own in zip(ways, rows, strict=True)]
 
 
 def rows_of(case: Case, effort: Effort) -> list[Measured]:

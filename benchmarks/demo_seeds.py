@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import cimtool
 from cimtool.demo.data import DemoFiles, DemoSettings, installed_sources
@@ -36,7 +37,7 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
     own = DemoFiles.under(files.train.parent / f"seed-{seed}")
     if own.projectors.exists():
         return own.projectors
-    train = {"epochs": settings.epochs, "batch": settings.batch, "seed": seed, "resume": True}
+    train: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "seed": seed, "resume": True}
     cimtool.train(
         files.train, own.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
     )

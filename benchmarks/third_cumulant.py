@@ -105,7 +105,8 @@ def constructed(items: int = 600, d: int = 64) -> tuple[Items, TeacherSigmoid]:
         total = rng.uniform(0.5, 1.5, size=(items, 1)) * VARIANCE * d
         s = FLOOR + total * spread / np.maximum(spread.sum(axis=1, keepdims=True), 1)
         sides.append(Gaussians(mu + shift * rng.normal(size=mu.shape), s))
-    return Items(*sides, np.arange(items), file="constructed"), TeacherSigmoid(A, B)
+    text, video = sides
+    return Items(text, video, np.arange(items), file="constructed"), TeacherSigmoid(A, B)
 
 
 def labelled(items: Items, sigmoid: TeacherSigmoid, count: int) -> Pairs:
@@ -142,9 +143,8 @@ def compared(pairs: Pairs, degree: int) -> tuple[Change, Change, Change]:
         for sample in resamples(pairs.text[pairs.held], 1, 0)
     ]
     before, after = (np.concatenate(one) for one in zip(*drawn, strict=True))
-    values = np.sqrt(two.mean()), np.sqrt(three.mean())
-    parts = (values[0], before), (values[1], after), (values[1] / values[0], after / before)
-    return tuple(_change(float(value), draws) for value, draws in parts)  # type: ignore[return-value]
+    own, other = float(np.sqrt(two.mean())), float(np.sqrt(three.mean()))
+    return _change(own, before), _change(other, after), _change(other / own, after / before)
 
 
 def _change(value: float, draws: FloatArray) -> Change:
