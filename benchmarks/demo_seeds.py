@@ -37,7 +37,12 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
     own = DemoFiles.under(files.train.parent / f"seed-{seed}")
     if own.projectors.exists():
         return own.projectors
-    train: dict[str, Any] = {"epochs": settings.epochs, "batch": settings.batch, "seed": seed, "resume": True}
+    train: dict[str, Any] = {
+        "epochs": settings.epochs,
+        "batch": settings.batch,
+        "seed": seed,
+        "resume": True,
+    }
     cimtool.train(
         files.train, own.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
     )
