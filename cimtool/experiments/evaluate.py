@@ -39,7 +39,7 @@ from cimtool.experiments.engine import (
     workers,
     write_page,
 )
-from cimtool.experiments.kept_queries import shapes_by_name, plain_queries, read_queries
+from cimtool.experiments.kept_queries import plain_queries, read_queries, shapes_by_name
 from cimtool.experiments.options import EvaluateOptions
 from cimtool.experiments.subjects import Subject, sources_of, subjects_of
 from cimtool.ir.program import MODALITIES, Program

@@ -18,7 +18,7 @@ from cimtool.base.files import replace_texts
 from cimtool.base.folders import read_object
 from cimtool.base.progress import Say
 from cimtool.base.typed_fields import made_of
-from cimtool.experiments.kept_queries import shapes_by_name, plain_queries, read_queries
+from cimtool.experiments.kept_queries import plain_queries, read_queries, shapes_by_name
 from cimtool.loading.checkpoint import load_torch
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import settle

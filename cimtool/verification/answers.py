@@ -188,6 +188,26 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
     )
 
 
+def calibration_sentences(report: Report) -> Iterator[str]:
+    """The calibration error of the compiled score beside others', and whether it lost any."""
+    drift, name = report.drift, "calibration_error"
+    rows = {row.stage: row for row in drift.rows}
+    loss = drift.final.losses.get(f"{name}_loss")
+    if loss is not None:
+        does = {True: "is LOST", False: "is kept"}[loss.low > 0]
+        yield (
+            f"Calibration {does}: the compiled score's error is {percent(loss.value)} "
+            f"{percent_range(loss.low, loss.high)} points above that of {drift.reference}."
+        )
+    said = []
+    for one in drift.reliability:
+        found = rows[one.stage].with_interval(name)
+        if found is not None:
+            share = f"{percent(found.value)}% {percent_range(found.low, found.high)}"
+            said.append(f"{one.stage} {share}")
+    yield f"Calibration error: {', '.join(said)}."
+
+
 def domain_sentences(report: Report) -> tuple[str, ...]:
     """Pairs outside the domain of the compiled score, and outside the range of a fit."""
     found = report.saturation

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+
+import numpy as np
 
 from cimtool.base.intervals import Change
 from cimtool.base.modality_names import Modalities
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.measures import RELIABILITY
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import relative
-from cimtool.verification.drift import BaselineLoss, KeptRun, StageRow, kept_run
+from cimtool.verification.drift import (
+    DISTANCE,
+    BaselineLoss,
+    DriftTable,
+    KeptRun,
+    StageRow,
+    kept_run,
+)
 from cimtool.verification.margins import (
     Margin,
     PairSample,
@@ -26,6 +36,7 @@ from cimtool.verification.noisy import Noisy
 from cimtool.verification.notes import NOT_CHECKED, baseline_sentences, offset_of, points_text
 from cimtool.verification.references import EXACT, Scatter
 from cimtool.verification.stages import StageRuns
+from cimtool.verification.worth import Worth
 
 
 @dataclass(frozen=True)
@@ -281,6 +292,28 @@ def equal_text(samples: float) -> str:
 
 
 @dataclass(frozen=True)
+class Reliability:
+    """Mean predicted probability of a stage in each bin, and the share of right pairs there."""
+
+    stage: str
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+
+
+def reliability_of(table: DriftTable, stages: Iterable[str]) -> Iterator[Reliability]:
+    """The reliability of the stages that have one, of all texts."""
+    for stage in stages:
+        queries = table.queries_of(stage)
+        if queries is None or RELIABILITY not in queries.text:
+            continue
+        bins = queries.text[RELIABILITY]
+        known = bins[~np.isnan(bins[:, 0, 0])]
+        weight, predicted, observed = known.sum(axis=0)[known.sum(axis=0)[:, 0] > 0].T
+        ends = (tuple((one / weight).tolist()) for one in (predicted, observed))
+        yield Reliability(stage, *ends)
+
+
+@dataclass(frozen=True)
 class DriftFindings:
     """Drift from the reference; `rows` end with the ONNX files, `noisy` are dies at one time each.
 
@@ -297,9 +330,11 @@ class DriftFindings:
     scatter: Scatter | None
     by_class: bool
     headline: Headline
+    worth: Worth
     rows: tuple[StageRow, ...] = field(repr=False)
     baselines: tuple[BaselineLoss, ...] = field(repr=False)
     noisy: tuple[Noisy, ...] = field(repr=False)
+    reliability: tuple[Reliability, ...] = field(repr=False)
     margins: tuple[Margin, ...] = field(repr=False)
     curves: tuple[RecallCurve, ...] = field(repr=False)
     pairs: PairSample = field(repr=False)
@@ -333,10 +368,11 @@ class DriftFindings:
 
 @dataclass(frozen=True)
 class DriftRows:
-    """The rows of stages, the losses against baselines, and those of dies."""
+    """The rows of stages, the losses against baselines, those of dies, and the verdict."""
 
     stages: tuple[StageRow, ...]
     baselines: tuple[BaselineLoss, ...]
+    worth: Worth
     noisy: tuple[Noisy, ...]
 
 
@@ -359,6 +395,7 @@ def find_drift(
     first = replace(first, sentences=(*said, *first.sentences))
     names, queries = [row.stage for row in rows], runs.table.queries
     shown = dict.fromkeys((names.index(runs.reference), names.index(surrogate), len(rows) - 1))
+    told = (runs.reference, DISTANCE, surrogate, names[-1])
     ranked = [(names[i], queries[i]) for i in shown if truth.ranks]
     known = "logit_rmse" in rows[-1].metrics and len(data.video) > 1
     return DriftFindings(
@@ -368,9 +405,11 @@ def find_drift(
         scatter=runs.scatter,
         by_class=by_class,
         headline=with_dies(first, noisy, rows[-1], score),
+        worth=measured.worth,
         rows=rows,
         baselines=baselines,
         noisy=noisy,
+        reliability=tuple(reliability_of(runs.table, told)),
         margins=margins(reference, runs.scores, truth) if known else (),
         curves=recall_curves(ranked, truth.rivals),
         pairs=pair_sample(reference, runs.scores, truth, seed),

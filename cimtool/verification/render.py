@@ -57,7 +57,9 @@ def document(report: Report) -> Document:
         report.subject.bundle,
         (
             *(Note(f"Failed: {text}", "verdict", "bad") for text in report.failures),
-            Sentence(answers.survival_sentence(report), "verdict"),
+            Sentence(report.drift.worth.sentence, "verdict", report.drift.worth.tone),
+            *map(Sentence, report.drift.worth.details),
+            Sentence(answers.survival_sentence(report)),
             Sentence(answers.measured_on(report), tone="soft"),
             *map(Sentence, report.headline.sentences[:FIRST]),
             *notes(report.notes),
@@ -66,6 +68,7 @@ def document(report: Report) -> Document:
             *_target(report),
             Section("Error budget", tuple(_budget(report)), "budget"),
             Section("Retrieval", tuple(_retrieval(report)), "retrieval"),
+            *_probabilities(report),
             Section("Scores", tuple(_scores(report)), "pairs"),
             Section("Layers", tuple(_layers(report)), "layers"),
             Section("Sensitivity", tuple(_sensitivity(report)), "sensitivity"),
@@ -129,7 +132,7 @@ def _budget(report: Report) -> Iterator[Block]:
         f"the compiled model's from {drift.reference}. Squares of independent errors add, RMSEs do "
         "not; what is left of the total is drawn apart, as a square."
     )
-    yield from notes(report.headline.sentences[FIRST:])
+    yield from notes((*report.headline.sentences[FIRST:], *drift.worth.notes))
     yield Picture("budget", budget_chart(drift), caption)
     floor = answers.floor_sentence(report)
     yield from [Section("Monte Carlo as a measure", (Sentence(floor, "detail"),))] if floor else []
@@ -150,6 +153,26 @@ def _retrieval(report: Report) -> Iterator[Block]:
     curves = [tables.curve_table(drift, way).named(f"recall_{way}", "detail") for way in ways]
     if curves:
         yield Section("R@1, R@5 and R@10 of larger and smaller galleries", tuple(curves))
+
+
+def _probabilities(report: Report) -> Iterator[Section]:
+    """What the matching probabilities are worth; nothing if the score is no logit."""
+    drift = report.drift
+    if not drift.reliability:
+        return
+    caption = (
+        "On the dashed line as many pairs are right as predicted; right and wrong pairs of a query "
+        "count half each."
+    )
+    yield Section(
+        "Probabilities",
+        (
+            *map(Sentence, answers.calibration_sentences(report)),
+            Picture("reliability", reliability_chart(drift), caption, "detail"),
+            tables.probability_table(drift).named("probabilities"),
+        ),
+        "probabilities",
+    )
 
 
 def _scores(report: Report) -> Iterator[Block]:
@@ -300,6 +323,19 @@ def pairs_chart(drift: DriftFindings) -> str:
     of = drift.reference
     label = f"Compiled {drift.score} of {len(both)} pairs against that of {of}"
     return charts.scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
+
+
+def reliability_chart(drift: DriftFindings) -> str:
+    """Observed against predicted probability of the reference, -ed, float and compiled score."""
+    groups = [
+        charts.Points(
+            "compiled model" if one.stage == drift.final.stage else one.stage,
+            list(zip(one.predicted, one.observed, strict=True)),
+        )
+        for one in drift.reliability
+    ]
+    label = "Observed against predicted probability"
+    return charts.scatter(groups, "predicted probability", "observed share of right pairs", label)
 
 
 def recall_chart(drift: DriftFindings, way: str) -> str:

@@ -26,8 +26,9 @@ from cimtool.verification.saturation import Saturation
 from cimtool.verification.sections import section_values, sections_schema
 from cimtool.verification.sensitivity import Causes
 from cimtool.verification.stages import FiniteCount
+from cimtool.verification.worth import Standing
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,6 +43,11 @@ DERIVED: dict[str, dict[str, Any]] = {
         "failed": {"type": "boolean"},
         "detectable": NUMBER,
     },
+    "SampledAlike": {
+        "standing": {"enum": list(get_args(Standing))},
+        "standing_whole": {"enum": list(get_args(Standing))},
+    },
+    "Worth": {"sentence": {"type": "string"}, "tone": {"enum": ["", "good", "bad"]}},
 }
 """Properties that the JSON has beside a class's own fields."""
 

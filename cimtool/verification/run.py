@@ -56,6 +56,7 @@ from cimtool.verification.saturation import Saturation, Stored, stored_values
 from cimtool.verification.sections import SectionInputs, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
+from cimtool.verification.worth import worth_of
 
 
 def verify_bundle(
@@ -121,7 +122,13 @@ def verify_bundle(
     )
     said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
     far = bool(said) or offset_of(surrogate, runs.scatter) is not None
-    drift = find_drift(head, runs, DriftRows(rows, baselines, dies), faults, data, seed)
+    sampled = (
+        None
+        if runs.scatter is None or not runs.scatter.is_exact
+        else (references.monte_carlo_name, references.samples)
+    )
+    worth = worth_of(runs.table, head.surrogate, sampled, runs.variance, bool(faults), seed)
+    drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)
     sections = measure_sections(SectionInputs(bundle, data, references, drift))

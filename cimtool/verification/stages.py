@@ -30,6 +30,7 @@ from cimtool.verification.references import (
     References,
     Scatter,
     TeacherScores,
+    gaussians,
     reference_scores,
     trained_features,
     within_float64,
@@ -42,6 +43,7 @@ from cimtool.verification.saturation import (
     outside_counts,
 )
 from cimtool.verification.shared_values import SharingStage, sharing
+from cimtool.verification.worth import mean_variance
 
 JITTER = 1e-3
 """The share of the range of each statistic by which the float score is tried."""
@@ -84,6 +86,7 @@ class TrainedRun:
     statistics: Mapping[str, Span]  # ranges of ed and vd
     jitter: float  # of the score, where a statistic is JITTER of its range off
     fitted: tuple[Domain, ...]  # against the ranges that the score was fitted on
+    variance: float | None  # mean of a^2 vd; None without a or variances
 
     @property
     def scatter(self) -> Scatter | None:
@@ -102,8 +105,8 @@ class FloatRun(TrainedRun):
 class StageRuns:
     """Results of all stages: the drift rows, and the compiled program's features and scores.
 
-    `scatter`, `statistics` and `jitter` are the trained program's, as in a TrainedRun; `domains`
-    begin with the ranges that it was fitted on.
+    `scatter`, `statistics`, `jitter` and `variance` are the trained program's, as in a TrainedRun;
+    `domains` begin with the ranges that it was fitted on.
     """
 
     reference: str
@@ -115,6 +118,7 @@ class StageRuns:
     domains: tuple[Domain, ...]
     statistics: Mapping[str, Span]
     jitter: float
+    variance: float | None
     finite: FiniteCount
 
 
@@ -140,8 +144,21 @@ def _run_trained(
     known = reference_scores(references, model, features, data, say)
     against = known if model.head.is_surrogate else None
     jitter = model.head.jitter(scored.some, JITTER)
-    kept = (scored.scores, scored.ed, known, against, scored.spans, jitter, scored.fitted)
-    return TrainedRun(trained, features, *kept)
+    variance = None
+    if model.head.is_sampled and model.a is not None:
+        variance = mean_variance(*gaussians(features), model.a)
+    return TrainedRun(
+        simulator=trained,
+        features=features,
+        scores=scored.scores,
+        ed=scored.ed,
+        known=known,
+        against=against,
+        statistics=scored.spans,
+        jitter=jitter,
+        fitted=scored.fitted,
+        variance=variance,
+    )
 
 
 def run_stages(
@@ -170,6 +187,7 @@ def run_stages(
     run: TrainedRun = next(computed)
     name = model.head.surrogate if run.against is None else references.name
     scatter, statistics, jitter, found = run.scatter, run.statistics, run.jitter, run.fitted
+    variance = run.variance
     table = _table(trained, model, data, references, run)
     del run
     logits: Array = next(computed)
@@ -182,7 +200,7 @@ def run_stages(
         table.add(stage.name, last.scores, *real_means(last.simulator.program, last.features))
         found += last.domains
     compiled = (last.simulator, last.features, last.scores, found)
-    return StageRuns(name, scatter, table, *compiled, statistics, jitter, finite)
+    return StageRuns(name, scatter, table, *compiled, statistics, jitter, variance, finite)
 
 
 def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -> Array:

@@ -9,7 +9,7 @@ from cimtool.base.intervals import Change
 from cimtool.base.modality_names import way_marks, way_names
 from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.measures import DIFFERENCES
+from cimtool.reference.measures import DIFFERENCES, PROBABILITIES, SELECTIVE, RankingMetric
 from cimtool.reference.queries import led
 from cimtool.report.charts import histogram
 from cimtool.report.formats import (
@@ -124,15 +124,31 @@ def _centred(row: StageRow, drift: DriftFindings) -> Content:
 
 def retrieval_table(drift: DriftFindings) -> Table:
     """Retrieval of every stage, with intervals where they are known."""
+    shown = [one for one in led(drift.by_class) if one not in (*SELECTIVE, *PROBABILITIES)]
+    return _metric_table(drift, shown, "Retrieval", essential=False)
+
+
+def probability_table(drift: DriftFindings) -> Table:
+    """Metrics of matching probabilities and of selective retrieval, with intervals."""
+    return _metric_table(drift, (*PROBABILITIES, *SELECTIVE), "Probabilities", essential=True)
+
+
+def _metric_table(
+    drift: DriftFindings, shown: Sequence[RankingMetric], title: str, essential: bool
+) -> Table:
+    """Metrics of every stage that has any; all in a narrow table too if `essential`."""
     columns = {}
     marks, ways = way_marks(drift.modalities), way_names(drift.modalities)
     for way, arrow in marks.items():
-        for metric in led(drift.by_class):
+        for metric in shown:
             if way in metric.keys:
                 heading = metric.heading or f"{arrow}\n{metric.label}"
                 form = percent if metric.share else four_digits
                 columns[metric.keys[way]] = Column(
-                    heading, form, metric.help, essential=metric.essential
+                    heading,
+                    form,
+                    metric.help,
+                    essential=metric.essential or (essential and metric.texts_only),
                 )
     columns = {name: one for name, one in columns.items() if name in drift.final.metrics}
 
@@ -142,7 +158,7 @@ def retrieval_table(drift: DriftFindings) -> Table:
 
     rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
     meaning = [f"{marks[way]} {said}" for way, said in ways.items() if marks[way] != said]
-    title = ", ".join(["Retrieval, shares in percent", *meaning])
+    title = ", ".join([f"{title}, shares in percent", *meaning])
     headings = (Column("stage"), *columns.values())
     return make_table(title, headings, rows, _styles(drift.shown, drift))
 

@@ -103,7 +103,9 @@ def test_a_limit_of_a_ranking_needs_something_right() -> None:
     check_measurable("budget", {"logit_rmse": 1, "top1_agreement_loss": 1}, truth, "r.npz", True)
     with pytest.raises(CimError, match=r"^budget r1_loss: r\.npz holds items of one modality and"):
         check_measurable("budget", {"r1_loss": 0.1}, truth, "r.npz", True)
-    check_measurable("budget", {"r1_loss": 0.1}, truth_among_others(6, np.arange(6) % 2), "r.npz", True)
+    check_measurable(
+        "budget", {"r1_loss": 0.1}, truth_among_others(6, np.arange(6) % 2), "r.npz", True
+    )
 
 
 def test_a_limit_of_a_probability_needs_a_logit() -> None:

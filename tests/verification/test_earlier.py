@@ -170,4 +170,4 @@ def test_arguments_that_do_not_fit(written: Path, tmp_path: Path) -> None:
         earlier_of(written, {"r1_los": 0.1}, tmp_path)
     with pytest.raises(CimError, match="the report is written over it"):
         earlier_of(written, {}, written.parent)
-    assert FORMAT_VERSION == 7
+    assert FORMAT_VERSION == 8

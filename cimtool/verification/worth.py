@@ -1,0 +1,257 @@
+"""The verdict: whether the compiled model is worth it, against three things that one could do.
+
+These are its own float score, Monte Carlo with the samples asked for, and raw rows in 8 bits, which
+cost no model. Retrieval is compared on the same queries; errors are compared by the K at which
+Monte Carlo would err as much, because its mean square error falls as 1/K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.base.intervals import Change
+from cimtool.reference.bootstrap import Samples
+from cimtool.reference.metrics import RAW_INT8
+from cimtool.reference.queries import Metrics, Queries, metrics
+from cimtool.reference.statistics import Gaussians, pair_statistics
+from cimtool.report.formats import percent, percent_range
+from cimtool.verification.drift import BaselineLoss, DriftTable, baseline_losses
+
+Standing = Literal["better", "as good", "worse"]
+
+STATISTICS_PAIRS = 1 << 14
+"""Pairs on which the variance of the distance is averaged, evenly chosen."""
+
+WORST = 0.01
+"""The share of texts with the largest errors whose part of the mean square error is told."""
+
+
+@dataclass(frozen=True)
+class SampledAlike:
+    """The K at which Monte Carlo would err as much as the compiled model, with intervals.
+
+    `centred` is by the error that can change a rank, `whole` by the whole score; `samples` is the K
+    that was asked for.
+    """
+
+    samples: int
+    centred: Change
+    whole: Change
+
+    @property
+    def standing(self) -> Standing:
+        """The compiled model against that K, by the error that can change a rank."""
+        return _standing_of_k(self.centred, self.samples)
+
+    @property
+    def standing_whole(self) -> Standing:
+        """The same by the whole score."""
+        return _standing_of_k(self.whole, self.samples)
+
+
+def _standing_of_k(found: Change, samples: int) -> Standing:
+    if found.low > samples:
+        return "better"
+    return "worse" if found.high < samples else "as good"
+
+
+def standing_of(loss: Change) -> Standing:
+    """The standing of a model that loses so much: as good where the interval has 0."""
+    if loss.low > 0:
+        return "worse"
+    return "better" if loss.high < 0 else "as good"
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The compiled model against Monte Carlo, its float score and raw rows in 8 bits.
+
+    What is not known is None: `sampled` without a and b or without an exact score, `of_raw` for
+    rows of two widths; both losses if nothing is ranked. `variance` is the mean of a^2 vd, by which
+    the variances of the items change the score; `worst_share` the part of the centred mean square
+    error that the worst WORST of the texts have. If the float score is `broken`, nothing follows.
+    """
+
+    broken: bool
+    sampled: SampledAlike | None
+    of_float: BaselineLoss | None
+    of_raw: BaselineLoss | None
+    items: int
+    variance: float | None
+    worst_share: float | None
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """The standings that are known: against raw rows, sampling, the float score."""
+        found: list[Standing] = []
+        if self.of_raw is not None:
+            found.append(standing_of(self.of_raw.loss))
+        if self.sampled is not None:
+            found.append(self.sampled.standing)
+        if self.of_float is not None:
+            found.append(standing_of(self.of_float.loss))
+        return tuple(found)
+
+    @property
+    def tone(self) -> Literal["", "good", "bad"]:
+        """Bad if it is worse than anything, good if it is better than something, else neither."""
+        if self.broken or "worse" in self.standings:
+            return "bad"
+        raw_is_enough = self.of_raw is not None and standing_of(self.of_raw.loss) != "better"
+        return "good" if "better" in self.standings and not raw_is_enough else ""
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in a line; where raw rows are as good, that comes first."""
+        if self.broken:
+            return "No verdict: the float score is BROKEN, before any hardware."
+        if not self.standings:
+            return "No verdict: nothing is ranked, and the exact score is not known."
+        said = []
+        if self.sampled is not None:
+            said.append(_than(self.sampled.standing, f"Monte Carlo with K={self.sampled.samples}"))
+        if self.of_float is not None:
+            said.append(_than(standing_of(self.of_float.loss), "its float score"))
+        if self.of_raw is not None:
+            standing = standing_of(self.of_raw.loss)
+            at = len(said) if standing == "better" else 0
+            said.insert(at, _than(standing, "raw rows in int8"))
+        return f"The compiled model is {', '.join(said)}."
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The figures of the verdict, a sentence for each comparison that is known."""
+        said = []
+        if self.sampled is not None and not self.broken:
+            one = self.sampled
+            said.append(
+                f"Monte Carlo errs as much at {_equal(one.centred)} where ranks are concerned, at "
+                f"{_equal(one.whole)} in the whole score."
+            )
+        if self.of_float is not None and not self.broken:
+            said.append(f"Float score: {_shares(self.of_float)}.")
+        if self.of_raw is not None and not self.broken:
+            said.append(
+                f"Raw rows in int8, which need no model, among {self.items:,} items: "
+                f"{_shares(self.of_raw)}."
+            )
+        return tuple(said)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether variances matter here, and the part of the error that few texts have."""
+        said = []
+        if self.variance is not None:
+            how = "they matter" if self.variance >= 1 else "they change the score little"
+            said.append(f"Variances of the items: a^2 vd is {self.variance:.3g} on average, {how}.")
+        if self.worst_share is not None:
+            said.append(
+                f"The worst {WORST:.0%} of the texts have {self.worst_share:.0%} of the centred "
+                "mean square error."
+            )
+        return tuple(said)
+
+
+def _than(standing: Standing, other: str) -> str:
+    words = {"better": "better than", "as good": "as good as", "worse": "WORSE than"}
+    return f"{words[standing]} {other}"
+
+
+def _equal(found: Change) -> str:
+    """The K of the same error, to two digits; never below 1."""
+    if found.high < 1:
+        return "less than one sample a side"
+    texts = [f"{max(float(f'{k:.2g}'), 1.0):,.0f}" for k in (found.value, found.low, found.high)]
+    return f"K={texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def _shares(one: BaselineLoss) -> str:
+    gain = percent_range(0.0 - one.loss.high, 0.0 - one.loss.low)
+    return (
+        f"{one.metric} {percent(one.of_stage)}% compiled against {percent(one.of_baseline)}%, "
+        f"{100 * (0.0 - one.loss.value):+.1f} {gain} points"
+    )
+
+
+def worth_of(
+    table: DriftTable,
+    surrogate: str,
+    monte_carlo: tuple[str, int] | None,
+    variance: float | None,
+    broken: bool,
+    seed: int,
+) -> Worth:
+    """Compare the table's last row with the rows of float score, Monte Carlo and raw rows.
+
+    `monte_carlo` names its row and its K; None if the exact score is not known.
+    """
+    compiled = table.stages[-1]
+    named = ((surrogate, compiled), (RAW_INT8, compiled))
+    losses = baseline_losses(table, named, seed) if table.truth.ranks else ()
+    found = {one.baseline: one for one in losses}
+    own, sampled = table.queries[-1], None
+    if monte_carlo is not None:
+        name, samples = monte_carlo
+        other = table.queries_of(name)
+        if other is not None and "centred_squares" in own.text:
+            sampled = _sampled_alike(table, own, other, samples, seed)
+    squares = own.text.get("centred_squares")
+    return Worth(
+        broken=broken,
+        sampled=sampled,
+        of_float=found.get(surrogate),
+        of_raw=found.get(RAW_INT8),
+        items=table.truth.videos,
+        variance=variance,
+        worst_share=None if squares is None else worst_share(squares),
+    )
+
+
+ERRORS = {"centred": "centred_rmse", "whole": "logit_rmse"}
+
+
+def _sampled_alike(
+    table: DriftTable, own: Queries, other: Queries, samples: int, seed: int
+) -> SampledAlike | None:
+    """K of the same error on the same queries; None if the compiled model has no error."""
+
+    def equal(drawn: Samples) -> Metrics:
+        mine, sampled = metrics(own, drawn), metrics(other, drawn)
+        with np.errstate(divide="ignore"):
+            return {
+                name: samples * (sampled[error] / mine[error]) ** 2
+                for name, error in ERRORS.items()
+            }
+
+    (found,) = table.uncertainties([equal], seed, partial(_nothing))
+    known: dict[str, Any] = {
+        name: Change(found.metrics[name], found.intervals[name].low, found.intervals[name].high)
+        for name in ERRORS
+    }
+    if not all(np.isfinite(one.value) for one in known.values()):
+        return None
+    return SampledAlike(samples, **known)
+
+
+def _nothing(_: Samples) -> Metrics:
+    return {}
+
+
+def worst_share(squares: FloatArray) -> float | None:
+    """The part of the sum of `squares` [n] that the largest WORST of them have, at least one."""
+    total = float(squares.sum())
+    most = max(1, round(WORST * len(squares)))
+    return float(np.sort(squares)[-most:].sum()) / total if total > 0 else None
+
+
+def mean_variance(text: Gaussians, video: Gaussians, a: float) -> float:
+    """The mean of a^2 vd over up to STATISTICS_PAIRS evenly chosen pairs."""
+    pairs = len(text) * len(video)
+    chosen = np.arange(0, pairs, -(-pairs // STATISTICS_PAIRS))
+    rows = chosen // len(video), chosen % len(video)
+    return float(a * a * pair_statistics(text, video, rows)[1].mean())
