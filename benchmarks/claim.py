@@ -135,7 +135,7 @@ def read_case(
         seen, rows = halves(rows)
     else:
         seen = read_data(calibration, read)
-    fitted, unseen = (encoded_items(source, read, one, silent) for one in (seen, rows))
+    fitted, unseen = (encoded_items(read, one, None, silent) for one in (seen, rows))
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     sigmoid, _ = sigmoid_of(str(source), read.a, read.b, given)
     first = seen.among(np.arange(len(seen.text)) < CALIBRATED)

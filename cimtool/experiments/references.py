@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from cimtool.reference.queries import (
 from cimtool.reference.retrieval import RETRIEVED, measured, of_means
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth
+from cimtool.report.document import Block, Note, Sentence, Tone
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import BaselineLoss, baseline_loss
 from cimtool.verification.notes import (
@@ -64,6 +65,10 @@ DRIFTS = ("float_rmse", "float_centred_rmse", "bias", "spread")
 
 OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
 """Differences from the exact score that only a logit has."""
+
+
+Ends = tuple[float, float]
+"""The ends of an interval."""
 
 
 OF_MEANS = tuple(one.of for one in RANKINGS if one.of_means is not None)
@@ -217,8 +222,16 @@ class SweepReferences:
             told = Queries(
                 {n: arrays.pop(f"means_{n}") for n in OF_MEANS if f"means_{n}" in arrays}
             )
-            known = {"floats": floats, "of_means": told, "faults": faults, "raw": raw}
-            return cls(name, truth, of_logit=of_logit, **known, **arrays)
+            return cls(
+                name,
+                truth,
+                floats=floats,
+                of_means=told,
+                faults=faults,
+                raw=raw,
+                of_logit=of_logit,
+                **arrays,
+            )
         except (CimError, TypeError, KeyError, ValueError):
             return None
 
@@ -364,6 +377,40 @@ class Remarks:
     def first(self, raw: Sequence[str]) -> list[str]:
         """All sentences before the figures, including the ones on `raw` embeddings."""
         return [*self.faults, *raw, *self.warnings]
+
+    def blocks(self, verdicts: Sequence[Sentence], raw: Sequence[str]) -> Iterator[Block]:
+        """The same as blocks: faults, what `raw` embeddings can do, `verdicts`, then warnings."""
+        yield from (Sentence(one, "verdict", "bad") for one in (*self.faults, *raw))
+        yield from verdicts
+        yield from (Note(one, tone="soft") for one in self.warnings)
+
+
+def against_sampling(
+    subject: str,
+    metrics: Mapping[str, float],
+    intervals: Mapping[str, Ends],
+    baselines: Mapping[str, Mapping[str, float]],
+    baseline_intervals: Mapping[str, Mapping[str, Ends]],
+) -> list[Sentence]:
+    """The verdict on a compiled subject against Monte Carlo, by the error that can change a rank.
+
+    Nothing if Monte Carlo or the subject was not compared with the exact score.
+    """
+    name, sampled = "centred_rmse", baselines.get(MONTE_CARLO, {})
+    if name not in metrics or name not in sampled or name not in intervals:
+        return []
+    (low, high), (least, most) = intervals[name], baseline_intervals[MONTE_CARLO][name]
+    does: tuple[str, Tone] = ("errs about as much as", "")
+    if high < least:
+        does = ("errs less than", "good")
+    elif low > most:
+        does = ("errs MORE than", "bad")
+    said = (
+        f"{subject} {does[0]} {MONTE_CARLO} where ranks are concerned: centred RMSE "
+        f"{metrics[name]:.4g} [{low:.4g}, {high:.4g}] against {sampled[name]:.4g} "
+        f"[{least:.4g}, {most:.4g}]."
+    )
+    return [Sentence(said, "verdict", does[1])]
 
 
 def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:

@@ -30,6 +30,7 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
+from cimtool.experiments.references import against_sampling
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -81,7 +82,7 @@ def document(sweep: Sweep) -> Document:
     return Document(
         f"Sweep of {sweep.model}",
         (
-            *(Sentence(one, "verdict", "bad") for one in sweep.first),
+            *sweep.remarks.blocks(_verdict(sweep), sweep.raw_said),
             *([Section("Within the budget", budget)] if budget else []),
             *([Section("Failed", tuple(map(Note, failed)))] if failed else []),
             *([Section("Yield", tuple(yields))] if yields else []),
@@ -90,6 +91,25 @@ def document(sweep: Sweep) -> Document:
         ),
         sweep.to_json,
     )
+
+
+def _verdict(sweep: Sweep) -> list[Sentence]:
+    """The chosen point against Monte Carlo; without one, the point that is nearest to exact."""
+    index = None if sweep.chosen is None else sweep.chosen.index
+    subject = "The chosen point"
+    if index is None:
+        errors = {
+            i: one.metrics["centred_rmse"]
+            for i, one in enumerate(sweep.outcomes)
+            if "centred_rmse" in one.metrics and i not in sweep.sampled
+        }
+        if not errors or sweep.remarks.faults:
+            return []
+        index, subject = min(errors, key=lambda i: errors[i]), "The nearest point"
+    found = sweep.outcomes[index]
+    subject = f"{subject}, {index} ({values_text(sweep.points[index].named)}),"
+    own = found.metrics, found.intervals
+    return against_sampling(subject, *own, sweep.baselines, sweep.baseline_intervals)
 
 
 def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:

@@ -111,9 +111,13 @@ class Sweep(GridResult[Point, Outcome], shown_by="cimtool.experiments.render_swe
     @property
     def first(self) -> list[str]:
         """Sentences that a reader must see before any figure."""
+        return self.remarks.first(self.raw_said)
+
+    @property
+    def raw_said(self) -> list[str]:
+        """A sentence if raw embeddings retrieve as well as the chosen point, or the best one."""
         chosen = None if self.chosen is None else self.chosen.index
-        losses = [outcome.against_raw for outcome in self.outcomes]
-        return self.remarks.first(raw_sentences(losses, chosen))
+        return raw_sentences([outcome.against_raw for outcome in self.outcomes], chosen)
 
     @property
     def costs(self) -> Mapping[str, str]:

@@ -136,8 +136,12 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     @property
     def first(self) -> list[str]:
         """Sentences that a reader must see before any figure."""
-        raw = () if self.against_raw is None else (self.against_raw,)
-        return self.remarks.first([*baseline_sentences(raw)])
+        return self.remarks.first(self.raw_said)
+
+    @property
+    def raw_said(self) -> list[str]:
+        """A sentence if raw embeddings retrieve as well as the compiled model."""
+        return [*baseline_sentences(() if self.against_raw is None else (self.against_raw,))]
 
     @property
     def risky(self) -> dict[str, float]:

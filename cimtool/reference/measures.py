@@ -198,8 +198,7 @@ def risk_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     answered, wrong = _surest_first(draws, sureness)
     risk = np.divide(wrong.cumsum(axis=1), answered.cumsum(axis=1).clip(min=1))
     total = answered.sum(axis=1)
-    area = (answered * risk).sum(axis=1)
-    return np.divide(area, total, out=np.full(len(total), np.nan), where=total > 0)
+    return _over((answered * risk).sum(axis=1), total)
 
 
 def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
@@ -209,7 +208,13 @@ def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     most = np.rint(COVERAGE * answered.sum(axis=1))
     taken = np.clip(most[:, None] - (seen - answered), 0, answered)
     lost = (taken * (wrong > 0)).sum(axis=1)
-    return 1 - np.divide(lost, most, out=np.full(len(most), np.nan), where=most > 0)
+    return 1 - _over(lost, most)
+
+
+def _over(parts: FloatArray, totals: FloatArray) -> FloatArray:
+    """The quotients [B]; NaN where a total is 0."""
+    found: FloatArray = np.divide(parts, totals, out=np.full(len(totals), np.nan), where=totals > 0)
+    return found
 
 
 def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -236,8 +241,7 @@ def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     below = np.concatenate([np.zeros((len(counts), 1)), counts[:, order].cumsum(axis=1)], axis=1)
     lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
     total = counts.sum(axis=1) ** 2
-    won = (counts * lower).sum(axis=1)
-    return np.divide(won, total, out=np.full(len(total), np.nan), where=total > 0)
+    return _over((counts * lower).sum(axis=1), total)
 
 
 SELECTIVE = (

@@ -35,19 +35,20 @@ def sureness(scores: Array, truth: Truth) -> Queries:
     """
     n, m = scores.shape
     best, wrong = np.full((2, m), -np.inf)
-    has_right, has_wrong = np.zeros((2, m), bool)
+    has_right: BoolArray = np.zeros(m, bool)
+    has_wrong: BoolArray = np.zeros(m, bool)
     of_text = np.full((n, 2), np.nan)
     for rows, right, candidate in _blocks(truth, n, m):
         part, others = scores[rows], candidate & ~right
         every = np.where(candidate, part, -np.inf)
         missed = np.where(others, part, -np.inf)
-        asked = right.any(axis=1) & others.any(axis=1)
+        asked: BoolArray = right.any(axis=1) & others.any(axis=1)
         found = np.stack([every.max(axis=1), missed.max(axis=1)], axis=1)
         of_text[rows] = np.where(asked[:, None], found, np.nan)
         np.maximum(best, every.max(axis=0), out=best)
         np.maximum(wrong, missed.max(axis=0), out=wrong)
-        has_right |= right.any(axis=0)
-        has_wrong |= others.any(axis=0)
+        np.logical_or(has_right, right.any(axis=0), out=has_right)
+        np.logical_or(has_wrong, others.any(axis=0), out=has_wrong)
     of_video = np.where((has_right & has_wrong)[:, None], np.stack([best, wrong], axis=1), np.nan)
     return both_sides({SURENESS: (of_text, of_video)})
 

@@ -16,7 +16,7 @@ from cimtool.loading.calibration_rows import SeenRows, without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import led
-from cimtool.report.document import Document, Note, notes
+from cimtool.report.document import Document, Note, Sentence, notes
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.result import Result
 from cimtool.report.table import Column, Content, Table, interval_cell, make_table
@@ -49,11 +49,15 @@ class BundleComparison(Result):
         return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
     def document(self) -> Document:
-        """The warnings, a table with a column a bundle, and all other notes."""
+        """Each bundle's verdict, the warnings, a table with a column a bundle, and all notes."""
+        worths = [
+            (name, one.drift.worth) for name, one in zip(self.names, self.reports, strict=True)
+        ]
         return Document(
             " and ".join(self.names),
             (
-                *(Note(text, "verdict") for text in dict.fromkeys(_first(self))),
+                *(Sentence(f"{name}: {one.sentence}", "verdict", one.tone) for name, one in worths),
+                *(Note(text) for text in dict.fromkeys(_first(self))),
                 comparison_table(self).named("bundles"),
                 *notes(dict.fromkeys(_notes(self))),
             ),
