@@ -14,7 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.data_notes import note_unread, unread
-from cimtool.base.errors import CimError, kind_of, naming
+from cimtool.base.errors import ArgumentError, CimError, kind_of, naming
 from cimtool.base.modality_names import (
     TEXT_VIDEO,
     Modalities,
@@ -210,6 +210,16 @@ class Embeddings:
         if leave_one_out:
             return truth_among_others(len(self.text), self.labels)
         return truth_of(self.right, self.labels, len(self.video))
+
+
+def with_distractors(data: Embeddings, rows: Array) -> Embeddings:
+    """The data with further videos, right for no text; CimError for items of one modality."""
+    if data.alone or data.compared is not None:
+        raise ArgumentError(
+            "{distractors}: {} holds items of one modality; expected texts and videos", data.file
+        )
+    ids = {name: one for name, one in data.known_ids.items() if name != "video"}
+    return replace(data, video=np.concatenate([data.video, rows]), known_ids=ids)
 
 
 File = Path | str

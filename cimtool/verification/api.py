@@ -8,7 +8,7 @@ from cimtool.base.files import REPORT_FILES, check_folder, keeping_inputs, requi
 from cimtool.base.options import takes
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.matcher import open_bundle
-from cimtool.loading.embeddings import read_data
+from cimtool.loading.embeddings import read_data, read_rows, with_distractors
 from cimtool.loading.qrels import judged_data
 from cimtool.verification.compare import BundleComparison, compare_bundles
 from cimtool.verification.earlier import earlier_of
@@ -29,7 +29,9 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
     the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
     measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
     into a file `junit`, of which an earlier one is removed at once. With `baseline` the runs are
-    paired query by query, and what is surely worse by more than its `tolerance` fails. Raises
+    paired query by query, and what is surely worse by more than its `tolerance` fails. The verdict
+    beside raw rows holds among the videos of `data` and the `distractors`, or for a larger
+    `gallery`, to which R@1 is extrapolated. Raises
     CheckFailed if a bit differs, or a metric is over its limit in `max_drift` or worse than in the
     baseline.
     """
@@ -45,6 +47,8 @@ def verify(options: VerifyOptions, say: Say = silent) -> Report:
     data = read_data(
         judged_data(options.data, options.qrels, bundle.model.modalities), bundle.model
     )
+    if options.distractors is not None:
+        data = with_distractors(data, read_rows(options.distractors, "video", bundle.model))
     return verify_bundle(bundle, data, references, options, folder, earlier, say)
 
 

@@ -37,9 +37,14 @@ class ReferenceOptions(Record):
 
 
 class DriftOptions(SeenData, DrawnOrMeasured):
-    """Dies and limits of a measurement of drift, and the treatment of rows."""
+    """Dies, limits and gallery of a measurement of drift, and the treatment of rows."""
 
     max_drift: Mapping[str, float] | None = optional("Fail above this value.", MetricLimits())
+    gallery: int | None = optional(
+        "Items of a larger gallery to extrapolate R@1 to, text to video, beside raw rows.",
+        "N",
+        at_least=2,
+    )
     junit: File | None = optional("Write the checks as JUnit XML (.xml).", FILE)
 
 
@@ -49,6 +54,9 @@ class VerifyOptions(BundleData, JudgedData, ReferenceOptions, DriftOptions):
     baseline: File | None = optional("An earlier report.json; fail if a metric is worse.", FILE)
     tolerance: Mapping[str, float] | None = optional(
         "Fail only if surely worse than the baseline by more than this.", MetricLimits()
+    )
+    distractors: EmbeddingsLike | None = optional(
+        "Further videos in the gallery, right for no text.", EMBEDDINGS
     )
     report: File | None = optional("Folder of the report [default: the bundle].", DIR)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, rows_of
+from cimtool.base.modality_names import item_names
 from cimtool.base.progress import Say, silent
 from cimtool.base.threads import side_by_side
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
@@ -21,7 +22,7 @@ from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.reference.limits import check_measurable, check_metrics
-from cimtool.reference.metrics import RAW
+from cimtool.reference.metrics import RAW, int8_products
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import (
     REFERENCE_ROWS,
@@ -30,7 +31,7 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
-from cimtool.verification.drift import DISTANCE, baseline_losses
+from cimtool.verification.drift import DISTANCE, baseline_losses, without_cosine
 from cimtool.verification.earlier import Earlier
 from cimtool.verification.headline import DriftRows, find_drift
 from cimtool.verification.layers import LayerFinding, layer_findings
@@ -56,7 +57,7 @@ from cimtool.verification.saturation import Saturation, Stored, stored_values
 from cimtool.verification.sections import SectionInputs, measure_sections, section_values
 from cimtool.verification.sensitivity import Sensitivity, causes_of, sensitivity
 from cimtool.verification.stages import StageRuns, run_stages
-from cimtool.verification.worth import worth_of
+from cimtool.verification.worth import in_larger_gallery, worth_of
 
 
 def verify_bundle(
@@ -100,6 +101,14 @@ def verify_bundle(
     if earlier is not None:
         earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
+    if options.gallery is not None and options.gallery < len(data.video):
+        raise ArgumentError(
+            "{gallery} is {:,}; expected at least {:,}, the number of {} in {}",
+            options.gallery,
+            len(data.video),
+            item_names(data.called)[1],
+            data.file,
+        )
 
     head, seed = bundle.model.head, references.seed
     float_file = bundle.folder / FLOAT_FILE
@@ -128,6 +137,10 @@ def verify_bundle(
         else (references.monte_carlo_name, references.samples)
     )
     worth = worth_of(runs.table, head.surrogate, sampled, runs.variance, bool(faults), seed)
+    if options.gallery is not None and data.truth.ranks:
+        raw = int8_products(data.text, data.video) if without_cosine(data) is None else None
+        larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
+        worth = replace(worth, larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)

@@ -16,9 +16,13 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.base.intervals import Change
 from cimtool.reference.bootstrap import Samples
+from cimtool.reference.larger_gallery import chance_of_a_rival, first_of
+from cimtool.reference.measures import RANK
 from cimtool.reference.metrics import RAW_INT8
-from cimtool.reference.queries import Metrics, Queries, metrics
+from cimtool.reference.queries import Metrics, Queries, metrics, once, uncertainties
+from cimtool.reference.retrieval import retrieved
 from cimtool.reference.statistics import Gaussians, pair_statistics
+from cimtool.reference.truth import Truth
 from cimtool.report.formats import percent, percent_range
 from cimtool.verification.drift import BaselineLoss, DriftTable, baseline_losses
 
@@ -68,13 +72,46 @@ def standing_of(loss: Change) -> Standing:
 
 
 @dataclass(frozen=True)
+class LargerGallery:
+    """R@1 of texts among `items`, extrapolated from the data's gallery, with intervals.
+
+    `gain` is the compiled model's R@1 less that of raw rows in 8 bits on the same texts; both are
+    None for rows of two widths. `missed` is the largest error of the same method from half of the
+    data's gallery to the whole one, which was measured; the intervals are wider by it.
+    """
+
+    items: int
+    compiled: Change
+    raw: Change | None
+    gain: Change | None
+    missed: float
+
+    @property
+    def sentence(self) -> str:
+        """The R@1 of both, and the error of the method where it can be checked."""
+        told = f"{_percent(self.compiled)} compiled"
+        if self.raw is not None and self.gain is not None:
+            gain = f"{100 * self.gain.value:+.1f} {percent_range(self.gain.low, self.gain.high)}"
+            told += f" against {_percent(self.raw)} by raw rows in int8, {gain} points"
+        return (
+            f"Extrapolated to {self.items:,} items, R@1 text to video is {told}; from half of the "
+            f"items here to all of them, the same method errs by {percent(self.missed)} points."
+        )
+
+
+def _percent(found: Change) -> str:
+    return f"{percent(found.value)}% {percent_range(found.low, found.high)}"
+
+
+@dataclass(frozen=True)
 class Worth:
     """The compiled model against Monte Carlo, its float score and raw rows in 8 bits.
 
     What is not known is None: `sampled` without a and b or without an exact score, `of_raw` for
-    rows of two widths; both losses if nothing is ranked. `variance` is the mean of a^2 vd, by which
-    the variances of the items change the score; `worst_share` the part of the centred mean square
-    error that the worst WORST of the texts have. If the float score is `broken`, nothing follows.
+    rows of two widths, both losses if nothing is ranked, `larger` if it was not asked for.
+    `variance` is the mean of a^2 vd, by which the variances of the items change the score;
+    `worst_share` the part of the centred mean square error that the worst WORST of the texts have.
+    If the float score is `broken`, nothing follows.
     """
 
     broken: bool
@@ -84,13 +121,22 @@ class Worth:
     items: int
     variance: float | None
     worst_share: float | None
+    larger: LargerGallery | None = None
+
+    @property
+    def against_raw(self) -> Standing | None:
+        """The standing against raw rows, in the larger gallery if one was asked for."""
+        if self.larger is not None and self.larger.gain is not None:
+            gain = self.larger.gain
+            return standing_of(Change(0.0 - gain.value, 0.0 - gain.high, 0.0 - gain.low))
+        return None if self.of_raw is None else standing_of(self.of_raw.loss)
 
     @property
     def standings(self) -> tuple[Standing, ...]:
         """The standings that are known: against raw rows, sampling, the float score."""
         found: list[Standing] = []
-        if self.of_raw is not None:
-            found.append(standing_of(self.of_raw.loss))
+        if self.against_raw is not None:
+            found.append(self.against_raw)
         if self.sampled is not None:
             found.append(self.sampled.standing)
         if self.of_float is not None:
@@ -102,7 +148,7 @@ class Worth:
         """Bad if it is worse than anything, good if it is better than something, else neither."""
         if self.broken or "worse" in self.standings:
             return "bad"
-        raw_is_enough = self.of_raw is not None and standing_of(self.of_raw.loss) != "better"
+        raw_is_enough = self.against_raw in ("as good", "worse")
         return "good" if "better" in self.standings and not raw_is_enough else ""
 
     @property
@@ -117,10 +163,9 @@ class Worth:
             said.append(_than(self.sampled.standing, f"Monte Carlo with K={self.sampled.samples}"))
         if self.of_float is not None:
             said.append(_than(standing_of(self.of_float.loss), "its float score"))
-        if self.of_raw is not None:
-            standing = standing_of(self.of_raw.loss)
-            at = len(said) if standing == "better" else 0
-            said.insert(at, _than(standing, "raw rows in int8"))
+        if self.against_raw is not None:
+            at = len(said) if self.against_raw == "better" else 0
+            said.insert(at, _than(self.against_raw, "raw rows in int8"))
         return f"The compiled model is {', '.join(said)}."
 
     @property
@@ -140,6 +185,8 @@ class Worth:
                 f"Raw rows in int8, which need no model, among {self.items:,} items: "
                 f"{_shares(self.of_raw)}."
             )
+        if self.larger is not None:
+            said.append(self.larger.sentence)
         return tuple(said)
 
     @property
@@ -212,6 +259,9 @@ def worth_of(
     )
 
 
+NO_ERROR = 1e-6
+"""The share of the error on all queries that is the least on a resample."""
+
 ERRORS = {"centred": "centred_rmse", "whole": "logit_rmse"}
 
 
@@ -219,23 +269,62 @@ def _sampled_alike(
     table: DriftTable, own: Queries, other: Queries, samples: int, seed: int
 ) -> SampledAlike | None:
     """K of the same error on the same queries; None if the compiled model has no error."""
+    whole = once(own)
+    if min(whole[error] for error in ERRORS.values()) <= 0:
+        return None
 
     def equal(drawn: Samples) -> Metrics:
         mine, sampled = metrics(own, drawn), metrics(other, drawn)
-        with np.errstate(divide="ignore"):
-            return {
-                name: samples * (sampled[error] / mine[error]) ** 2
-                for name, error in ERRORS.items()
-            }
+        # Without an error on the few queries of a resample, K would be infinite.
+        return {
+            name: samples * (sampled[error] / np.maximum(mine[error], NO_ERROR * whole[error])) ** 2
+            for name, error in ERRORS.items()
+        }
 
     (found,) = table.uncertainties([equal], seed, partial(_nothing))
     known: dict[str, Any] = {
         name: Change(found.metrics[name], found.intervals[name].low, found.intervals[name].high)
         for name in ERRORS
     }
-    if not all(np.isfinite(one.value) for one in known.values()):
-        return None
     return SampledAlike(samples, **known)
+
+
+def in_larger_gallery(
+    scores: FloatArray, raw: FloatArray | None, truth: Truth, items: int, seed: int
+) -> LargerGallery:
+    """Extrapolate R@1 by compiled `scores` and `raw` ones [n, m] to a gallery of `items`."""
+    videos = truth.videos
+    known = {"compiled": scores} | ({} if raw is None else {"raw": raw})
+    firsts: dict[str, FloatArray] = {}
+    missed = 0.0
+    for name, one in known.items():
+        firsts[name] = first_of(chance_of_a_rival(one, truth), items)
+        half = np.nanmean(first_of(chance_of_a_rival(one, truth, videos // 2), videos))
+        rank = retrieved(one, truth).text[RANK]
+        measured = np.mean(rank[~np.isnan(rank)] <= 1)
+        missed = max(missed, abs(float(half - measured)))
+    if "raw" in firsts:
+        firsts["gain"] = firsts["compiled"] - firsts["raw"]
+
+    def means(drawn: Samples) -> Metrics:
+        return {name: drawn.text.mean(values) for name, values in firsts.items()}
+
+    (found,) = uncertainties([means], _nothing, truth.text_to_video, videos, seed)
+    known_changes = {
+        name: Change(
+            found.metrics[name],
+            found.intervals[name].low - missed,
+            found.intervals[name].high + missed,
+        )
+        for name in firsts
+    }
+    return LargerGallery(
+        items,
+        known_changes["compiled"],
+        known_changes.get("raw"),
+        known_changes.get("gain"),
+        missed,
+    )
 
 
 def _nothing(_: Samples) -> Metrics:

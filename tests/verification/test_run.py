@@ -46,6 +46,7 @@ STAGES = (
     "exact",
     "Monte Carlo (K=10)",
     "raw embeddings",
+    "raw rows, int8",
     "-ed",
     "polynomial",
     "float.onnx",
@@ -551,7 +552,7 @@ def test_baselines_have_retrieval_alone(bundle: Bundle, data: Embeddings) -> Non
         assert "r1_text_to_video" in row.metrics
         assert "logit_rmse" not in row.metrics
         assert row.losses["r1_loss"].low <= row.losses["r1_loss"].high
-    for metric in RANKINGS[:-1]:
+    for metric in (one for one in RANKINGS if not one.texts_only):
         for key in metric.keys.values():
             assert raw.metrics[key] == score.metrics[key]
     # What projectors at random make of pairs that are nearly equal is worse than these are.
@@ -601,3 +602,38 @@ def test_no_limit_against_a_broken_surrogate_is_kept(
         verify_bundle(
             known, data, options=DriftOptions(max_drift={"r1_loss": 0.1, "logit_rmse": 1e6})
         )
+
+
+def test_distractors_are_items_that_are_right_for_no_text(
+    bundle: Bundle, data: Embeddings, tmp_path: Path
+) -> None:
+    more = pairs(60, seed=9)
+    verify = verification_api.verify
+    alone = verify(bundle.folder, data, report=tmp_path / "alone")
+    report = verify(bundle.folder, data, distractors=more, report=tmp_path / "more")
+    assert (report.subject.data.texts, report.subject.data.videos) == (40, 100)
+    worth, other = report.drift.worth, alone.drift.worth
+    assert (worth.items, other.items) == (100, 40)
+    assert worth.of_raw is not None
+    assert other.of_raw is not None
+    r1 = [one.drift.final.metrics["r1_text_to_video"] for one in (report, alone)]
+    assert r1[0] <= r1[1]
+    assert report.drift.final.queries == {"text_to_video": 40, "video_to_text": 40}
+    with pytest.raises(CimError) as error:
+        verify(bundle.folder, data, distractors=pairs(5, width=7), report=tmp_path / "bad")
+    assert str(error.value) == "embeddings: video rows have 7 numbers; model expects 12"
+    assert not (tmp_path / "bad").exists()
+
+
+def test_a_larger_gallery_is_extrapolated_to_and_a_smaller_one_refused(
+    bundle: Bundle, data: Embeddings
+) -> None:
+    report = verify_bundle(bundle, data, options=DriftOptions(gallery=4000))
+    larger = report.drift.worth.larger
+    assert larger is not None
+    assert larger.gain is not None
+    assert larger.compiled.value <= report.drift.final.metrics["r1_text_to_video"] + larger.missed
+    assert larger.sentence in report.drift.worth.details
+    assert "Extrapolated to 4,000 items" in terminal(report.document())
+    with pytest.raises(CimError, match="gallery is 30; expected at least 40, the number of videos"):
+        verify_bundle(bundle, data, options=DriftOptions(gallery=30))
