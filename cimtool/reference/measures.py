@@ -251,15 +251,15 @@ SELECTIVE = (
         lower_is_better=True, share=True, essential=False, value=risk_area, one_number=False,
     ),
     RankingMetric(
-        "r1_sure", f"R@1 of the surest {COVERAGE:.0%}", SURENESS,
+        "r1_sure", f"R@1 at {COVERAGE:.0%}", SURENESS,
         f"R@1 among the {COVERAGE:.0%} of queries with the highest best score", share=True,
-        heading=f"R@1 of\n{COVERAGE:.0%}", essential=False, value=selective_recall,
+        essential=False, value=selective_recall,
         one_number=False,
     ),
     RankingMetric(
-        "answer_auroc", "AUROC of an answer", SURENESS,
+        "answer_auroc", "answer AUROC", SURENESS,
         "chance that the best score is higher with the right items than without", share=True,
-        heading="AUROC\nanswer", essential=False, value=answer_area, one_number=False,
+        essential=False, value=answer_area, one_number=False,
     ),
 )  # fmt: skip
 
@@ -272,8 +272,8 @@ def calibration_error(draws: QueryCounts, reliability: FloatArray) -> FloatArray
     """The root mean square calibration error [B] from `reliability` [n, bins, 3].
 
     In each bin it is the difference of the mean predicted probability and the share of right pairs.
-    The variance of that difference over texts is taken off its square (Kumar, Liang and Ma, NeurIPS
-    2019, with texts in place of independent pairs); below 0 counts as 0.
+    The variance of that difference over texts, by the delta method, is taken off its square (Kumar,
+    Liang and Ma, NeurIPS 2019, with texts in place of independent pairs); below 0 counts as 0.
     """
     known = ~np.isnan(reliability[:, 0, 0])
     counts, (weight, predicted, observed) = draws.counts[:, known], reliability[known].T
@@ -284,9 +284,11 @@ def calibration_error(draws: QueryCounts, reliability: FloatArray) -> FloatArray
         return found
     counts, number = counts[drawn], number[drawn]
     mean, of_bin = counts @ gaps / number, counts @ weight.T / number
-    # Weighted by counts, so that resamples, which scatter twice as much, lose as much.
-    squares = counts**2
-    spread = squares @ gaps**2 - 2 * mean * (squares @ gaps) + mean**2 * squares.sum(1)[:, None]
+    share = np.divide(mean, of_bin, out=np.zeros_like(mean), where=of_bin > 0)
+    # Weighted by squared counts, so that resamples, which scatter twice as much, lose as much.
+    squares, per_text = counts**2, (gaps**2, gaps * weight.T, weight.T**2)
+    own, mixed, weights = (squares @ one for one in per_text)
+    spread = own - 2 * share * mixed + share**2 * weights
     least = (mean**2 - spread / number**2) / np.where(of_bin > 0, of_bin, 1.0)
     found[drawn] = np.sqrt(least.sum(axis=1).clip(min=0))
     return found

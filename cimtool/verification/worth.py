@@ -165,7 +165,8 @@ class Worth:
             said.append(_than(standing_of(self.of_float.loss), "its float score"))
         if self.against_raw is not None:
             at = len(said) if self.against_raw == "better" else 0
-            said.insert(at, _than(self.against_raw, "raw rows in int8"))
+            among = f" among {self.larger.items:,} items" if self.larger is not None else ""
+            said.insert(at, _than(self.against_raw, f"raw rows in int8{among}"))
         return f"The compiled model is {', '.join(said)}."
 
     @property
