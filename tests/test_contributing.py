@@ -205,7 +205,7 @@ def test_a_metric_is_one_value_and_a_section_two_files_and_costs_may_be_missing(
         shutil.rmtree(package / room)
     measures = package / "reference" / "measures.py"
     known = measures.read_text()
-    listed = known.replace("(*RANKS,", "(*RANKS, ADDED,")
+    listed = known.replace("    *RANKS, ", "    *RANKS, ADDED, ")
     assert listed != known
     measures.write_text(listed.replace("RANKINGS: ", f"{METRIC}RANKINGS: ", 1))
     (package / "added").mkdir()

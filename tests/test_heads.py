@@ -129,13 +129,21 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
     assert sum(count.differing for count in report.checks.bits) == 0
     names = [row.stage for row in report.drift.rows]
     if head == "csd":
-        first = ["raw embeddings", "csd", "exact", "Monte Carlo (K=10)", "float.onnx", "folded"]
+        first = [
+            "raw embeddings",
+            "raw rows, int8",
+            "csd",
+            "exact",
+            "Monte Carlo (K=10)",
+            "float.onnx",
+            "folded",
+        ]
         assert names[:6] == first
         assert (report.drift.score, report.drift.reference) == ("logit", "csd")
         assert "logit_rmse" in report.drift.rows[2].metrics
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
-        first = ["raw embeddings", surrogate, "float.onnx", "folded"]
+        first = ["raw embeddings", "raw rows, int8", surrogate, "float.onnx", "folded"]
         assert names[:4] == first, "rows that cannot be known are left out"
         assert (report.drift.score, report.drift.reference, report.drift.scatter) == (
             "score",

@@ -39,7 +39,7 @@ from cimtool.experiments.engine import (
     workers,
     write_page,
 )
-from cimtool.experiments.kept_queries import plain_queries, read_queries, shapes_by_name
+from cimtool.experiments.kept_queries import counts_by_name, plain_queries, read_queries
 from cimtool.experiments.options import EvaluateOptions
 from cimtool.experiments.subjects import Subject, sources_of, subjects_of
 from cimtool.ir.program import MODALITIES, Program
@@ -50,7 +50,6 @@ from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.measures import RANKINGS, WAYS
 from cimtool.reference.metrics import centred_squares, common_mean, on_grid, settle
 from cimtool.reference.montecarlo import check_samples, monte_carlo
-from cimtool.reference.pairs import SHAPES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
     Queries,
@@ -173,9 +172,8 @@ class Ranked:
         needed, known = {*RETRIEVED} if pairs.truth.ranks else set(), {*RETRIEVED, *BESIDE}
         counts = len(pairs.data.text), pairs.truth.videos
         return all(
-            needed <= {*side} <= known
-            and all(shape == (count, *SHAPES.get(name, ())) for name, shape in side.items())
-            for side, count in zip(shapes_by_name(self.queries), counts, strict=True)
+            needed <= {*side} <= known and all(own == count for own in side.values())
+            for side, count in zip(counts_by_name(self.queries), counts, strict=True)
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.typed_fields import fits
+from cimtool.reference.pairs import SHAPES
 from cimtool.reference.queries import Queries
 
 MOST_VALUE = 1e30
@@ -35,6 +36,8 @@ def _side(values: Mapping[str, Any]) -> dict[str, FloatArray]:
         if not isinstance(numbers, list) or not _all_numbers(numbers):
             raise TypeError(f"{name} is not a list of numbers")
         found[name] = np.array(numbers, np.float64)
+        if found[name].shape[1:] != SHAPES.get(name, ()):
+            raise ValueError(f"{name} has shape {found[name].shape}")
         if (np.abs(found[name]) > MOST_VALUE).any():
             raise ValueError(f"{name} has a number beyond {MOST_VALUE:g}")
     return found
@@ -45,7 +48,7 @@ def _all_numbers(values: list[Any]) -> bool:
     return all(_all_numbers(one) if isinstance(one, list) else fits(one, float) for one in values)
 
 
-def shapes_by_name(queries: Queries) -> list[dict[str, tuple[int, ...]]]:
-    """The shape of each measurement, queries first, for texts and for videos."""
+def counts_by_name(queries: Queries) -> list[dict[str, int]]:
+    """The number of queries with each measurement, for texts and for videos."""
     sides = (queries.text, queries.video)
-    return [{name: values.shape for name, values in side.items()} for side in sides]
+    return [{name: len(values) for name, values in side.items()} for side in sides]

@@ -67,10 +67,6 @@ OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
 """Differences from the exact score that only a logit has."""
 
 
-Ends = tuple[float, float]
-"""The ends of an interval."""
-
-
 OF_MEANS = tuple(one.of for one in RANKINGS if one.of_means is not None)
 """Measurements of means."""
 
@@ -388,9 +384,9 @@ class Remarks:
 def against_sampling(
     subject: str,
     metrics: Mapping[str, float],
-    intervals: Mapping[str, Ends],
+    intervals: Mapping[str, tuple[float, float]],
     baselines: Mapping[str, Mapping[str, float]],
-    baseline_intervals: Mapping[str, Mapping[str, Ends]],
+    baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]],
 ) -> list[Sentence]:
     """The verdict on a compiled subject against Monte Carlo, by the error that can change a rank.
 

@@ -18,7 +18,7 @@ from cimtool.base.files import replace_texts
 from cimtool.base.folders import read_object
 from cimtool.base.progress import Say
 from cimtool.base.typed_fields import made_of
-from cimtool.experiments.kept_queries import plain_queries, read_queries, shapes_by_name
+from cimtool.experiments.kept_queries import counts_by_name, plain_queries, read_queries
 from cimtool.loading.checkpoint import load_torch
 from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import settle
@@ -119,7 +119,7 @@ class Unseen:
 
     def measured_in(self, queries: Queries) -> bool:
         """True if `queries` have the names and counts of these texts and videos."""
-        return shapes_by_name(self._expected) == shapes_by_name(queries)
+        return counts_by_name(self._expected) == counts_by_name(queries)
 
 
 def _queries(scores: FloatArray, text: Array, video: Array, truth: Truth) -> Queries:

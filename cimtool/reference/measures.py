@@ -218,7 +218,7 @@ def _over(parts: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How often each query is drawn, and is drawn and answered wrongly, [B, n], surest first."""
+    """The counts of each query, and those of wrong answers, [B, n], surest first."""
     best, wrong = sureness.T
     missed = wrong >= best
     order = np.lexsort((~missed, -best))[: np.count_nonzero(~np.isnan(best))]

@@ -350,7 +350,7 @@ def _drawn_parts(
             )
     pairs, held = split(rest, part.share / (1 - part.test), part.seed)
     held, unused = _unseen_by(start, held, rows.file)
-    return _Parts(pairs, held, digest, test, part, None, tuple(said), unused)
+    return _Parts(pairs, held, digest, test=test, part=part, set_aside=tuple(said), left_out=unused)
 
 
 def _given_parts(

@@ -201,7 +201,7 @@ def calibration_sentences(report: Report) -> Iterator[str]:
         )
     said = []
     for one in drift.reliability:
-        found = rows[one.stage].with_interval(name)
+        found = rows[one.stage].with_interval(name) if one.stage in rows else None
         if found is not None:
             share = f"{percent(found.value)}% {percent_range(found.low, found.high)}"
             said.append(f"{one.stage} {share}")

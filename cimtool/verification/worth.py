@@ -192,7 +192,7 @@ class Worth:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether variances matter here, and the part of the error that few texts have."""
+        """Sentences on the variances of items, and on the error that few texts have."""
         said = []
         if self.variance is not None:
             how = "they matter" if self.variance >= 1 else "they change the score little"

@@ -29,7 +29,7 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     ]  # fmt: skip
     lines = [[cell.line for cell in row.cells] for row in table.rows]
     by_label = {line[0]: line[1:] for line in lines}
-    assert len(by_label) == 19
+    assert len(by_label) == 25
     assert by_label["text to video: R@10, %"][2].startswith("-")
     assert by_label["text to video: R@10, %"][2].endswith("] *")
     assert by_label["text to video: mean rank"][2].startswith("+")

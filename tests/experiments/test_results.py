@@ -78,7 +78,13 @@ def test_parquet_without_its_package_is_told(
 
 def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     lines = terminal(swept.of_this_run()).splitlines()
-    assert lines[: len(swept.first) + 2] == ["Sweep of projectors", *swept.first, ""]
+    before = [*swept.remarks.faults, *swept.raw_said]
+    warned = [f"* {text}" for text in swept.remarks.warnings]
+    assert lines[: len(before) + 1] == ["Sweep of projectors", *before]
+    verdict, *others = lines[len(before) + 1 :]
+    assert verdict.startswith("The chosen point, 3 (adc_bits=lossless, encoding=twos-complement), ")
+    assert " Monte Carlo (K=10) where ranks are concerned: centred RMSE " in verdict
+    assert others[: len(warned) + 1] == [*warned, ""]
     start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
     assert "centred" in lines[start + 1]
     assert lines[start + 2].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]

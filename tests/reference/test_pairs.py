@@ -44,7 +44,7 @@ TRUTHS = {
 
 
 def right_of(truth: Truth, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which pairs are right, and which are candidates, [n, m]."""
+    """Masks of right pairs and of candidates, [n, m]."""
     return truth.right_pairs(), ~truth.itself(slice(0, n))
 
 

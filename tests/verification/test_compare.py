@@ -124,5 +124,6 @@ def test_what_must_be_known_first_stands_before_the_table(
         "turned: The surrogate was NOT CHECKED",
     ):
         assert text.index(sentence) < table
-    assert text.startswith("small and turned * small: ")
+    assert text.startswith("small and turned small: The compiled model is ")
+    assert "turned: No verdict: the float score is BROKEN" in text or "turned: The compiled" in text
     assert text.index("only 40 texts are queries: below 200") > table
