@@ -138,13 +138,13 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
             "float.onnx",
             "folded",
         ]
-        assert names[:6] == first
+        assert names[: len(first)] == first
         assert (report.drift.score, report.drift.reference) == ("logit", "csd")
-        assert "logit_rmse" in report.drift.rows[2].metrics
+        assert "logit_rmse" in report.drift.rows[3].metrics
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
         first = ["raw embeddings", "raw rows, int8", surrogate, "float.onnx", "folded"]
-        assert names[:4] == first, "rows that cannot be known are left out"
+        assert names[: len(first)] == first, "rows that cannot be known are left out"
         assert (report.drift.score, report.drift.reference, report.drift.scatter) == (
             "score",
             surrogate,

@@ -59,7 +59,7 @@ def same_as(row: Any, score: Score) -> None:
     for name in ("cosine_gap", "centred_rmse", "logit_rmse"):
         assert score.metrics[name] == row.get(name)
     shared = set(row.intervals) & set(score.intervals)
-    assert len(shared) == 21
+    assert len(shared) == 30
     assert {name: row.intervals[name] for name in shared} == {
         name: score.intervals[name] for name in shared
     }

@@ -61,7 +61,8 @@ def test_what_is_not_known_says_so(unknown_report: Report) -> None:
 def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
     text = markdown(report.document())
     first, rest = text.split("## Error budget")
-    assert f"**{markdown_text(survival_sentence(report))}**" in first
+    assert f"**{markdown_text(report.drift.worth.sentence)}**" in first
+    assert markdown_text(survival_sentence(report)) in first
     assert report.headline.sentences[0] in first
     assert first.startswith(f"# {report.subject.bundle}: all checks hold")
     assert markdown(changed(report, limits=()).document()).startswith(
