@@ -113,6 +113,9 @@ class TrainOptions(TrainingOptions):
 
     data: EmbeddingsLike = option("Pairs to train on.", EMBEDDINGS, positional=True)
     output: File = option("Folder of the run.", DIR, positional=True, short="o")
+    qrels: File | None = optional(
+        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).", FILE
+    )
     validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
     resume: bool = option("Continue an interrupted run in this folder.", default=False)
 

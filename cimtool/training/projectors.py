@@ -94,7 +94,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
 def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     """Train projectors into a folder, and say what is remarkable about the run."""
     folder = Path(options.output)
-    job = make_job(options.data, options.validation, options)
+    job = make_job(options.data, options.validation, options, options.qrels)
     with alone_to_train(folder), seeded(job.seed, job.device):
         saved = None
         if options.resume:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cimtool.training.trainer import Run
 
 GROUPS = {
-    "Data": ("data", "modalities", "validation", "held_out", "test"),
+    "Data": ("data", "qrels", "modalities", "validation", "held_out", "test"),
     "Model and loss": ("model", "loss", "poly", "start", "options"),
     "Optimisation": (
         *("epochs", "batch", "learning_rate", "weight_decay", "optimizer", "seed", "device"),
