@@ -236,14 +236,16 @@ class DemoSettings:
             pretrained=True,
             width=384,
             options={
-                "model.hidden": 512,
+                "model.hidden": 1024,
                 "model.width": 64,
-                "model.logvar_start": -1.0,
+                "model.logvar_start": -2.0,
                 "model.dropout": 0.2,
+                "loss.a": 0.3,
                 "loss.b": 13.0,
-                "loss.match": 1.0,
+                "loss.match": 0.5,
+                "loss.variance": 0.2,
             },
-            poly_rate=3e-5,
+            poly_rate=1e-5,
         )
 
     @property

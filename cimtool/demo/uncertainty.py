@@ -111,8 +111,12 @@ def best_ranks(scores: Array, right: BoolArray) -> IntArray:
 
 
 def spearman(one: Array, other: Array) -> float:
-    """Spearman's rank correlation of two arrays [n]; ties share their mean rank."""
+    """Spearman's rank correlation of two arrays [n]; ties share their mean rank.
+
+    NaN if one of them is constant.
+    """
     from scipy.stats import rankdata  # slow to load, and the command's help imports this
 
-    found: Any = np.corrcoef(rankdata(one), rankdata(other))[0, 1]
+    with np.errstate(invalid="ignore"):
+        found: Any = np.corrcoef(rankdata(one), rankdata(other))[0, 1]
     return float(found)

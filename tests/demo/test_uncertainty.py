@@ -19,6 +19,7 @@ def test_spearman_is_scipys() -> None:
     rng = np.random.default_rng(0)
     one, other = rng.integers(5, size=40), rng.normal(size=40)
     assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other)[0])
+    assert np.isnan(spearman(one, np.ones(40)))
 
 
 def figures(low: float, high: float, answers: float = 0.2) -> QueryFigures:
