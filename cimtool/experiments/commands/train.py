@@ -176,6 +176,8 @@ def _train_grid(
         raise ArgumentError(
             "{resume} does not apply to {grid}, which continues by itself; leave it out"
         )
+    if plain.pop("qrels") is not None:
+        raise ArgumentError("{qrels} does not apply to {grid}; leave it out")
     found = parse_grid(
         (text if "." in text.partition("=")[0] else _as_argument(text) for text in grid),
         "batch=16,64",
