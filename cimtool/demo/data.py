@@ -1,7 +1,8 @@
 """The demo's data: embeddings of the functions that are installed, and of their docstrings.
 
 Pairs of natural language and code are read from the Python sources of the installation. Embeddings
-are sub-word TF-IDF and truncated SVD, without any download.
+are those of a pretrained encoder, of functions and beginnings of their docstrings, if it is
+installed. Otherwise they are sub-word TF-IDF and truncated SVD, of whole docstrings.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import re
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.threads import side_by_side, thread_count
+from cimtool.demo.queries import qrels_of, queries_of, write_judged
 from cimtool.demo.sources import DocumentedFunction, documented_functions
 
 PACKAGES = ("numpy", "scipy", "sklearn")
@@ -184,6 +186,11 @@ class DemoFiles:
         """Names of the files that are not there."""
         return [path.name for path in vars(self).values() if not path.is_file()]
 
+    def judged(self, file: Path) -> Path | None:
+        """The qrels of one of the files; None if each text has one right item."""
+        qrels = qrels_of(file)
+        return qrels if qrels.is_file() else None
+
 
 @dataclass(frozen=True)
 class DemoSettings:
@@ -193,6 +200,7 @@ class DemoSettings:
     `options` are the teacher's, `poly_options` and `poly_rate` those on the polynomial;
     `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
     deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
+    `pretrained` rows are those of the encoder, of at most `functions` functions.
     """
 
     epochs: int
@@ -217,6 +225,28 @@ class DemoSettings:
         default_factory=lambda: {"loss.tau": 1.0, "loss.variance": 0.3}
     )
     poly_rate: float = 3e-4
+    pretrained: bool = False
+    functions: int = 7500
+
+    @classmethod
+    def of_encoder(cls, epochs: int) -> DemoSettings:
+        """Those for rows of the pretrained encoder; fewer dimensions keep the noise apart."""
+        return cls(
+            epochs,
+            pretrained=True,
+            width=384,
+            options={
+                "model.hidden": 1024,
+                "model.width": 64,
+                "model.logvar_start": -2.0,
+                "model.dropout": 0.2,
+                "loss.a": 0.3,
+                "loss.b": 13.0,
+                "loss.match": 0.5,
+                "loss.variance": 0.2,
+            },
+            poly_rate=1e-5,
+        )
 
     @property
     def least_bytes(self) -> int:
@@ -235,8 +265,7 @@ def write_embeddings(
     CimError if there are no more than `eval_rows` pairs.
     """
     eval_rows, width = settings.eval_rows, settings.width
-    if len(pairs) <= eval_rows:
-        raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
+    _require_more(pairs, eval_rows)
     order = np.random.default_rng(SEED).permutation(len(pairs))
     shuffled = [pairs[i] for i in order]
     sides = [[pair.text for pair in shuffled], [pair.code for pair in shuffled]]
@@ -254,6 +283,60 @@ def write_embeddings(
     ):
         np.savez(file, text=text[rows], video=video[rows])
     return len(others)
+
+
+CODE_TOKENS, QUERY_TOKENS = 64, 64
+"""Tokens that are encoded of a function and of a query, at most."""
+
+NEAR = 0.999
+"""Cosine of two rows above which they are the same text: rows of one text differ by batch."""
+
+QUERIES = 3
+"""Queries that train for each function; one of them evaluates."""
+
+Encode = Callable[[Sequence[str], int], Array]
+"""Rows of texts, of so many tokens each at most."""
+
+
+def write_pretrained(
+    pairs: Sequence[DocumentedFunction], files: DemoFiles, settings: DemoSettings, encode: Encode
+) -> int:
+    """Write rows of functions and of queries on them with what is right; count what trains.
+
+    Functions are parted as by `write_embeddings`. No query or function that trains is as near as
+    NEAR to one that evaluates. Raises CimError if there are no more than `eval_rows` functions.
+    """
+    held = settings.eval_rows
+    _require_more(pairs, held)
+    order = np.random.default_rng(SEED).permutation(len(pairs))[: settings.functions]
+    video = encode([pairs[i].code for i in order], CODE_TOKENS)
+    others = held + np.flatnonzero(~_near(video, held))
+    docstrings = [pairs[i].text for i in order]
+    asked = queries_of(docstrings[:held], 1, SEED)
+    training = queries_of([docstrings[i] for i in others], QUERIES, SEED, asked.texts)
+    text = encode([*asked.texts, *training.texts], QUERY_TOKENS)
+    kept = np.flatnonzero(~_near(text, len(asked)))
+    training = training.among(kept.tolist(), len(others))
+    known, unseen = video[others], text[len(asked) :][kept]
+    write_judged(files.eval, asked, text[: len(asked)], video[:held])
+    write_judged(files.train, training, unseen, known)
+    few = [i for i, own in enumerate(asked.own) if own < settings.few_rows]
+    first = video[: settings.few_rows]
+    write_judged(files.few, asked.among(few, len(first)), text[few], first)
+    own = np.array(training.own[: settings.calibration_rows])
+    np.savez(files.calibration, text=unseen[: len(own)], video=known[own])
+    return len(training)
+
+
+def _near(rows: Array, eval_rows: int) -> BoolArray:
+    """Mask of the unit rows behind the first `eval_rows`: those as near as NEAR to one of these."""
+    found: BoolArray = (rows[eval_rows:] @ rows[:eval_rows].T).max(axis=1) > NEAR
+    return found
+
+
+def _require_more(pairs: Sequence[DocumentedFunction], eval_rows: int) -> None:
+    if len(pairs) <= eval_rows:
+        raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
 
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:

@@ -9,12 +9,12 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from cimtool import api
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import check_folder, check_output, check_room, require_outside_bundles
 from cimtool.base.folders import LOCK, alone_in
 from cimtool.base.partial import partial_folder
@@ -28,7 +28,12 @@ from cimtool.demo.data import (
     collect_pairs,
     installed_sources,
     write_embeddings,
+    write_pretrained,
 )
+from cimtool.demo.encoder import NAME as ENCODER
+from cimtool.demo.encoder import Encoder, find_encoder
+from cimtool.demo.sources import DocumentedFunction
+from cimtool.demo.uncertainty import QueryFigures, query_figures
 from cimtool.report.result import Result
 from cimtool.training.arguments import LabelKind
 from cimtool.training.fit import Fit
@@ -69,6 +74,7 @@ class DemoResult:
     """The demo's artefacts and what they were made by, the bundle's folder, scores and report.
 
     `stages` puts the retrieval of every stage side by side, from the raw embeddings to the bundle.
+    `queries` says what a query's variance means if several items may be right for it.
     """
 
     settings: DemoSettings
@@ -77,10 +83,21 @@ class DemoResult:
     scores: Path
     report: Result
     stages: Result
+    queries: QueryFigures | None = None
+
+
+RowKind = Literal["encoder", "tf-idf"]
+"""Rows of a pretrained encoder, or rows that the demo makes itself."""
 
 
 def run_demo(
-    target: str, epochs: int, cache: Path, out: Path, announce: Say, say: Say = silent
+    target: str,
+    epochs: int,
+    cache: Path,
+    out: Path,
+    announce: Say,
+    say: Say = silent,
+    rows: RowKind = "tf-idf",
 ) -> DemoResult:
     """Train a model unless `cache` has it; then compile, simulate, verify and evaluate it.
 
@@ -88,11 +105,12 @@ def run_demo(
     CimError for an unknown target, epochs below 1 or beyond MOST_EPOCHS, or a place that cannot be
     written, CheckFailed if a bit differs.
     """
-    settings, name = DemoSettings(epochs), bundle_name(NAME, target)
+    name = bundle_name(NAME, target)
     bundle, scores = out / name, out / f"{name}.scores.npz"
     check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
     check_output(scores, ".npz")
+    settings = settings_for(epochs, rows, announce)
     with alone_in(out, NAME, f".{name}{LOCK}"):
         files = prepare_demo(cache, settings, installed_sources(), announce)
         announce(f"compiling for {target}")
@@ -105,9 +123,9 @@ def run_demo(
             say=say,
         )
         announce("simulating all pairs of the evaluation set")
-        api.simulate(bundle, files.eval, output=scores, say=say)
+        found = api.simulate(bundle, files.eval, output=scores, say=say)
         announce("verifying every stage and every bit on the same pairs")
-        report = api.verify(bundle, files.eval, say=say)
+        report = api.verify(bundle, files.eval, qrels=files.judged(files.eval), say=say)
         counts = ", ".join(map(str, settings.samples))
         announce(
             f"evaluating every stage on {settings.few_rows} of them, Monte Carlo at K = {counts}"
@@ -117,10 +135,31 @@ def run_demo(
             api.ModelSource(files.teacher, files.poly.with_name(FIRST_POLY)),
             api.ModelSource(files.projectors, files.poly),
             bundle,
+            qrels=files.judged(files.few),
             samples=settings.samples,
             say=say,
         )
-        return DemoResult(settings, files, bundle, scores, report, stages)
+        queries = None
+        if settings.pretrained:
+            announce("measuring what the variance of a query means")
+            source = api.ModelSource(files.projectors, files.poly)
+            queries = query_figures(source, files.eval, found["scores"])
+        return DemoResult(settings, files, bundle, scores, report, stages, queries)
+
+
+def settings_for(epochs: int, rows: RowKind, announce: Say) -> DemoSettings:
+    """The settings for these rows, which are announced; CimError if the encoder is not there."""
+    if rows == "tf-idf":
+        announce("rows of TF-IDF and SVD, which nobody trained")
+        return DemoSettings(epochs)
+    if find_encoder() is None:
+        raise ArgumentError(
+            "{rows} is encoder, and {} is not installed; expected the wheels of "
+            "demo-requirements.txt, or {rows} tf-idf",
+            ENCODER,
+        )
+    announce(f"rows of {ENCODER}")
+    return DemoSettings.of_encoder(epochs)
 
 
 def prepare_demo(
@@ -179,11 +218,13 @@ def _inputs(settings: DemoSettings, sources: Sequence[Path]) -> dict[str, object
 def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], announce: Say) -> None:
     announce(f"reading functions and their docstrings from {', '.join(('Python', *PACKAGES))}")
     pairs = collect_pairs(sources)
-    announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
-    count = write_embeddings(pairs, files, settings)
+    made = ENCODER if settings.pretrained else "TF-IDF and SVD"
+    announce(f"{len(pairs)} pairs: {made} to {settings.width} dimensions")
+    count = _write_rows(pairs, files, settings)
     train: dict[str, Any] = {
         "epochs": settings.epochs,
         "batch": settings.batch,
+        "qrels": files.judged(files.train),
         "say": announce,
     }
     announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
@@ -213,6 +254,18 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     _labelled(items, "exact", settings.last_pairs, folder / LAST, announce)
     del items
     _fitted(files.projectors, files, LAST, files.poly, settings, announce)
+
+
+def _write_rows(
+    pairs: Sequence[DocumentedFunction], files: DemoFiles, settings: DemoSettings
+) -> int:
+    """Write the rows of the settings, and count those that train."""
+    if not settings.pretrained:
+        return write_embeddings(pairs, files, settings)
+    installed = find_encoder()
+    if installed is None:
+        raise CimError(f"{ENCODER} is not installed; expected it for these settings")
+    return write_pretrained(pairs, files, settings, Encoder(installed).rows)
 
 
 def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path, announce: Say) -> Teacher:

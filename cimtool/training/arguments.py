@@ -118,6 +118,9 @@ class TrainOptions(TrainingOptions):
     output: File = option(
         "Folder of the run, or its best checkpoint (.pth).", DIR, positional=True, short="o"
     )
+    qrels: File | None = optional(
+        "Judgements of right pairs of {data}: lines of text, 0, video, grade (TREC qrels).", FILE
+    )
     validation: EmbeddingsLike | None = optional("Pairs that choose the best epoch.", NPZ)
     resume: bool = option("Continue an interrupted run in this folder.", default=False)
 

@@ -187,7 +187,7 @@ def truth_in(pairs: Pairs, by_class: bool) -> Truth:
     """The right items of each of `pairs`; with `by_class` for mAP those of its class."""
     labels = None if pairs.labels is None else pairs.labels.numpy()
     if pairs.judged is not None:
-        return truth_judged(pairs.judged, len(pairs), len(pairs), leave_one_out=True)
+        return truth_judged(pairs.judged, len(pairs), len(pairs.video), leave_one_out=pairs.alone)
     if pairs.alone and labels is not None:
         return truth_among_others(len(labels), labels)
     right = pairs.right.numpy()

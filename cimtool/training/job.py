@@ -22,6 +22,7 @@ from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
     EmbeddingsLike,
+    File,
     embeddings_in,
     with_unit_rows,
 )
@@ -29,6 +30,7 @@ from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.model import MODALITIES_KEY, check_modalities, modalities_of
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.provenance import Provenance, provenance_of
+from cimtool.loading.qrels import judged_rows
 from cimtool.loading.score import inner_polynomial
 from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
@@ -44,6 +46,7 @@ from cimtool.training.pairs import (
     set_aside,
     split,
     unseen,
+    with_right,
     with_validation,
 )
 from cimtool.training.towers import TwoTower
@@ -206,9 +209,21 @@ class TrainingJob:
 
 
 def make_job(
-    data: EmbeddingsLike, validation: EmbeddingsLike | None, wanted: TrainingOptions
+    data: EmbeddingsLike,
+    validation: EmbeddingsLike | None,
+    wanted: TrainingOptions,
+    qrels: File | None = None,
 ) -> TrainingJob:
-    """Read what is asked for; CimError, one sentence, for whatever does not fit."""
+    """Read what is asked for; CimError, one sentence, for whatever does not fit.
+
+    `qrels` judges pairs of `data`: what it grades above 0 is right, and nothing else.
+    """
+    for name, value in (("validation", validation), ("test", wanted.test)):
+        if qrels is not None and value is not None:
+            raise ArgumentError(
+                "{} and {qrels}, which judges {data} alone, are both given; expected one of them",
+                Argument(name),
+            )
     seed, device_name = wanted.seed or 0, wanted.device or "cpu"
     check_seed(seed)
     device, options = device_of(device_name), by_kind(wanted.options or {})
@@ -219,7 +234,8 @@ def make_job(
     kind, loss = _model_and_loss(wanted, start, options["loss"])
     optimisation = loss.optimisation.given(vars(wanted))
     modalities = modalities_for(wanted, start)
-    given_rows, held_rows = embeddings_in(data, modalities), None
+    read, held_rows = embeddings_in(data, modalities), None
+    given_rows = with_right(judged_rows(read, qrels))
     rows = _unit_rows(given_rows, kind)
     if validation is not None:
         held_rows = _unit_rows(embeddings_in(validation, modalities), kind)
@@ -253,7 +269,9 @@ def make_job(
     }
     files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
     files |= {name: str(paths[name]) if name in paths else None for name in given}
-    remarks = (*parts.set_aside, *fitted, *parts.left_out)
+    unjudged = len(read.text) - len(given_rows.text)
+    text, video = given_rows.called
+    judged = (f"{unjudged} {text}s without a right {video} were left out.",) if unjudged else ()
     return TrainingJob(
         model=model,
         loss=loss,
@@ -266,7 +284,7 @@ def make_job(
         polynomial=polynomial,
         settings=settings,
         files=files,
-        remarks=remarks,
+        remarks=(*judged, *parts.set_aside, *fitted, *parts.left_out),
         test=parts.test,
         called=given_rows.called,
     )
@@ -522,8 +540,10 @@ def _polynomial(poly: Path | None, loss: Loss, start: Start | None) -> Polynomia
 def data_digest(rows: Embeddings) -> str:
     """The SHA-256 of all that decides what is learnt of rows."""
     found = hashlib.sha256()
-    told = {} if rows.compared is None else rows.compared.arrays
-    for array in (rows.text, rows.video, rows.right, rows.labels, *told.values()):
+    told = [] if rows.compared is None else list(rows.compared.arrays.values())
+    if rows.judged is not None:
+        told += [rows.judged.text, rows.judged.video]
+    for array in (rows.text, rows.video, rows.right, rows.labels, *told):
         if array is not None:
             found.update(str((array.shape, array.dtype.str)).encode())
             found.update(np.ascontiguousarray(array).tobytes())

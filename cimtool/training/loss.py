@@ -30,7 +30,8 @@ class Batch:
     `items` [n] are the videos' numbers if some texts share a video, else None; `labels` are the
     pairs' classes if they are known: [n], 0 to classes - 1, or [n, classes], true for each class
     that a pair has. `compared` [B, 2] or [B, 3] are the rows of pairs or triplets of these items
-    if they are given, and `match` [B] is true for pairs that belong together.
+    if they are given, and `match` [B] is true for pairs that belong together. `right` [n, n] is
+    true for the right pairs, those of one row among them, if a text may have several.
     """
 
     text: Tensor
@@ -39,10 +40,11 @@ class Batch:
     labels: Tensor | None = None
     compared: Tensor | None = None
     match: Tensor | None = None
+    right: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same pairs on a device."""
-        rest = (self.items, self.labels, self.compared, self.match)
+        rest = (self.items, self.labels, self.compared, self.match, self.right)
         moved = (None if one is None else one.to(device) for one in rest)
         return Batch(self.text.to(device), self.video.to(device), *moved)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,8 +29,9 @@ class Pairs:
 
     `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
     for each that a text has; None if unknown. With `alone` texts and videos are the same items,
-    of which `compared` are pairs or triplets; `judged` are then the right pairs of these, if no
-    labels say them. `called` are the names of both modalities.
+    of which `compared` are pairs or triplets. `judged` are the right pairs if a text may have
+    several: of items that are compared and have no labels, or as judged, `right[i]` among them.
+    `called` are the names of both modalities.
     """
 
     text: Tensor
@@ -46,6 +48,7 @@ class Pairs:
         """Take some of the texts of embeddings with their videos; CimError if truth is unknown.
 
         Classes are numbered over all texts of the embeddings, and of `others` if there are any.
+        With judgements, the videos are all that are right for one of these texts.
         """
         labels = None
         if rows.labels is not None:
@@ -54,8 +57,11 @@ class Pairs:
                 all_ = [one.labels for one in (rows, others) if one and one.labels is not None]
                 classes = np.searchsorted(np.unique(np.concatenate(all_)), classes)
             labels = torch.from_numpy(classes)
-        videos, right = np.unique(rows.right[texts], return_inverse=True)
         compared, judged, places = None, None, (texts, len(rows.text))
+        videos = np.unique(rows.right[texts])
+        if rows.judged is not None:
+            judged, videos = _judged_among(rows.judged, texts, len(rows.text), len(rows.video))
+        right = np.searchsorted(videos, rows.right[texts])
         if rows.compared is not None:
             compared = rows.compared.among(*places)
             judged = rows.compared.judgements().among(*places) if labels is None else None
@@ -100,11 +106,17 @@ class Pairs:
     def among(self, kept: BoolArray) -> Pairs:
         """These texts, a mask [n], with their videos; classes keep their numbers."""
         rows = torch.from_numpy(np.flatnonzero(kept))
-        videos, right = torch.unique(self.right[rows], return_inverse=True)
+        videos = torch.unique(self.right[rows])
         labels = None if self.labels is None else self.labels[rows]
         places = rows.numpy(), len(self)
         compared = None if self.compared is None else self.compared.among(*places)
-        judged = None if self.judged is None else self.judged.among(*places)
+        judged = self.judged
+        if judged is not None and self.alone:
+            judged = judged.among(*places)
+        elif judged is not None:
+            judged, shown = _judged_among(judged, *places, len(self.video))
+            videos = torch.from_numpy(shown)
+        right = torch.searchsorted(videos, self.right[rows])
         sides = self.text[rows], self.video[videos], right
         return Pairs(
             *sides,
@@ -116,14 +128,32 @@ class Pairs:
         )
 
     def batch(self, rows: Tensor) -> Batch:
-        """The pairs of these texts."""
+        """The pairs of these texts; of several right videos one is drawn for each text."""
+        labels = None if self.labels is None else self.labels[rows]
+        if self.judged is not None and not self.alone:
+            videos, right = self._drawn(rows)
+            return Batch(self.text[rows], self.video[videos], None, labels, right=right)
         videos = self.right[rows]
-        return Batch(
-            self.text[rows],
-            self.video[videos],
-            videos if self.shared else None,
-            None if self.labels is None else self.labels[rows],
-        )
+        return Batch(self.text[rows], self.video[videos], videos if self.shared else None, labels)
+
+    @cached_property
+    def _right_pairs(self) -> Any:
+        """The judged pairs, true in an array [n, m]."""
+        from scipy.sparse import csr_array  # slow to load, and few runs need it
+
+        assert self.judged is not None
+        true = np.ones(len(self.judged.text), bool)
+        shape = len(self.text), len(self.video)
+        return csr_array((true, (self.judged.text, self.judged.video)), shape)
+
+    def _drawn(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """A right video of each of the texts by torch's generator, and which of all are right."""
+        found = self._right_pairs
+        starts, texts = found.indptr, rows.numpy()
+        counts = starts[texts + 1] - starts[texts]
+        videos = found.indices[starts[texts] + (torch.rand(len(rows)).numpy() * counts).astype(int)]
+        right = found[texts][:, videos].toarray()
+        return torch.from_numpy(videos.astype(np.int64)), torch.from_numpy(right)
 
     def compared_batch(self, chosen: Tensor) -> Batch:
         """The items of these comparisons, each once, and the comparisons."""
@@ -133,6 +163,37 @@ class Pairs:
         match = self.compared.match
         told = None if match is None else torch.from_numpy(match)[chosen]
         return replace(self.batch(rows), compared=places, match=told)
+
+
+def _judged_among(
+    judged: Judgements, kept: IntArray, texts: int, videos: int
+) -> tuple[Judgements, IntArray]:
+    """The judgements of the `kept` of all texts, and the videos that are right for one of them.
+
+    Rows of the judgements are those among these.
+    """
+    chosen = np.isin(np.arange(texts), kept)
+    shown = np.unique(judged.video[chosen[judged.text]])
+    return judged.between(chosen, np.isin(np.arange(videos), shown)), shown
+
+
+def with_right(rows: Embeddings) -> Embeddings:
+    """Judged embeddings without the texts that have nothing right, and the best video of each.
+
+    Embeddings without judgements come back as they are. Raises CimError for items of one modality.
+    """
+    if rows.judged is None:
+        return rows
+    if rows.alone:
+        raise ArgumentError(
+            "{}: holds items of one modality, and {qrels} judges texts and videos; expected both, "
+            "or labels",
+            rows.file,
+        )
+    best = rows.judged.best(len(rows.text), len(rows.video))
+    known = best < len(rows.video)
+    kept = rows.without(~known, np.zeros(len(rows.video), bool))
+    return replace(kept, text_to_video=best[known])
 
 
 def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
@@ -307,9 +368,22 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     held, where = _share_of(rows, share, np.random.default_rng(seed))
     if held.all():
         raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
-    pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
+    pairs, validation = (Pairs.of(*part) for part in _parted(rows, held))
     _require_wrong_ones(validation, f"{where}held-out share of {share:g}")
     return pairs, validation
+
+
+def _parted(rows: Embeddings, held: BoolArray) -> Iterator[tuple[Embeddings, IntArray]]:
+    """Embeddings and their texts that are not `held`, then those that are.
+
+    A judged pair of a text of one part and a video of the other is in neither.
+    """
+    drawn = np.isin(np.arange(len(rows.video)), rows.right[held])
+    for texts, videos in ((~held, ~drawn), (held, drawn)):
+        if rows.judged is None:
+            yield rows, np.flatnonzero(texts)
+        else:
+            yield rows.without(~texts, ~videos), np.arange(np.count_nonzero(texts))
 
 
 def _share_of(rows: Embeddings, share: float, rng: np.random.Generator) -> tuple[BoolArray, str]:

@@ -95,7 +95,7 @@ class ProjectorRun(Run[RetrievalEpoch]):
 def train_projectors(options: TrainOptions, say: Say) -> ProjectorRun:
     """Train projectors into a folder, and say what is remarkable about the run."""
     place = RunPlace.of(Path(options.output))
-    job = make_job(options.data, options.validation, options)
+    job = make_job(options.data, options.validation, options, options.qrels)
     with alone_to_train(place), seeded(job.seed, job.device):
         saved = None
         if options.resume:

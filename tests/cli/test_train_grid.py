@@ -158,6 +158,7 @@ def test_seeds_make_means(data: Path, tmp_path: Path, capsys: Printed) -> None:
         (["--grid", "seed=1,2", "--seed", "3"], "--grid seed and --seed are both given"),
         (["--grid", "batch=300,400"], "--batch is 300, but "),
         (["--grid", "seed=1,2", "--resume"], "--resume does not apply to --grid"),
+        (["--grid", "seed=1,2", "--qrels", "judged.txt"], "--qrels does not apply to --grid"),
         (
             ["--grid", "seed=1,2", "--set", "loss.c=1"],
             "--set loss.c: is not an option of loss info-",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from cimtool.demo.data import (
     installed_sources,
     words_of,
     write_embeddings,
+    write_pretrained,
 )
+from cimtool.demo.queries import read_right
 from cimtool.demo.sources import DocumentedFunction
 from cimtool.loading.digests import row_digests
 
@@ -66,6 +69,34 @@ def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
 def test_too_few_functions(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="80 pairs; expected more than 80"):
         write_embeddings(PAIRS, DemoFiles.under(tmp_path), replace(SMALL, eval_rows=80))
+
+
+def test_no_judged_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
+    def encode(texts: Sequence[str], most: int) -> np.ndarray:
+        """Rows of one text and its twin that differ a little."""
+        bare = [text.strip("!;") for text in texts]
+        drawn = [np.random.default_rng([*text.encode()]).normal(size=9) for text in bare]
+        drawn += 1e-3 * np.random.default_rng(len(texts)).normal(size=(len(texts), 9))
+        return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+    twins = [DocumentedFunction(f"{pair.text}!", f"{pair.code};") for pair in PAIRS]
+    files = DemoFiles.under(tmp_path)
+    settings = replace(SMALL, pretrained=True, functions=150)
+    count = write_pretrained([*PAIRS, *twins], files, settings, encode)
+    found, held = arrays(files.train), arrays(files.eval)
+    assert len(found["text"]) == count
+    assert len(held["video"]) == 10
+    assert 130 <= len(found["video"]) < 140
+    for name in ("text", "video"):
+        assert (found[name] @ held[name].T).max() < 0.999
+    assert len(arrays(files.few)["video"]) == 4
+    calibration = arrays(files.calibration)
+    assert len(calibration["text"]) == len(calibration["video"]) == 20
+    np.testing.assert_array_equal(calibration["text"], found["text"][:20])
+    for file in (files.train, files.eval, files.few):
+        texts, videos = len(arrays(file)["text"]), len(arrays(file)["video"])
+        right = read_right(file, texts, videos)
+        assert right[np.arange(texts), arrays(file)["text_to_video"]].all()
 
 
 BODY = "\n".join(f"    value_{i} = compute_something(argument, {i})" for i in range(4))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.demo import walk as demo_module
 from cimtool.demo.commands.demo import demo_commands
 from cimtool.demo.data import DemoFiles, DemoSettings
+from cimtool.demo.encoder import EncoderFiles
 from cimtool.demo.walk import (
     FIRST,
     FIRST_POLY,
@@ -23,6 +25,7 @@ from cimtool.demo.walk import (
     SAMPLED,
     prepare_demo,
     run_demo,
+    settings_for,
 )
 
 VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
@@ -40,6 +43,13 @@ TINY = DemoSettings(
     degrees=(1, 2),
     samples=(2, 3),
     options={"model.hidden": 16, "model.width": 8},
+)
+JUDGED = replace(
+    TINY,
+    pretrained=True,
+    options=DemoSettings.of_encoder(1).options | {"model.hidden": 8, "model.width": 4},
+    eval_rows=40,
+    calibration_rows=30,
 )
 
 
@@ -110,6 +120,75 @@ def test_the_commands_come_to_the_same_by_hand(
     assert (again / "scores.npz").is_file()
 
 
+class DrawnRows:
+    """An encoder whose rows are drawn, the same for the same text."""
+
+    def __init__(self, files: EncoderFiles) -> None:
+        assert files == ENCODER
+
+    def rows(self, texts: Sequence[str], most: int) -> np.ndarray:
+        drawn = [np.random.default_rng([*text.encode()]).normal(size=8) for text in texts]
+        return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+
+ENCODER = EncoderFiles(Path("weights"), Path("vocabulary"))
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_module, "find_encoder", lambda: ENCODER)
+    monkeypatch.setattr(demo_module, "Encoder", DrawnRows)
+
+
+def test_queries_with_several_right_answers(
+    encoder: None, tmp_path: Path, sources: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module, "installed_sources", lambda: sources)
+    monkeypatch.setattr(DemoSettings, "of_encoder", lambda epochs: JUDGED)
+    said: list[str] = []
+    folders = tmp_path / "cache", tmp_path / "out"
+    found = run_demo("ideal", 1, *folders, said.append)
+    assert said[0] == "rows of all-MiniLM-L6-v2 (int8)"
+    assert found.queries is not None
+    assert found.queries.queries == len(np.load(found.files.eval)["text"])
+    assert found.queries.ambiguous > 0
+    train = torch.load(found.files.projectors, weights_only=True)["config"]
+    assert train["model.dropout"] == 0.2
+    for file in (found.files.train, found.files.eval, found.files.few):
+        assert found.files.judged(file) is not None
+    for line in demo_commands(found.files, JUDGED, "ideal", tmp_path / "by-hand"):
+        measures = ("train", "verify", "evaluate")
+        assert ("--qrels" in line) == (line.split()[1] in measures)
+
+
+def test_rows_of_the_encoder_need_it_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(demo_module, "find_encoder", lambda: ENCODER)
+    assert settings_for(3, "encoder", said.append).pretrained
+    assert not settings_for(3, "tf-idf", said.append).pretrained
+    monkeypatch.setattr(demo_module, "find_encoder", lambda: None)
+    assert settings_for(3, "tf-idf", said.append) == DemoSettings(3)
+    with pytest.raises(CimError, match=r"rows is encoder, and all-MiniLM-L6-v2 .* not installed"):
+        settings_for(3, "encoder", said.append)
+    assert said == [
+        "rows of all-MiniLM-L6-v2 (int8)",
+        "rows of TF-IDF and SVD, which nobody trained",
+        "rows of TF-IDF and SVD, which nobody trained",
+    ]
+
+
+@pytest.mark.thorough("the demo is made again by hand")
+def test_the_commands_come_to_the_same_by_hand_with_judgements(
+    encoder: None, tmp_path: Path, sources: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = prepare_demo(tmp_path / "cache", JUDGED, sources, print)
+    for line in demo_commands(files, JUDGED, "ideal", tmp_path / "by-hand"):
+        assert cli.run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    for name in ("teacher/model.pth", "demo/model.pth", "poly.json"):
+        made = files.poly.parent / name
+        assert made.read_bytes() == (tmp_path / "by-hand" / name).read_bytes(), name
+
+
 def test_other_settings_have_a_folder_of_their_own(tmp_path: Path, sources: list[Path]) -> None:
     first = prepare_demo(tmp_path / "cache", TINY, sources, print)
     second = prepare_demo(tmp_path / "cache", replace(TINY, last_pairs=300), sources, print)
@@ -176,6 +255,7 @@ def made(small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
 
     small_trunk.poly.with_name(FIRST_POLY).write_bytes(small_trunk.poly.read_bytes())
     monkeypatch.setattr(demo_module, "prepare_demo", make)
+    monkeypatch.setattr(demo_module, "find_encoder", lambda: None)
     return calls
 
 
@@ -186,7 +266,7 @@ def test_the_demo_leaves_a_bundle_scores_and_a_report(
     found = run_demo("isaac-rram-128", 3, tmp_path / "cache", tmp_path / "out", steps.append)
     assert made == [(tmp_path / "cache", 3)]
     assert [step.split()[0] for step in steps] == [
-        "training", "compiling", "simulating", "verifying", "evaluating"
+        *("rows", "training", "compiling", "simulating", "verifying", "evaluating"),
     ]  # fmt: skip
     assert read_bundle(found.bundle).target.name == "isaac-rram-128"
     assert found.bundle == tmp_path / "out" / "demo@isaac-rram-128"
@@ -239,7 +319,7 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
     assert cli.run(["demo", "--target", "ideal", "--epochs", "2", *folders]) == 0
     out, error = capsys.readouterr()
     assert error == ""
-    assert [line.split(maxsplit=2)[2] for line in out.splitlines()[:2]] == [
+    assert [line.split(maxsplit=2)[2] for line in out.splitlines()[1:3]] == [
         "training for 2 epochs",
         "compiling for ideal",
     ]

@@ -8,12 +8,14 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of
+from cimtool.reference.truth import Judgements
 from cimtool.training.pairs import (
     Pairs,
     check_batches,
     draw_batches,
     set_aside,
     split,
+    with_right,
     with_validation,
 )
 
@@ -178,3 +180,70 @@ def test_validation_pairs_that_are_trained_on() -> None:
 def test_a_validation_file_of_other_widths() -> None:
     with pytest.raises(CimError, match="text rows have 4 numbers; expected 3 as in embeddings"):
         with_validation(shared_rows(20, 5), shared_rows(20, 5, width=4))
+
+
+def judged() -> Embeddings:
+    """Text 2 has nothing right; text 0 has videos 1 and 3, of equal grade."""
+    text, video, grade = np.array([[0, 3, 1], [0, 1, 1], [1, 3, 1], [1, 0, 2], [3, 2, 1]]).T
+    arrays = np.arange(8, dtype=np.float32).reshape(4, 2)
+    found = embeddings_of({"text": arrays, "video": 10 * arrays})
+    return replace(found, judged=Judgements(text, video, grade))
+
+
+def test_judged_texts_come_with_one_of_their_right_videos_and_know_all() -> None:
+    taken = with_right(judged())
+    assert taken.right.tolist() == [1, 0, 2]  # the highest grade, then the first
+    pairs = Pairs.of(taken, np.arange(3))
+    torch.manual_seed(0)
+    seen = set()
+    for _ in range(30):
+        batch = pairs.batch(torch.tensor([1, 0, 2]))
+        assert batch.items is None
+        assert batch.right is not None
+        videos = (batch.video[:, 0] / 20).long().tolist()
+        rights = [{3, 0}, {1, 3}, {2}]
+        assert batch.right.tolist() == [[v in right for v in videos] for right in rights]
+        assert batch.right.diagonal().all()
+        seen.add(tuple(videos))
+    assert seen == {(a, b, 2) for a in (3, 0) for b in (1, 3)}
+
+
+def test_a_part_of_judged_texts_has_all_their_right_videos() -> None:
+    pairs = Pairs.of(with_right(judged()), np.arange(3)).among(np.array([True, False, True]))
+    assert pairs.video[:, 0].tolist() == [20, 40, 60]
+    assert pairs.right.tolist() == [0, 1]
+    assert pairs.judged is not None
+    assert sorted(zip(pairs.judged.text, pairs.judged.video, strict=True)) == [
+        (0, 0), (0, 2), (1, 1),
+    ]  # fmt: skip
+
+
+def test_held_out_videos_are_right_for_no_training_text() -> None:
+    rng = np.random.default_rng(0)
+    text, video = rng.normal(size=(2, 90, 3)).astype(np.float32)
+    own = np.arange(90) % 30
+    pairs = {(i, own[i]) for i in range(90)} | {(i, (own[i] + 7) % 30) for i in range(60)}
+    texts, videos = np.array(sorted(pairs)).T
+    told = Judgements(texts, videos, np.where(videos == own[texts], 2, 1))
+    rows = embeddings_of({"text": text, "video": video[:30], "text_to_video": own})
+    train, held = split(with_right(replace(rows, judged=told)), 0.2, 0)
+    assert (len(held), len(held.video)) == (18, 6)
+    assert not np.isin(held.video.numpy(), train.video.numpy()).any()
+    for part in (train, held):
+        assert part.judged is not None
+        kept = {(tuple(part.text[i].tolist()), tuple(part.video[j].tolist()))
+                for i, j in zip(part.judged.text, part.judged.video, strict=True)}  # fmt: skip
+        mine = {tuple(row) for row in part.video.tolist()}
+        assert kept == {
+            (tuple(text[i].tolist()), tuple(video[j].tolist()))
+            for i, j in pairs
+            if tuple(text[i].tolist()) in set(map(tuple, part.text.tolist()))
+            and tuple(video[j].tolist()) in mine
+        }
+
+
+def test_judged_items_of_one_modality() -> None:
+    rows = embeddings_of({"rows": np.eye(4, dtype=np.float32)})
+    one = np.array([0]), np.array([1]), np.array([1])
+    with pytest.raises(CimError, match="one modality, and qrels judges texts and videos"):
+        with_right(replace(rows, judged=Judgements(*one)))

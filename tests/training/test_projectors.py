@@ -314,3 +314,40 @@ def test_scores_that_are_no_longer_finite(data: Path) -> None:
         training.validated(0, Means())
     with pytest.raises(Diverged, match="training diverged: a score is not finite; try a smaller"):
         training.validated(1, Means(1.0, {}, {}))
+
+
+@pytest.fixture
+def qrels(tmp_path: Path) -> Path:
+    """The right video and the next one, of all but the last ten texts."""
+    path = tmp_path / "judged.txt"
+    lines = [f"{i} 0 {j} {grade}" for i in range(150) for j, grade in ((i, 2), (i + 1, 1))]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("loss", ["sampled-nce", "info-nce", "pairwise-bce", "clip", "hnac"])
+def test_it_trains_with_several_right_videos(
+    data: Path, qrels: Path, tmp_path: Path, loss: str
+) -> None:
+    rows = np.load(data)["text"]
+    options = SETTINGS | {"epochs": 2, "loss": loss}
+    found = cimtool.train({"text": rows, "video": rows}, tmp_path / "run", qrels=qrels, **options)
+    assert found.remarks[0] == "10 texts without a right video were left out."
+    assert found.best.recalls["map_text_to_video"] > 0
+    assert found.raw is not None
+    assert found.raw["r1_text_to_video"] == 1.0
+
+
+def test_a_run_with_other_judgements_is_another_run(
+    data: Path, qrels: Path, tmp_path: Path
+) -> None:
+    cimtool.train(data, tmp_path / "run", qrels=qrels, **SETTINGS)
+    with pytest.raises(CimError, match="was trained with another data"):
+        cimtool.train(data, tmp_path / "run", resume=True, **SETTINGS)
+
+
+def test_judgements_are_of_the_data_that_are_split(data: Path, qrels: Path, tmp_path: Path) -> None:
+    for other in ({"validation": data}, {"test": 0.1}):
+        with pytest.raises(CimError, match=f"{next(iter(other))} and qrels"):
+            cimtool.train(data, tmp_path / "run", qrels=qrels, **SETTINGS, **other)
+    assert not (tmp_path / "run").exists()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from cimtool.base.options import FILE, Record, option
+from cimtool.base.options import FILE, OneName, Record, option
 from cimtool.cli.commands.verify import failures_shown
 from cimtool.cli.output import Output
 from cimtool.cli.records import record_command
@@ -26,6 +26,11 @@ class DemoOptions(Record):
 
     target: str = option("The hardware.", "NAME|FILE", default="isaac-rram-128")
     epochs: int = option("Epochs of each of the two trainings.", "N", default=6)
+    rows: Literal["tf-idf", "encoder"] = option(
+        "tf-idf (made here) or encoder (pretrained, if it is installed).",
+        OneName(names=("tf-idf", "encoder")),
+        default="tf-idf",
+    )
     folder: Path = option("Folder of bundle and scores.", FILE, default=OUT, flag="out")
     cache: Path = option("Folder of trained models.", FILE, default=CACHE)
 
@@ -42,13 +47,17 @@ def command(out: Output, options: DemoOptions) -> None:
 
     target, epochs = options.target, options.epochs
     with failures_shown(out):
-        found = run_demo(target, epochs, options.cache, options.folder, out.step, out.say)
+        found = run_demo(
+            target, epochs, options.cache, options.folder, out.step, out.say, options.rows
+        )
     files = found.files
     commands = demo_commands(files, found.settings, target)
     trained = ("--projectors", files.projectors, "--poly", files.poly)
     other = ("--calibration", files.calibration, "--target", "hermes-pcm-14nm")
     again = _line("compile", *trained, *other)
     shown = found.report.document().plus(Section("", found.stages.document().blocks))
+    if found.queries is not None:
+        shown = replace(shown, blocks=(found.queries.section(), *shown.blocks))
     lines = [
         f"model   {files.projectors.parent}",
         f"bundle  {found.bundle}",
@@ -67,6 +76,7 @@ def command(out: Output, options: DemoOptions) -> None:
         "scores": found.scores,
         "report": found.report.to_dict(),
         "stages": found.stages.to_dict(),
+        "queries": None if found.queries is None else asdict(found.queries),
         "commands": commands,
     }
     shown = shown.plus(Section("Made", tuple(map(Verbatim, lines))))
@@ -80,6 +90,10 @@ def demo_commands(
     from cimtool.demo.data import DemoFiles
     from cimtool.demo.walk import FIRST, FIRST_POLY, LAST, MATCHED, POLY_LOSS, TEACHER_LOSS
 
+    def judged(file: Path) -> list[object]:
+        qrels = files.judged(file)
+        return [] if qrels is None else ["--qrels", qrels]
+
     own, bundle, first = DemoFiles.under(folder), folder / "bundle", folder / FIRST_POLY
     options, on_poly = (
         [f"--set={name}={value}" for name, value in one.items()]
@@ -88,7 +102,7 @@ def demo_commands(
     on_poly += [f"--learning-rate={settings.poly_rate}"]
     degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
     train = ["train", "--data", files.train, "--epochs", settings.epochs]
-    train += ["--batch", settings.batch]
+    train += ["--batch", settings.batch, *judged(files.train)]
 
     def label(projectors: Path, pairs: int, labels: Path) -> list[object]:
         drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
@@ -98,7 +112,7 @@ def demo_commands(
         ranked = ["--projectors", projectors, "--data", files.few]
         return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
 
-    few = ["--data", files.few, "--samples", samples]
+    few = ["--data", files.few, *judged(files.few), "--samples", samples]
     build = ["--calibration", files.calibration, "--target", target]
     lines: tuple[list[object], ...] = (
         [*train, "--loss", TEACHER_LOSS, *options, "-o", own.teacher.parent],
@@ -110,7 +124,7 @@ def demo_commands(
         fit(folder / LAST, own.projectors, own.poly),
         ["compile", "--projectors", own.projectors, "--poly", own.poly, *build, "-o", bundle],
         ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
-        ["verify", bundle, "--data", files.eval],
+        ["verify", bundle, "--data", files.eval, *judged(files.eval)],
         ["evaluate", own.teacher, "--poly", first, *few],
         ["evaluate", own.projectors, bundle, "--poly", own.poly, *few],
     )  # fmt: skip

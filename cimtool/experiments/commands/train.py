@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cimtool.training.trainer import Run
 
 GROUPS = {
-    "Data": ("data", "modalities", "validation", "held_out", "test"),
+    "Data": ("data", "qrels", "modalities", "validation", "held_out", "test"),
     "Model and loss": ("model", "loss", "poly", "start", "options"),
     "Optimisation": (
         *("epochs", "batch", "learning_rate", "weight_decay", "optimizer", "seed", "device"),
@@ -177,6 +177,8 @@ def _train_grid(
         raise ArgumentError(
             "{resume} does not apply to {grid}, which continues by itself; leave it out"
         )
+    if plain.pop("qrels") is not None:
+        raise ArgumentError("{qrels} does not apply to {grid}; leave it out")
     found = parse_grid(
         (text if "." in text.partition("=")[0] else _as_argument(text) for text in grid),
         "batch=16,64",

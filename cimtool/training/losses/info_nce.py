@@ -2,7 +2,11 @@
 
 The logits are -a ed, which is what the polynomial's logit is to first order; the polynomial itself;
 or cosines. A caption that fits another video as well is no wrong answer: `hnac` presses such pairs
-away less hard.
+away less hard. A text with several right videos in a batch asks for any of them:
+
+    L_i = -log(sum_{j right} e^(s_ij / tau) / sum_j e^(s_ij / tau))
+
+as in MIL-NCE (Miech et al., CVPR 2020).
 """
 
 from __future__ import annotations
@@ -19,13 +23,23 @@ from cimtool.training.options import BelowOne, NotNegative, Optimisation, Positi
 from cimtool.training.towers import Encoded, all_cosines, all_pairs_ed, cosine_gap
 
 
-def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) -> Tensor:
+def info_nce(
+    logits: Tensor,
+    temperature: float,
+    items: Tensor | None = None,
+    several: Tensor | None = None,
+) -> Tensor:
     """Return symmetric InfoNCE of `logits [n, n]` whose right pairs are the diagonal.
 
     The two directions are added, each a mean over the batch. `items [n]` are the videos' rows: a
     pair off the diagonal whose video is the text's own as well is no wrong one, and is left out.
+    `several` [n, n] are the right pairs if they are more than the diagonal: any of them will do.
     """
     scaled = logits / temperature
+    if several is not None:
+        found = scaled.masked_fill(~several, -torch.inf)
+        one, other = ((scaled.logsumexp(way) - found.logsumexp(way)).mean() for way in (1, 0))
+        return one + other
     right = torch.arange(len(logits), device=logits.device)
     if items is not None:
         scaled = without_shared(scaled, items)
@@ -53,7 +67,7 @@ class _InfoNceObjective(Objective):
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         logits, watched = self.logits(text, video)
-        contrast = info_nce(logits, self.options.tau, batch.items)
+        contrast = info_nce(logits, self.options.tau, batch.items, batch.right)
         regulariser = variance_regulariser(text, video, self.options.variance)
         return Terms({"info_nce": contrast, "variance": regulariser}, watched)
 
@@ -123,15 +137,16 @@ class CosineObjective(Objective):
 
     options: ClipLoss
 
-    def term(self, cosines: Tensor, items: Tensor | None) -> Tensor:
-        """Return the loss of `cosines` [n, n] whose right pairs are the diagonal."""
-        return info_nce(cosines, self.options.tau, items) / 2
+    def term(self, cosines: Tensor, items: Tensor | None, several: Tensor | None = None) -> Tensor:
+        """Return the loss of `cosines` [n, n] whose right pairs are the diagonal, or `several`."""
+        return info_nce(cosines, self.options.tau, items, several) / 2
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         """Return the term, and watch the gap of the batch."""
         cosines = self.scores(text, video)
         gap = cosine_gap(cosines.detach(), batch.items)
-        return Terms({"loss": self.term(cosines, batch.items)}, {"cosine gap": gap})
+        term = self.term(cosines, batch.items, batch.right)
+        return Terms({"loss": term}, {"cosine gap": gap})
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
         """Return the cosines of all pairs, [n, m]."""
@@ -153,12 +168,14 @@ class ClipLoss(Loss, name="clip"):
 class _HnacObjective(CosineObjective):
     options: Hnac
 
-    def term(self, cosines: Tensor, items: Tensor | None) -> Tensor:
+    def term(self, cosines: Tensor, items: Tensor | None, several: Tensor | None = None) -> Tensor:
         tau, share = self.options.tau, self.options.share
         # A weight is a summand of the exponent, so that log-sum-exp bounds what is exponentiated.
         lowered = torch.log1p(-share * torch.sigmoid(self.options.slope * cosines.detach()))
         wrong = 1.0 - torch.eye(len(cosines), dtype=cosines.dtype, device=cosines.device)
-        return super().term(cosines + tau * wrong * lowered, items)
+        if several is not None:
+            wrong = (~several).to(cosines.dtype)
+        return super().term(cosines + tau * wrong * lowered, items, several)
 
 
 class Hnac(ClipLoss, name="hnac"):

@@ -4,6 +4,7 @@ Each pair is a question of its own, do these two match, where InfoNCE asks for t
 
     L = -1/n sum_i (log p_ii + sum_{j != i} log(1 - p_ij))
 
+(of a text with several right videos in a batch: over all right pairs, and over all others)
 with p = sigmoid((b - a ed) / tau), or with p = sigmoid(poly(ed, vd)), the matching probability that
 `soft-contrastive` estimates. That is the loss of PCME (Chun et al., CVPR 2021). Its probability is
 a mean over K x K samples, through which gradients pass (z = mu + sigma noise):
@@ -30,14 +31,26 @@ from cimtool.training.options import Count, NotNegative, Number, Positive
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
-def pairwise(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Tensor:
-    """Return L of log p and log(1-p) [n, n], whose right pairs are the diagonal.
+def pairwise(
+    log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None, several: Tensor | None = None
+) -> Tensor:
+    """Return L of log p and log(1-p) [n, n], of pairs that `right_and_wrong` tells apart."""
+    right, wrong = right_and_wrong(log_p, log_1mp, items, several)
+    return -(right.sum() + wrong.sum()) / len(log_p)
 
-    `items [n]` are the videos' rows: a pair off the diagonal whose video is the text's own as well
-    is no wrong one, and is left out.
+
+def right_and_wrong(
+    log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None, several: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return log p [r] of the right pairs of a batch [n, n], and log(1-p) [w] of the wrong ones.
+
+    Right pairs are the diagonal. `items` [n] are the videos' rows: a pair off the diagonal whose
+    video is the text's own as well is no wrong one, and is left out. `several` [n, n] are the right
+    pairs if they are more; all others are then wrong.
     """
-    wrong = wrong_pairs(log_p, items)
-    return -(log_p.diagonal().sum() + log_1mp[wrong].sum()) / len(log_p)
+    if several is not None:
+        return log_p[several], log_1mp[~several]
+    return log_p.diagonal(), log_1mp[wrong_pairs(log_p, items)]
 
 
 def wrong_pairs(values: Tensor, items: Tensor | None = None) -> Tensor:
@@ -65,7 +78,7 @@ class PairwiseObjective(Objective):
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         """Return both terms."""
-        found = pairwise(*self.logs(text, video), batch.items)
+        found = pairwise(*self.logs(text, video), batch.items, batch.right)
         regulariser = variance_regulariser(text, video, self.options.variance)
         return Terms({"pairs": found, "variance": regulariser})
 

@@ -4,10 +4,10 @@
         - match (mean over right pairs of log p + mean over wrong pairs of log(1 - p))
 
 p is the probability that `soft-contrastive` estimates, from samples z = mu + sigma noise. InfoNCE
-asks which item is right; a sum over all pairs asks mostly which ones are wrong, and with few right
-ones it presses the variance down. `match` holds the level of p, which InfoNCE leaves free. The KL
-to N(0, 1), the information bottleneck of PCME (Chun et al., CVPR 2021), keeps variances from
-vanishing.
+asks which item is right, of several right ones for any; a sum over all pairs asks mostly which ones
+are wrong, and with few right ones it presses the variance down. `match` holds the level of p, which
+InfoNCE leaves free. The KL to N(0, 1), the information bottleneck of PCME (Chun et al., CVPR 2021),
+keeps variances from vanishing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cimtool.training.loss import Batch, Objective, Terms
 from cimtool.training.losses.info_nce import info_nce, variance_regulariser
-from cimtool.training.losses.pairwise import SamplingObjective, SoftContrastive, wrong_pairs
+from cimtool.training.losses.pairwise import SamplingObjective, SoftContrastive, right_and_wrong
 from cimtool.training.options import Count, NotNegative, Number, Optimisation
 from cimtool.training.towers import Encoded
 
@@ -29,22 +29,25 @@ class _SampledNceObjective(SamplingObjective):
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         options = self.options
         log_p, log_1mp = self.logs(text, video)
+        told = batch.items, batch.right
         return Terms(
             {
-                "info_nce": info_nce(log_p, 1.0, batch.items),
-                "match": options.match * balanced(log_p, log_1mp, batch.items),
+                "info_nce": info_nce(log_p, 1.0, *told),
+                "match": options.match * balanced(log_p, log_1mp, *told),
                 "variance": variance_regulariser(text, video, options.variance),
             }
         )
 
 
-def balanced(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Tensor:
+def balanced(
+    log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None, several: Tensor | None = None
+) -> Tensor:
     """Return the cross-entropy of log p and log(1-p) [n, n], right and wrong pairs weighed alike.
 
-    Right pairs are the diagonal. `items` [n] are the videos' rows: a pair off the diagonal whose
-    video is the text's own is left out.
+    `right_and_wrong` tells them apart.
     """
-    return -(log_p.diagonal().mean() + log_1mp[wrong_pairs(log_p, items)].mean())
+    right, wrong = right_and_wrong(log_p, log_1mp, items, several)
+    return -(right.mean() + wrong.mean())
 
 
 class SampledNce(SoftContrastive, name="sampled-nce"):

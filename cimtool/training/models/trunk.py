@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
 from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
-from cimtool.training.options import Count, Number
+from cimtool.training.options import BelowOne, Count, Number
 from cimtool.training.towers import TwoTower
 
 LOGVAR_START = -3.0
@@ -18,7 +18,8 @@ LOGVAR_START = -3.0
 class TrunkProjector(nn.Module):
     """One projector of layout `trunk`: Linear-BatchNorm-activation twice, then two linear heads.
 
-    The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5).
+    The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5). With `dropout`
+    training drops this share of the activations.
     """
 
     def __init__(
@@ -28,9 +29,14 @@ class TrunkProjector(nn.Module):
         width: int = 1024,
         logvar_start: float = LOGVAR_START,
         activation: str = "relu",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        between = ACTIVATIONS[activation]
+
+        def between() -> nn.Module:
+            found = ACTIVATIONS[activation]()
+            return nn.Sequential(found, nn.Dropout(dropout)) if dropout else found
+
         self.trunk = nn.Sequential(
             nn.Linear(width_in, hidden),
             nn.BatchNorm1d(hidden),
@@ -62,10 +68,11 @@ class TrunkModel(ProjectorModel, name="trunk"):
     width: Count = 1024
     logvar_start: Number = LOGVAR_START
     activation: Activation = "relu"
+    dropout: BelowOne = 0.0
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return a trunk for each modality, text first."""
-        shape = self.hidden, self.width, self.logvar_start, self.activation
+        shape = self.hidden, self.width, self.logvar_start, self.activation, self.dropout
         return TwoTower(TrunkProjector(text, *shape), TrunkProjector(video, *shape))
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -164,3 +165,17 @@ def test_what_weights_can_be() -> None:
         Hnac(share=1.0)
     with pytest.raises(CimError, match=r"loss.slope is -1; expected more than 0"):
         Hnac(slope=-1.0)
+
+
+def test_a_right_pair_of_several_is_not_weighted() -> None:
+    cosines = torch.rand(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    right = np.eye(4, dtype=bool)
+    right[0, 1] = right[2, 3] = True
+    c = cosines.numpy()
+    weights = np.where(right, 1.0, 1 - 0.5 / (1 + np.exp(-5.0 * c)))
+    e = weights * np.exp(c / 0.07)
+    total = sum(-np.log((e * right).sum(way) / e.sum(way)).mean() for way in (1, 0))
+    objective = Hnac(share=0.5, slope=5.0, tau=0.07).objective(Task(3))
+    assert isinstance(objective, CosineObjective)
+    found = objective.term(cosines, None, torch.from_numpy(right))
+    assert found.item() == pytest.approx(total / 2, rel=1e-12)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -70,3 +71,17 @@ def test_the_limit_of_info_nce_for_many_wrong_items_has_the_log_of_their_number(
     logits = torch.full((n, n), wrong, dtype=torch.float64).fill_diagonal_(right)
     one_way = info_nce(logits, tau).item() / 2
     assert one_way == pytest.approx(math.log(n - 1) + (wrong - right) / tau, abs=1e-3)
+
+
+def test_any_of_several_right_items_will_do() -> None:
+    logits, _ = gaussians(3, 4, 4)
+    right = np.eye(4, dtype=bool)
+    right[0, 2] = right[3, 0] = right[3, 1] = True
+    e, total = np.exp(logits.numpy() / 0.7), 0.0
+    for i in range(4):
+        total -= np.log(e[i, right[i]].sum() / e[i].sum())
+        total -= np.log(e[right[:, i], i].sum() / e[:, i].sum())
+    found = info_nce(logits, 0.7, None, torch.from_numpy(right))
+    assert found.item() == pytest.approx(total / 4, rel=1e-12)
+    one = info_nce(logits, 0.7, None, torch.eye(4, dtype=torch.bool))
+    torch.testing.assert_close(one, info_nce(logits, 0.7))

@@ -86,3 +86,12 @@ def test_on_a_polynomial_the_probability_is_its_sigmoid() -> None:
     assert objective.watched(text, video)[HELD_OUTSIDE].item() == 0
     with pytest.raises(CimError, match='loss "pairwise-poly" needs a polynomial; expected poly'):
         PairwisePoly().objective(Task(4))
+
+
+def test_of_several_right_pairs_all_count() -> None:
+    logits = encoded(2, 4, 4).mu
+    right = torch.eye(4, dtype=torch.bool)
+    right[0, 1] = right[3, 2] = True
+    sides = functional.logsigmoid(logits), functional.logsigmoid(-logits)
+    expected = functional.binary_cross_entropy_with_logits(logits, right.double(), reduction="sum")
+    torch.testing.assert_close(pairwise(*sides, None, right), expected / 4)

@@ -22,10 +22,14 @@ def encoded(seed: int, rows: int = 4, width: int = 3) -> Encoded:
     return Encoded(drawn[0], drawn[1] - 1)
 
 
-def terms(options: SampledNce, items: torch.Tensor | None = None) -> dict[str, float]:
+def terms(
+    options: SampledNce, items: torch.Tensor | None = None, right: torch.Tensor | None = None
+) -> dict[str, float]:
     text, video = encoded(0), encoded(1)
     torch.manual_seed(7)
-    found = options.objective(Task(3))(text, video, Batch(text.mu, video.mu, items)).loss
+    found = options.objective(Task(3))(
+        text, video, Batch(text.mu, video.mu, items, right=right)
+    ).loss
     return {name: term.item() for name, term in found.items()}
 
 
@@ -63,6 +67,18 @@ def test_a_pair_with_the_video_of_its_text_is_not_wrong() -> None:
     asked = np.where(wrong | np.eye(4, dtype=bool), np.exp(log_p), 0)
     shares = [asked.diagonal() / asked.sum(axis=axis) for axis in (1, 0)]
     assert found["info_nce"] == pytest.approx(-sum(np.log(one).mean() for one in shares))
+
+
+def test_of_several_right_pairs_any_is_asked_for_and_all_match() -> None:
+    right = np.eye(4, dtype=bool)
+    right[0, 1] = right[2, 0] = right[2, 3] = True
+    options = SampledNce(samples=5, a=0.5, b=1.0, match=1.0)
+    found = terms(options, right=torch.from_numpy(right))
+    log_p, log_1mp = logs()
+    p = np.exp(log_p)
+    shares = [(p * right).sum(axis=way) / p.sum(axis=way) for way in (1, 0)]
+    assert found["info_nce"] == pytest.approx(-sum(np.log(one).mean() for one in shares))
+    assert found["match"] == pytest.approx(-(log_p[right].mean() + log_1mp[~right].mean()))
 
 
 def test_right_and_wrong_pairs_weigh_alike_whatever_their_number() -> None:

@@ -34,3 +34,14 @@ def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:
 def test_no_hidden_units() -> None:
     with pytest.raises(CimError, match=r"model.hidden is 0; expected more than 0"):
         TrunkModel(hidden=0)
+
+
+def test_dropout_is_of_training_alone_and_has_no_weights() -> None:
+    torch.manual_seed(0)
+    plain = TrunkProjector(5, 16, 4)
+    dropping = TrunkProjector(5, 16, 4, dropout=0.5)
+    dropping.load_state_dict(plain.state_dict())
+    rows = torch.randn(8, 5)
+    assert not torch.equal(dropping(rows)[0], plain(rows)[0])
+    dropping.load_state_dict(plain.eval().state_dict())
+    assert torch.equal(dropping.eval()(rows)[0], plain(rows)[0])
