@@ -213,7 +213,7 @@ def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
 
 
 def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How often each query is drawn, and is drawn and answered wrongly, [B, n], surest first."""
+    """The times each query is drawn, and drawn and answered wrongly, [B, n], surest first."""
     best, wrong = sureness.T
     missed = wrong >= best
     order = np.lexsort((~missed, -best))[: np.count_nonzero(~np.isnan(best))]

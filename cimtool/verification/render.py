@@ -156,7 +156,7 @@ def _retrieval(report: Report) -> Iterator[Block]:
 
 
 def _probabilities(report: Report) -> Iterator[Section]:
-    """What the matching probabilities are worth; nothing if the score is no logit."""
+    """Calibration and losses of the matching probabilities; nothing if the score is no logit."""
     drift = report.drift
     if not drift.reliability:
         return

@@ -199,8 +199,19 @@ def run_stages(
         last: StageResult = next(results)
         table.add(stage.name, last.scores, *real_means(last.simulator.program, last.features))
         found += last.domains
-    compiled = (last.simulator, last.features, last.scores, found)
-    return StageRuns(name, scatter, table, *compiled, statistics, jitter, variance, finite)
+    return StageRuns(
+        reference=name,
+        scatter=scatter,
+        table=table,
+        simulator=last.simulator,
+        features=last.features,
+        scores=last.scores,
+        domains=found,
+        statistics=statistics,
+        jitter=jitter,
+        variance=variance,
+        finite=finite,
+    )
 
 
 def _score_file(float_file: Path, folded: Program, data: Embeddings, say: Say) -> Array:

@@ -141,7 +141,7 @@ class Worth:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether variances matter here, and the part of the error that few texts have."""
+        """The weight of variances here, and the part of the error that few texts have."""
         said = []
         if self.variance is not None:
             how = "they matter" if self.variance >= 1 else "they change the score little"

@@ -44,7 +44,7 @@ TRUTHS = {
 
 
 def right_of(truth: Truth, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which pairs are right, and which are candidates, [n, m]."""
+    """The pairs that are right, and those that are candidates, [n, m]."""
     return truth.right_pairs(), ~truth.itself(slice(0, n))
 
 

@@ -323,7 +323,7 @@ def mirrored_bundle(make_bundle: MakeBundle) -> Bundle:
 
 
 def items_of(module: torch.nn.Module, rows: Array) -> Items:
-    """What the trained tower itself makes of the rows."""
+    """The means and variances that the trained tower itself gives the rows."""
     with torch.no_grad():
         mean, log_variance = module.double()(torch.from_numpy(rows).double())
     return Items(mean.numpy(), np.exp(log_variance.numpy()))
