@@ -272,25 +272,28 @@ def calibration_error(draws: QueryCounts, reliability: FloatArray) -> FloatArray
     """The root mean square calibration error [B] from `reliability` [n, bins, 3].
 
     In each bin it is the difference of the mean predicted probability and the share of right pairs.
-    The variance of that difference over texts, by the delta method, is taken off its square (Kumar,
-    Liang and Ma, NeurIPS 2019, with texts in place of independent pairs); below 0 counts as 0.
+    The variance of that ratio of sums over texts is taken off its square (Kumar, Liang and Ma,
+    NeurIPS 2019, with texts in place of independent pairs); below 0 counts as 0.
     """
     known = ~np.isnan(reliability[:, 0, 0])
     counts, (weight, predicted, observed) = draws.counts[:, known], reliability[known].T
-    gaps, number = (predicted - observed).T, counts.sum(axis=1)[:, None]
+    gaps, weight, number = (predicted - observed).T, weight.T, counts.sum(axis=1)
     found = np.full(len(counts), np.nan)
-    drawn = number[:, 0] > 0
+    drawn = number > 0
     if not known.any() or not drawn.any():
         return found
     counts, number = counts[drawn], number[drawn]
-    mean, of_bin = counts @ gaps / number, counts @ weight.T / number
-    share = np.divide(mean, of_bin, out=np.zeros_like(mean), where=of_bin > 0)
-    # Weighted by squared counts, so that resamples, which scatter twice as much, lose as much.
-    squares, per_text = counts**2, (gaps**2, gaps * weight.T, weight.T**2)
-    own, mixed, weights = (squares @ one for one in per_text)
-    spread = own - 2 * share * mixed + share**2 * weights
-    least = (mean**2 - spread / number**2) / np.where(of_bin > 0, of_bin, 1.0)
-    found[drawn] = np.sqrt(least.sum(axis=1).clip(min=0))
+    of_bin = counts @ weight
+    of_bin = np.where(of_bin > 0, of_bin, 1.0)
+    mean = counts @ gaps / of_bin
+    # Weighted by counts, so that resamples, which scatter twice as much, lose as much.
+    squares = counts**2
+    own = squares @ weight**2
+    spread = squares @ gaps**2 - 2 * mean * (squares @ (gaps * weight)) + mean**2 * own
+    # As n / (n - 1) for n texts of equal weight; one text alone has no spread.
+    spread /= (1 - own / of_bin**2).clip(min=0.5)
+    least = of_bin * mean**2 - spread / of_bin
+    found[drawn] = np.sqrt((least.sum(axis=1) / number).clip(min=0))
     return found
 
 

@@ -21,15 +21,12 @@ from cimtool.reference.measures import RANK
 from cimtool.reference.metrics import RAW_INT8
 from cimtool.reference.queries import Metrics, Queries, metrics, once, uncertainties
 from cimtool.reference.retrieval import retrieved
-from cimtool.reference.statistics import Gaussians, pair_statistics
+from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.truth import Truth
 from cimtool.report.formats import percent, percent_range
 from cimtool.verification.drift import BaselineLoss, DriftTable, baseline_losses
 
 Standing = Literal["better", "as good", "worse"]
-
-STATISTICS_PAIRS = 1 << 14
-"""Pairs on which the variance of the distance is averaged, evenly chosen."""
 
 WORST = 0.01
 """The share of texts with the largest errors whose part of the mean square error is told."""
@@ -340,8 +337,16 @@ def worst_share(squares: FloatArray) -> float | None:
 
 
 def mean_variance(text: Gaussians, video: Gaussians, a: float) -> float:
-    """The mean of a^2 vd over up to STATISTICS_PAIRS evenly chosen pairs."""
-    pairs = len(text) * len(video)
-    chosen = np.arange(0, pairs, -(-pairs // STATISTICS_PAIRS))
-    rows = chosen // len(video), chosen % len(video)
-    return float(a * a * pair_statistics(text, video, rows)[1].mean())
+    """The mean of a^2 vd over all pairs, from the moments of both sides.
+
+    With s = s_t + s_v and delta = mu_t - mu_v, vd sums 2 s^2 + 4 delta^2 s over dimensions.
+    """
+    text, video = centred(text, video)
+    found = 0.0
+    for one, other in ((text, video), (video, text)):
+        s, mean, square = one.s.mean(axis=0), other.mu.mean(axis=0), (other.mu**2).mean(axis=0)
+        # delta^2 s of one side's s; the other side's is the other turn.
+        near = (one.mu**2 * one.s).mean(axis=0) - 2 * (one.mu * one.s).mean(axis=0) * mean
+        found += float((2 * (one.s**2).mean(axis=0) + 4 * (near + s * square)).sum())
+    both = text.s.mean(axis=0) * video.s.mean(axis=0)
+    return a * a * (found + 4 * float(both.sum()))

@@ -147,7 +147,7 @@ def test_queries_with_several_right_answers(
     monkeypatch.setattr(DemoSettings, "of_encoder", lambda epochs: JUDGED)
     said: list[str] = []
     folders = tmp_path / "cache", tmp_path / "out"
-    found = run_demo("ideal", 1, *folders, said.append)
+    found = run_demo("ideal", 1, *folders, said.append, rows="encoder")
     assert said[0] == "rows of all-MiniLM-L6-v2 (int8)"
     assert found.queries is not None
     assert found.queries.queries == len(np.load(found.files.eval)["text"])

@@ -21,6 +21,7 @@ from cimtool.reference.metrics import (
     centred_rmse,
     centred_squares,
     hit_positions,
+    int8_products,
     mean_average_precision,
     on_grid,
     ranks,
@@ -238,3 +239,37 @@ def test_ties_and_nan_count_against_the_right_items() -> None:
 
 def test_nothing_right_has_no_precision() -> None:
     assert math.isnan(average_precision(hit_positions(np.ones(3), np.zeros(3, bool))))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_int8_products_are_exact_integers_of_unit_rows(dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(0)
+    text, video = (rng.normal(size=(n, 9)).astype(dtype) for n in (5, 4))
+    sides = []
+    for rows in (text.astype(float), video.astype(float)):
+        unit = [row / math.sqrt(sum(x * x for x in row)) for row in rows]
+        largest = max(abs(x) for row in unit for x in row)
+        sides.append([[round(127 * x / largest) for x in row] for row in unit])
+    assert max(abs(x) for row in sides[0] for x in row) == 127
+    expected = [
+        [sum(x * y for x, y in zip(one, other, strict=True)) for other in sides[1]]
+        for one in sides[0]
+    ]
+    assert int8_products(text, video).tolist() == expected
+
+
+def test_a_modality_has_one_scale_in_int8() -> None:
+    """Its largest number is 127, in whichever row; the length of a row does not count."""
+    text = np.array([[10.0, 0.0], [3.0, 4.0]])
+    found = int8_products(text, np.array([[2.0, 0.0], [0.0, 2.0]]))
+    assert found.tolist() == [[127 * 127, 0], [76 * 127, 102 * 127]]
+    apart = int8_products(text, np.array([[3.0, 3.0]]))
+    assert apart.tolist() == [[127 * 127], [76 * 127 + 102 * 127]], "another modality, its own"
+    assert int8_products(1000 * text, np.array([[1.0, 1.0]])).tolist() == apart.tolist()
+
+
+def test_zeros_in_int8_are_zeros() -> None:
+    rows = np.array([[0.0, 0.0], [1.0, 0.0]])
+    assert int8_products(rows, rows).tolist() == [[0, 0], [0, 127 * 127]]
+    assert int8_products(np.zeros((2, 2)), rows).tolist() == [[0, 0], [0, 0]]
+    assert int8_products(np.zeros((0, 2)), rows).shape == (0, 2)

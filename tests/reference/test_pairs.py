@@ -173,6 +173,32 @@ def test_calibration_error_of_resamples_has_its_value_in_the_middle() -> None:
     assert np.isnan(calibration_error(QueryCounts.once(2), np.full((2, BINS, 3), np.nan))).all()
 
 
+def test_calibration_error_of_few_texts_is_no_smaller() -> None:
+    """Off by much, of 40 texts: what chance adds is little, and no more is taken off."""
+    errors, of_draws = [], []
+    counts = np.random.default_rng(0).multinomial(40, np.full(40, 1 / 40), 100)
+    for seed in range(30):
+        z = np.random.default_rng(seed).normal(size=(40, 40)) + 2 * np.eye(40)
+        logits = 2 * z - 6  # 2 z - 2 are true: right pairs lie 2 above, with half the weight
+        bins = probabilities(logits, Truth(np.arange(40), 40)).text["reliability"]
+        errors.append(calibration_error(QueryCounts.once(40), bins)[0])
+        of_draws.append(calibration_error(QueryCounts(counts.astype(float)), bins).mean())
+    normal = np.random.default_rng(1).normal(size=100_000)
+    logits = 2 * np.concatenate([normal, normal + 2]) - 2
+    p, q = (1 / (1 + np.exp(-x)) for x in (logits, logits - 4))
+    expected = math.sqrt(((p - q) ** 2).mean())
+    assert np.mean(errors) == pytest.approx(expected, rel=0.03)
+    assert np.mean(of_draws) == pytest.approx(expected, rel=0.03)
+
+
+def test_calibration_error_of_one_gap_is_that_gap() -> None:
+    """Texts whose pairs are off by the same have no spread, whatever their weights in a bin."""
+    weight = np.random.default_rng(0).dirichlet(np.ones(BINS), 6)
+    bins = np.stack([weight, 0.7 * weight, 0.4 * weight], axis=2)
+    counts = np.array([[1, 1, 1, 1, 1, 1], [6, 0, 0, 0, 0, 0], [0, 3, 2, 1, 0, 0]], float)
+    assert calibration_error(QueryCounts(counts), bins) == pytest.approx([0.3] * 3)
+
+
 SURE = st.lists(
     st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)), min_size=1, max_size=12
 )

@@ -9,6 +9,7 @@ from cimtool.base.intervals import Change
 from cimtool.hardware.figures import Figure
 from cimtool.verification.answers import (
     STATUSES,
+    calibration_sentences,
     clipping_sentence,
     noisiest_sentence,
     survival_sentence,
@@ -62,3 +63,43 @@ def test_lossless_converters_do_not_clip(report: Report) -> None:
 
 def test_every_status_has_a_meaning() -> None:
     assert set(STATUSES) == set(get_args(Figure.model_fields["status"].annotation))
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (Change(0.02, 0.01, 0.03), "is LOST: the compiled score's error is 2.0 [1.0, 3.0] points"),
+        (
+            Change(0.02, -0.01, 0.05),
+            "is kept: the compiled score's error is 2.0 [-1.0, 5.0] points",
+        ),
+        (Change(-0.02, -0.03, -0.01), "is kept: the compiled score's error is -2.0 [-3.0, -1.0]"),
+    ],
+)
+def test_calibration_is_lost_if_other_texts_could_not_explain_it(
+    report: Report, loss: Change, words: str
+) -> None:
+    last = report.drift.final
+    row = replace(last, losses={**last.losses, "calibration_error_loss": loss})
+    first, _ = calibration_sentences(changed(report, rows=(*report.drift.rows[:-1], row)))
+    assert first.startswith(f"Calibration {words}")
+    assert first.endswith(" above that of exact.")
+
+
+def test_calibration_errors_stand_beside_each_other(report: Report) -> None:
+    *_, said = calibration_sentences(report)
+    shown = {row.stage: row for row in report.drift.rows}
+    expected = []
+    for stage in ("exact", "-ed", "polynomial", "ONNX Runtime"):
+        found = shown[stage].with_interval("calibration_error")
+        assert found is not None
+        low, high = 100 * found.low, 100 * found.high
+        assert found.low <= found.value <= found.high
+        expected.append(f"{stage} {100 * found.value:.1f}% [{low:.1f}, {high:.1f}]")
+    assert said == f"Calibration error: {', '.join(expected)}."
+
+
+def test_without_a_reference_calibration_is_not_lost(unknown_report: Report) -> None:
+    said = list(calibration_sentences(unknown_report))
+    assert [one.partition(":")[0] for one in said][-1] == "Calibration error"
+    assert not any("LOST" in one or "-ed" in one for one in said)

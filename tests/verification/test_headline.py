@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cimtool.base.intervals import Change
 from cimtool.reference.metrics import RAW
-from cimtool.verification.drift import DISTANCE, BaselineLoss, StageRow
-from cimtool.verification.headline import equal_text, make_headline
+from cimtool.reference.pairs import bin_ends
+from cimtool.reference.truth import Truth
+from cimtool.verification.drift import DISTANCE, BaselineLoss, DriftTable, StageRow
+from cimtool.verification.headline import equal_text, make_headline, reliability_of
 from cimtool.verification.notes import baseline_sentences, surrogate_faults, surrogate_remarks
 from cimtool.verification.references import Scatter
 
@@ -339,3 +342,39 @@ def test_raw_embeddings_that_retrieve_as_well_are_said() -> None:
     (same,) = baseline_sentences([lost(RAW, 0.01, -0.02, 0.04)])
     assert "as well, as far as these queries tell" in same
     assert not [*baseline_sentences([lost(RAW, -0.1, -0.2, -0.01)])]
+
+
+def test_reliability_is_of_all_texts_in_bins_that_have_pairs() -> None:
+    """By a loop over pairs: right pairs of each text weigh half, wrong ones the other half."""
+    n = 30
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(n, n)) + 2 * np.eye(n)
+    table = DriftTable(Truth(np.arange(n), n), None)
+    table.add_baseline("cosine", logits)
+    table.add("polynomial", logits, *rng.normal(size=(2, n, 3)))
+    (found,) = reliability_of(table, ["exact", "cosine", "polynomial"])
+    assert found.stage == "polynomial"
+    p = 1 / (1 + np.exp(-logits))
+    own = np.eye(n, dtype=bool)
+    weight = np.where(own, 0.5, 0.5 / (n - 1)) / n
+    at = np.searchsorted(bin_ends(logits, Truth(np.arange(n), n)), logits, "right")
+    assert len(found.predicted) == len(found.observed) == 15
+    for one, (predicted, observed) in enumerate(zip(found.predicted, found.observed, strict=True)):
+        inside = at == one
+        mean = (weight * p)[inside].sum() / weight[inside].sum()
+        assert predicted == pytest.approx(mean)
+        assert observed == pytest.approx(weight[inside & own].sum() / weight[inside].sum())
+
+
+def test_reliability_of_one_probability_is_one_point() -> None:
+    table = DriftTable(Truth(np.arange(4), 4), None)
+    table.add("polynomial", np.zeros((4, 4)), *np.zeros((2, 4, 3)))
+    (found,) = reliability_of(table, ["polynomial"])
+    assert found.predicted == pytest.approx((0.5,))
+    assert found.observed == pytest.approx((0.5,))
+
+
+def test_a_score_that_is_no_logit_has_no_reliability() -> None:
+    table = DriftTable(Truth(np.arange(4), 4), None, of_logit=False)
+    table.add("polynomial", np.eye(4), *np.zeros((2, 4, 3)))
+    assert list(reliability_of(table, ["polynomial"])) == []

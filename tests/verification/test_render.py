@@ -19,7 +19,7 @@ from cimtool.report.terminal import terminal
 from cimtool.verification.answers import survival_sentence
 from cimtool.verification.bits import BitCount
 from cimtool.verification.margins import PairSample
-from cimtool.verification.render import FIRST, junit_text, write_junit
+from cimtool.verification.render import FIRST, junit_text, reliability_chart, write_junit
 from cimtool.verification.report import Report
 
 from .conftest import changed, of_target
@@ -189,6 +189,7 @@ def test_names_are_escaped(report: Report) -> None:
         bundle=bad, model=bad, target=bad, advice=(bad,),
         settings={bad: bad}, data=replace(report.subject.data, file=bad),
         rows=(*report.drift.rows[:-1], replace(report.drift.final, stage=bad)),
+        reliability=tuple(replace(one, stage=bad) for one in report.drift.reliability),
         layers=tuple(replace(one, layer=bad) for one in report.causes.layers),
     )  # fmt: skip
     text = html(hostile.document())
@@ -260,3 +261,32 @@ def test_any_name_is_well_formed_xml(report: Report) -> None:
     text = junit_text(changed(report, float_file=odd))
     (failure,) = ElementTree.fromstring(text).iter("failure")
     assert failure.get("message", "").startswith("x\ufffd\n<y>: ")
+
+
+def test_the_verdict_leads(report: Report) -> None:
+    worth = report.drift.worth
+    for text in (terminal(report.document(), 100), html(report.document())):
+        words = " ".join(text.split())
+        first = words.index(worth.sentence)
+        places = [words.index(one) for one in (*worth.details, survival_sentence(report))]
+        assert [first, *places] == sorted([first, *places])
+
+
+def test_reliability_is_drawn_for_reference_distance_float_and_compiled(report: Report) -> None:
+    picture = reliability_chart(report.drift)
+    root = ElementTree.fromstring(picture)
+    said = " ".join(root.itertext())
+    assert "observed share of right pairs" in said
+    for name in ("exact", "-ed", "polynomial", "compiled model"):
+        assert name in said
+    assert "ONNX Runtime" not in said
+    few = changed(report, reliability=report.drift.reliability[:1])
+    assert "compiled model" not in reliability_chart(few.drift)
+
+
+def test_without_probabilities_there_is_no_section_of_them(report: Report) -> None:
+    titles = markdown(report.document())
+    assert "<summary>Probabilities</summary>" in titles or "## Probabilities" in titles
+    none = markdown(changed(report, reliability=()).document())
+    assert "Calibration error" in titles
+    assert "Calibration error" not in none

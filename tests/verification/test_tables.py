@@ -8,7 +8,12 @@ import pytest
 from cimtool.report.formats import percent
 from cimtool.report.table import Cell, Table
 from cimtool.verification.report import Report
-from cimtool.verification.tables import drift_table, retrieval_table, survival_table
+from cimtool.verification.tables import (
+    drift_table,
+    probability_table,
+    retrieval_table,
+    survival_table,
+)
 
 from .conftest import changed
 
@@ -82,3 +87,32 @@ def test_the_reference_row_shows_its_own_scatter(sampled_report: Report) -> None
 
 def test_an_exact_reference_has_no_scatter(report: Report) -> None:
     assert cells(drift_table(report.drift), CENTRED)[0].text == "-"
+
+
+PROBABILITIES = ("log\nloss", "Brier", "calibr.\nerror")
+SELECTIVE = ("t>v\nAURC", "R@1 of\n80%", "AUROC\nanswer")
+
+
+def test_probabilities_have_their_own_table(report: Report) -> None:
+    table, retrieval = probability_table(report.drift), retrieval_table(report.drift)
+    titles = [column.title for column in table.columns]
+    assert table.title.startswith("Probabilities, shares in percent")
+    assert [row.cells[0].text for row in table.rows] == [row.stage for row in report.drift.shown]
+    for heading in (*PROBABILITIES, *SELECTIVE):
+        assert heading.replace("\n", " ") in [title.replace("\n", " ") for title in titles]
+        assert heading not in [column.title for column in retrieval.columns]
+    narrow = {column.title for column in table.columns if column.essential}
+    assert set(PROBABILITIES) <= {title.replace(" ", "\n") for title in narrow} | narrow
+
+
+def test_rows_without_logits_have_no_probabilities(report: Report) -> None:
+    table = probability_table(report.drift)
+    at = [row.cells[0].text for row in table.rows]
+    loss = dict(zip(at, cells(table, "log loss"), strict=True))
+    final = report.drift.final.metrics["nll"]
+    assert loss[report.drift.final.stage].value == final
+    assert loss[report.drift.final.stage].note
+    assert loss["-ed"].value is not None
+    for name in ("raw embeddings", "raw rows, int8"):
+        assert loss[name].text == "-"
+    assert cells(table, "AUROC answer")[at.index("raw embeddings")].text != "-"

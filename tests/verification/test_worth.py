@@ -1,0 +1,385 @@
+"""The verdict: constructed cases are told apart, and `verify` says what plain NumPy finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.intervals import Change
+from cimtool.bundle.bundle import Bundle
+from cimtool.emit.runtime import Session
+from cimtool.ir.surrogate import Polynomial
+from cimtool.loading.embeddings import embeddings_of
+from cimtool.reference.exact import log_match_probability
+from cimtool.reference.metrics import RAW_INT8, on_grid
+from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import Truth, truth_among_others
+from cimtool.report.terminal import terminal
+from cimtool.simulation.simulator import Simulator
+from cimtool.verification.drift import BaselineLoss, DriftTable
+from cimtool.verification.run import verify_bundle
+from cimtool.verification.worth import (
+    WORST,
+    SampledAlike,
+    Worth,
+    mean_variance,
+    standing_of,
+    worst_share,
+    worth_of,
+)
+from tests.kits import verdict_by_hand
+from tests.kits.verdict_by_hand import Items
+
+from .conftest import MakeBundle, pairs, trunk
+
+N, K = 120, 10
+MONTE_CARLO = "Monte Carlo (K=10)"
+ERROR = 0.4
+"""The error of Monte Carlo in constructed cases."""
+
+
+def noise(seed: int) -> FloatArray:
+    return np.random.default_rng(seed).normal(size=(N, N))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Scores by their distance from exact ones; what is None is not there.
+
+    `led` is what right pairs get on top: 0 is as good as the exact score.
+    """
+
+    compiled: float = ERROR
+    offset: float = 0.0
+    float_led: float = 0.0
+    raw_led: float | None = -3.0
+    monte_carlo: bool = True
+    ranks: bool = True
+    broken: bool = False
+
+    def worth(self) -> Worth:
+        """The verdict on a table of such scores."""
+        exact = on_grid(2 * noise(0) + 4 * np.eye(N))
+        right = np.arange(N)
+        table = DriftTable(Truth(right, N) if self.ranks else truth_among_others(N, None), exact)
+        means = noise(9)[:, :3], noise(8)[:, :3]
+        table.add_reference("exact", *means)
+        table.add_monte_carlo(MONTE_CARLO, exact + ERROR * noise(1))
+        if self.raw_led is not None:
+            table.add_baseline(RAW_INT8, exact + 0.1 * noise(2) + self.raw_led * np.eye(N))
+        table.add("polynomial", exact + 0.1 * noise(3) + self.float_led * np.eye(N), *means)
+        compiled = exact + self.compiled * noise(4) + self.offset
+        table.add("ONNX Runtime", compiled, *means)
+        sampled = (MONTE_CARLO, K) if self.monte_carlo else None
+        return worth_of(table, "polynomial", sampled, None, self.broken, 0)
+
+
+CASES = {
+    "better than all": (
+        Case(0.1, float_led=-3),
+        "The compiled model is better than Monte Carlo with K=10, better than its float score, "
+        "better than raw rows in int8.",
+        "good",
+    ),
+    "better than Monte Carlo": (
+        Case(0.1),
+        "The compiled model is better than Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "good",
+    ),
+    "as good as Monte Carlo": (
+        Case(),
+        "The compiled model is as good as Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "good",
+    ),
+    "worse than Monte Carlo": (
+        Case(0.7),
+        "The compiled model is WORSE than Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "bad",
+    ),
+    "better than the float score alone": (
+        Case(float_led=-3, raw_led=None),
+        "The compiled model is as good as Monte Carlo with K=10, better than its float score.",
+        "good",
+    ),
+    "worse than the float score": (
+        Case(0.1, float_led=3),
+        "The compiled model is better than Monte Carlo with K=10, WORSE than its float score, "
+        "better than raw rows in int8.",
+        "bad",
+    ),
+    "raw rows are as good": (
+        Case(0.1, raw_led=0),
+        "The compiled model is as good as raw rows in int8, better than Monte Carlo with K=10, as "
+        "good as its float score.",
+        "",
+    ),
+    "raw rows are better": (
+        Case(0.1, raw_led=3),
+        "The compiled model is WORSE than raw rows in int8, better than Monte Carlo with K=10, as "
+        "good as its float score.",
+        "bad",
+    ),
+    "as good as all": (
+        Case(raw_led=0),
+        "The compiled model is as good as raw rows in int8, as good as Monte Carlo with K=10, as "
+        "good as its float score.",
+        "",
+    ),
+    "the surrogate is broken": (
+        Case(0.1, broken=True),
+        "No verdict: the float score is BROKEN, before any hardware.",
+        "bad",
+    ),
+    "nothing is ranked": (
+        Case(0.1, ranks=False),
+        "The compiled model is better than Monte Carlo with K=10.",
+        "good",
+    ),
+    "nothing is ranked or known": (
+        Case(0.1, ranks=False, monte_carlo=False),
+        "No verdict: nothing is ranked, and the exact score is not known.",
+        "",
+    ),
+    "rows of two widths": (
+        Case(0.1, raw_led=None),
+        "The compiled model is better than Monte Carlo with K=10, as good as its float score.",
+        "good",
+    ),
+    "the exact score is not known": (
+        Case(0.1, monte_carlo=False),
+        "The compiled model is as good as its float score, better than raw rows in int8.",
+        "good",
+    ),
+    "an offset alone": (
+        Case(0.1, offset=3),
+        "The compiled model is better than Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "good",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_are_told_apart(name: str) -> None:
+    case, sentence, tone = CASES[name]
+    found = case.worth()
+    assert (found.sentence, found.tone) == (sentence, tone)
+    assert (found.of_raw is None) == (case.raw_led is None or not case.ranks)
+    assert (found.sampled is None) == (not case.monte_carlo)
+    told = len(found.standings)
+    assert len(found.details) == (0 if case.broken else told)
+
+
+def test_an_offset_is_worse_in_the_whole_score_alone() -> None:
+    found = CASES["an offset alone"][0].worth().sampled
+    assert found is not None
+    assert (found.standing, found.standing_whole) == ("better", "worse")
+    assert found.centred.low > 100
+    assert found.whole.high < 1
+
+
+def test_the_k_of_the_same_error_is_that_of_the_errors_squares() -> None:
+    found = Case(0.1).worth().sampled
+    assert found is not None
+    assert found.centred.value == pytest.approx(K * (ERROR / 0.1) ** 2, rel=0.1)
+    assert found.centred.low < found.centred.value < found.centred.high
+
+
+def test_a_model_without_error_has_no_k() -> None:
+    found = Case(0.0).worth()
+    assert found.sampled is None
+    assert found.worst_share is None
+
+
+def loss(value: float, low: float, high: float) -> BaselineLoss:
+    change = Change(value, low, high)
+    return BaselineLoss("other", "ONNX Runtime", "R@1", change, 0.5 + value, 0.5)
+
+
+KNOWN = Worth(
+    broken=False,
+    sampled=SampledAlike(K, Change(123.4, 98.7, 151.0), Change(4.4, 3.2, 5.1)),
+    of_float=loss(0.02, -0.01, 0.05),
+    of_raw=loss(-0.25, -0.3, -0.2),
+    items=1500,
+    variance=2.5,
+    worst_share=0.123,
+)
+
+
+def test_details_have_the_figures() -> None:
+    assert KNOWN.details == (
+        "Monte Carlo errs as much at K=120 [99, 150] where ranks are concerned, at K=4 [3, 5] in "
+        "the whole score.",
+        "Float score: R@1 50.0% compiled against 52.0%, -2.0 [-5.0, 1.0] points.",
+        "Raw rows in int8, which need no model, among 1,500 items: R@1 50.0% compiled against "
+        "25.0%, +25.0 [20.0, 30.0] points.",
+    )
+    assert KNOWN.notes == (
+        "Variances of the items: a^2 vd is 2.5 on average, they matter.",
+        "The worst 1% of the texts have 12% of the centred mean square error.",
+    )
+    little = replace(KNOWN, variance=0.25, worst_share=None).notes
+    assert little == (
+        "Variances of the items: a^2 vd is 0.25 on average, they change the score little.",
+    )
+    assert replace(KNOWN, variance=None, worst_share=None).notes == ()
+
+
+def test_a_k_below_one_is_less_than_one_sample() -> None:
+    below = SampledAlike(K, Change(0.4, 0.2, 0.9), Change(0.7, 0.3, 1.6))
+    found = replace(KNOWN, sampled=below)
+    assert found.sentence.startswith("The compiled model is WORSE than Monte Carlo with K=10, ")
+    assert found.details[0] == (
+        "Monte Carlo errs as much at less than one sample a side where ranks are concerned, at K=1 "
+        "[1, 2] in the whole score."
+    )
+
+
+ENDS = st.lists(st.floats(0, 1e6), min_size=3, max_size=3).map(sorted)
+
+
+@given(ENDS, ENDS, st.integers(2, 100_000))
+def test_a_standing_is_better_or_worse_only_beyond_the_interval(
+    first: list[float], second: list[float], samples: int
+) -> None:
+    centred, whole = (Change(value, low, high) for low, value, high in (first, second))
+    found = SampledAlike(samples, centred, whole)
+    for one, standing in ((centred, found.standing), (whole, found.standing_whole)):
+        inside = one.low <= samples <= one.high
+        assert standing == ("as good" if inside else "better" if one.value > samples else "worse")
+    swapped = SampledAlike(samples, whole, centred)
+    assert (swapped.standing, swapped.standing_whole) == (found.standing_whole, found.standing)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "standing"),
+    [(-0.2, -0.1, "better"), (-0.1, 0.0, "as good"), (0.0, 0.1, "as good"), (0.1, 0.2, "worse")],
+)
+def test_a_loss_whose_interval_has_0_is_as_good(low: float, high: float, standing: str) -> None:
+    assert standing_of(Change((low + high) / 2, low, high)) == standing
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=400))
+def test_the_worst_share_is_that_of_the_largest_squares(squares: list[float]) -> None:
+    found, total = worst_share(np.array(squares)), math.fsum(squares)
+    if total == 0:
+        assert found is None
+        return
+    worst = sorted(squares, reverse=True)[: max(1, round(WORST * len(squares)))]
+    assert found == pytest.approx(math.fsum(worst) / total)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_mean_variance_is_of_all_pairs(seed: int) -> None:
+    """Of 32 videos too, whose number divides the pairs evenly."""
+    rng = np.random.default_rng(seed)
+    sides = [Gaussians(rng.normal(5, 1, (n, 4)), rng.gamma(1.0, size=(n, 4))) for n in (7, 32)]
+    text, video = sides
+    pairs_of = [(t, v) for t in range(7) for v in range(32)]
+    found = []
+    for t, v in pairs_of:
+        s = text.s[t] + video.s[v]
+        found.append((2 * s**2 + 4 * (text.mu[t] - video.mu[v]) ** 2 * s).sum())
+    assert mean_variance(text, video, 0.3) == pytest.approx(0.3**2 * np.mean(found))
+
+
+A, B = 0.1, 0.0
+
+FITTED = Polynomial(2, (-0.0979, -3.85e-4, 7.49e-5, -5.17e-4, 8.45e-4), -0.0101, a=A, b=B, K=K)
+"""Least squares on the exact logits of the calibration rows."""
+
+
+def mirrored() -> torch.nn.Module:
+    """The tower for rows whose numbers stand in the reverse order."""
+    module = trunk()
+    with torch.no_grad():
+        module.trunk[0].weight.copy_(module.trunk[0].weight.flip(1))  # type: ignore[operator, index, union-attr]
+    return module
+
+
+def held_out(seed: int, noise: float, mirror: bool = True) -> dict[str, Any]:
+    rows = pairs(40, seed=seed, noise=noise)
+    video = rows["video"][:, ::-1] if mirror else rows["video"]
+    return {"text": rows["text"], "video": np.ascontiguousarray(video)}
+
+
+@pytest.fixture(scope="module")
+def mirrored_bundle(make_bundle: MakeBundle) -> Bundle:
+    calibration = held_out(0, 0.1)
+    towers = iter((trunk(), mirrored()))
+    return make_bundle("mirrored", FITTED, lambda: next(towers), calibration)
+
+
+def items_of(module: torch.nn.Module, rows: Array) -> Items:
+    """The means and variances that the trained tower itself gives the rows."""
+    with torch.no_grad():
+        mean, log_variance = module.double()(torch.from_numpy(rows).double())
+    return Items(mean.numpy(), np.exp(log_variance.numpy()))
+
+
+BETTER = (
+    "The compiled model is better than Monte Carlo with K=10, as good as its float score, better "
+    "than raw rows in int8."
+)
+SAMPLED_BETTER = BETTER.replace("better than Monte", "WORSE than Monte")
+RAW_BETTER = (
+    "The compiled model is WORSE than raw rows in int8, WORSE than Monte Carlo with K=10, as good "
+    "as its float score."
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (held_out(7, 0.1), BETTER),
+        (held_out(7, 0.6), SAMPLED_BETTER),
+        (held_out(7, 0.1, mirror=False), RAW_BETTER),
+    ],
+    ids=["near pairs", "far pairs", "rows in another order"],
+)
+def test_the_first_line_is_that_of_plain_numpy(
+    mirrored_bundle: Bundle, data: dict[str, Any], expected: str
+) -> None:
+    report = verify_bundle(mirrored_bundle, embeddings_of(data, "held-out"))
+    text, video = data["text"], data["video"]
+    compiled = Simulator(mirrored_bundle.program)
+    scores = {
+        "float": Session(mirrored_bundle.folder / "float.onnx").score_rows(text, video),
+        "compiled": compiled.score(compiled.encode("text", text), compiled.encode("video", video)),
+    }
+    found = verdict_by_hand.verdict(
+        (text.astype(float), video.astype(float)),
+        (items_of(trunk(), text), items_of(mirrored(), video)),
+        (A, B),
+        scores,
+    )
+    assert found == expected
+    assert report.drift.worth.sentence == found
+    lines = " ".join(terminal(report.document(), 100).split())
+    assert lines.startswith(found, lines.index("The compiled model is"))
+
+
+def test_the_exact_logits_by_hand_are_the_exact_ones() -> None:
+    """A density is summed here; the package takes a contour integral."""
+    rng = np.random.default_rng(0)
+    text, video = (Items(rng.normal(size=(n, 9)), rng.gamma(2.0, 0.4, size=(n, 9))) for n in (3, 4))
+    log_p, log_1mp = log_match_probability(
+        text.mean[:, None], text.variance[:, None], video.mean, video.variance, 0.7, 2.0
+    )
+    found = verdict_by_hand.exact_logits(text, video, 0.7, 2.0)
+    np.testing.assert_allclose(found, log_p - log_1mp, atol=1e-3)
+    drawn = verdict_by_hand.sampled_logits(text, video, 0.05, 2.0, 300, rng)
+    found = verdict_by_hand.exact_logits(text, video, 0.05, 2.0)
+    np.testing.assert_allclose(drawn, found, atol=0.15)
