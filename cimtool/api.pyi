@@ -283,9 +283,11 @@ def verify(
     noise: NoiseOptions | None = None,
     chip: Path | str | None = None,
     max_drift: Mapping[str, float] | None = None,
+    gallery: int | None = None,
     junit: File | None = None,
     baseline: File | None = None,
     tolerance: Mapping[str, float] | None = None,
+    distractors: EmbeddingsLike | None = None,
     report: File | None = None,
     say: Say = ...,
 ) -> Report:
@@ -296,7 +298,9 @@ def verify(
     the worst in twenty, at the earliest time and at the one asked for; with `chip`, the folder of a
     measured one, a row of that. Writes `report.html`, `report.json` and `report.md`, and the checks
     into a file `junit`, of which an earlier one is removed at once. With `baseline` the runs are
-    paired query by query, and what is surely worse by more than its `tolerance` fails. Raises
+    paired query by query, and what is surely worse by more than its `tolerance` fails. The verdict
+    beside raw rows holds among the videos of `data` and the `distractors`, or for a larger
+    `gallery`, to which R@1 is extrapolated. Raises
     CheckFailed if a bit differs, or a metric is over its limit in `max_drift` or worse than in the
     baseline.
 
@@ -311,9 +315,12 @@ def verify(
     * `noise`: Draw dies with the target's noise.
     * `chip`: A measured chip to use instead of drawn dies.
     * `max_drift`: Fail above this value.
+    * `gallery`: Items of a larger gallery to extrapolate R@1 to, text to video, beside raw
+      rows.
     * `junit`: Write the checks as JUnit XML (.xml).
     * `baseline`: An earlier report.json; fail if a metric is worse.
     * `tolerance`: Fail only if surely worse than the baseline by more than this.
+    * `distractors`: Further videos in the gallery, right for no text.
     * `report`: Folder of the report [default: the bundle].
     """
 
