@@ -198,8 +198,10 @@ def risk_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     answered, wrong = _surest_first(draws, sureness)
     risk = np.divide(wrong.cumsum(axis=1), answered.cumsum(axis=1).clip(min=1))
     total = answered.sum(axis=1)
-    area = (answered * risk).sum(axis=1)
-    return np.divide(area, total, out=np.full(len(total), np.nan), where=total > 0)
+    area: FloatArray = np.divide(
+        (answered * risk).sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0
+    )
+    return area
 
 
 def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
@@ -209,7 +211,8 @@ def selective_recall(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     most = np.rint(COVERAGE * answered.sum(axis=1))
     taken = np.clip(most[:, None] - (seen - answered), 0, answered)
     lost = (taken * (wrong > 0)).sum(axis=1)
-    return 1 - np.divide(lost, most, out=np.full(len(most), np.nan), where=most > 0)
+    share: FloatArray = np.divide(lost, most, out=np.full(len(most), np.nan), where=most > 0)
+    return 1 - share
 
 
 def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -237,7 +240,8 @@ def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
     total = counts.sum(axis=1) ** 2
     won = (counts * lower).sum(axis=1)
-    return np.divide(won, total, out=np.full(len(total), np.nan), where=total > 0)
+    share: FloatArray = np.divide(won, total, out=np.full(len(total), np.nan), where=total > 0)
+    return share
 
 
 SELECTIVE = (

@@ -41,7 +41,7 @@ def sureness(scores: Array, truth: Truth) -> Queries:
         part, others = scores[rows], candidate & ~right
         every = np.where(candidate, part, -np.inf)
         missed = np.where(others, part, -np.inf)
-        asked = right.any(axis=1) & others.any(axis=1)
+        asked: BoolArray = np.logical_and(right.any(axis=1), others.any(axis=1))
         found = np.stack([every.max(axis=1), missed.max(axis=1)], axis=1)
         of_text[rows] = np.where(asked[:, None], found, np.nan)
         np.maximum(best, every.max(axis=0), out=best)
