@@ -552,7 +552,10 @@ def test_baselines_have_retrieval_alone(bundle: Bundle, data: Embeddings) -> Non
         assert "r1_text_to_video" in row.metrics
         assert "logit_rmse" not in row.metrics
         assert row.losses["r1_loss"].low <= row.losses["r1_loss"].high
-    for metric in (one for one in RANKINGS if not one.texts_only):
+    assert "nll" in distance.metrics
+    assert "nll" not in raw.metrics
+    of_scores = [one for one in RANKINGS if one.of_means is None and not one.of_logit]
+    for metric in of_scores:
         for key in metric.keys.values():
             assert raw.metrics[key] == score.metrics[key]
     # What projectors at random make of pairs that are nearly equal is worse than these are.

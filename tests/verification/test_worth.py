@@ -305,7 +305,7 @@ def mirrored() -> torch.nn.Module:
     """The tower for rows whose numbers stand in the reverse order."""
     module = trunk()
     with torch.no_grad():
-        module.trunk[0].weight.copy_(module.trunk[0].weight.flip(1))  # type: ignore[operator, index, union-attr]
+        module.trunk[0].weight.copy_(module.trunk[0].weight.flip(1))
     return module
 
 
