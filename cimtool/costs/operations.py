@@ -88,6 +88,12 @@ class Operations:
         return {kind: self.count(kind) for kind in dict.fromkeys((*ARITHMETIC, *self.tallies))}
 
 
+def digital_products(products: int, bits: int) -> Operations:
+    """Products of `bits` in the digital unit, each added to a sum."""
+    work = Operations.of("multiplications", products, bits, bits)
+    return work + Operations.of("additions", products, 2 * bits)
+
+
 def elements(known: Type, extents: Mapping[str, int]) -> int:
     """Numbers in a value, with named extents (`n` queries, `m` items) as given."""
     return math.prod(e if isinstance(e, int) else _rows(e, extents) for e in known.shape)

@@ -10,6 +10,7 @@ from cimtool.bundle.placement_view import fit_sentence, floorplan_sentences
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.operations import ARITHMETIC
 from cimtool.costs.prices import kind_of
+from cimtool.costs.raw_rows import raw_query, verdict
 from cimtool.costs.roofline import (
     bounds_text,
     energy_picture,
@@ -62,6 +63,7 @@ def document(estimate: Estimate, name: str = "") -> Document:
     return Document(
         f"{place}, {at}",
         (
+            *verdict(estimate),
             Sentence(fit_sentence(plan), "verdict"),
             *(Sentence(one, "verdict") for one in energies),
             total_table(estimate).named("totals"),
@@ -373,6 +375,7 @@ def assumptions(estimate: Estimate) -> list[str]:
 def estimate_json(estimate: Estimate) -> dict[str, Any]:
     """All of an estimate as plain values: ns, pJ and mm2."""
     point, sampled = estimate.rates.point, estimate.montecarlo
+    raw = raw_query(estimate)
     return {
         "target": estimate.target.name,
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
@@ -386,6 +389,7 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
         "text": estimate.text.to_json(),
         "video": estimate.video.to_json(),
         "query": None if estimate.query is None else estimate.query.to_json(),
+        "raw_query": None if raw is None else raw.to_json(),
         "area_mm2": estimate.area.to_json(),
         "score": None if estimate.score is None else estimate.score.to_json(),
         "programming": estimate.programming.to_json(),

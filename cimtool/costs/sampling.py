@@ -15,7 +15,7 @@ from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.costs.charges import digital_cost, layer_cost, loading, programming
-from cimtool.costs.operations import Operations
+from cimtool.costs.operations import Operations, digital_products
 from cimtool.costs.rates import Rates
 from cimtool.costs.totals import Cost, PartShare, Quantity
 from cimtool.hardware.placement import Placement, floorplan, placed
@@ -105,7 +105,7 @@ def sampling_cost(
         cells: int | None = before.cells_written
         work = _around(drawn, pairs, bits)
         if beside is None:
-            work += _digital_products(pairs * dimension, bits)
+            work += digital_products(pairs * dimension, bits)
             found = before
             if not stored:  # the cells that arrays would take
                 drawn_cells = None if place is None else place.cells * scored // gallery
@@ -138,12 +138,6 @@ def _around(drawn: int, pairs: int, bits: int) -> Operations:
     work += Operations.of("multiplications", drawn, bits, bits)
     work += Operations.of("additions", drawn, bits)
     return work + Operations.of("additions", pairs, MEAN_BITS)
-
-
-def _digital_products(products: int, bits: int) -> Operations:
-    """Products in the digital unit."""
-    work = Operations.of("multiplications", products, bits, bits)
-    return work + Operations.of("additions", products, 2 * bits)
 
 
 def _stored_samples(columns: int, dimension: int, settings: Settings) -> Placement | None:
