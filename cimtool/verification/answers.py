@@ -196,8 +196,8 @@ def calibration_sentences(report: Report) -> Iterator[str]:
     if loss is not None:
         does = {True: "is LOST", False: "is kept"}[loss.low > 0]
         yield (
-            f"Calibration {does}: the compiled score's error is {percent(loss.value)} "
-            f"{percent_range(loss.low, loss.high)} points above that of {drift.reference}."
+            f"Calibration {does}: the compiled score's error less that of {drift.reference} is "
+            f"{percent(loss.value)} {percent_range(loss.low, loss.high)} points."
         )
     said = []
     for one in drift.reliability:
