@@ -92,14 +92,14 @@ def query_figures(
     every = np.ones_like(one)
     firsts = 100.0 * (compiled == 1), 100.0 * (raw == 1)
     return QueryFigures(
-        len(count),
-        int((count > 1).sum()),
-        float(firsts[0].mean()),
-        float(firsts[1].mean()),
-        figure(lambda rows: float((firsts[0] - firsts[1])[rows].mean()), every),
-        figure(lambda rows: spearman(summed[rows], count[rows]), every),
-        figure(lambda rows: spearman(summed[rows], compiled[rows]), every),
-        figure(lambda rows: spearman(summed[rows], compiled[rows]), one),
+        queries=len(count),
+        ambiguous=int((count > 1).sum()),
+        compiled=float(firsts[0].mean()),
+        raw=float(firsts[1].mean()),
+        gain=figure(lambda rows: float((firsts[0] - firsts[1])[rows].mean()), every),
+        answers=figure(lambda rows: spearman(summed[rows], count[rows]), every),
+        rank=figure(lambda rows: spearman(summed[rows], compiled[rows]), every),
+        rank_of_one=figure(lambda rows: spearman(summed[rows], compiled[rows]), one),
     )
 
 

@@ -90,7 +90,7 @@ def test_an_exact_reference_has_no_scatter(report: Report) -> None:
 
 
 PROBABILITIES = ("log\nloss", "Brier", "calibr.\nerror")
-SELECTIVE = ("t>v\nAURC", "R@1 of\n80%", "AUROC\nanswer")
+SELECTIVE = ("t>v\nAURC", "t>v\nR@1 at 80%", "v>t\nanswer AUROC")
 
 
 def test_probabilities_have_their_own_table(report: Report) -> None:
@@ -115,4 +115,4 @@ def test_rows_without_logits_have_no_probabilities(report: Report) -> None:
     assert loss["-ed"].value is not None
     for name in ("raw embeddings", "raw rows, int8"):
         assert loss[name].text == "-"
-    assert cells(table, "AUROC answer")[at.index("raw embeddings")].text != "-"
+    assert cells(table, "t>v answer AUROC")[at.index("raw embeddings")].text != "-"
