@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, blocks
+from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
 from cimtool.reference.truth import Truth
 
 PAIRS = 1 << 20
@@ -46,7 +46,7 @@ def chance_of_a_rival(scores: Array, truth: Truth, videos: int | None = None) ->
         counts[rows] = wrong.sum(axis=1)
         ahead[rows] = (wrong & (scores[rows] >= best[:, None])).sum(axis=1)
         rivals = np.sort(np.where(wrong, scores[rows], -np.inf), axis=1)[:, -tail - 1 :]
-        spread[rows] = np.std(scores[rows], axis=1, where=wrong)
+        spread[rows] = _deviation(scores[rows], wrong)
         known = (counts[rows] > tail) & np.isfinite(best) & (spread[rows] > 0)
         start, unit = rivals[known, :1], spread[rows][known, None]
         tails.append(((rivals[known, 1:] - start) / unit).ravel())
@@ -59,6 +59,15 @@ def chance_of_a_rival(scores: Array, truth: Truth, videos: int | None = None) ->
         found[in_tail] = tail / counts[in_tail] * exceeds
     none = [~truth.right_pairs(rows).any(axis=1) for rows in blocks(n, max(1, PAIRS // m))]
     found[np.concatenate(none)] = np.nan
+    return found
+
+
+def _deviation(scores: Array, wrong: BoolArray) -> FloatArray:
+    """The standard deviation [n] of the `wrong` scores of each row, 0 without any."""
+    count = np.maximum(np.count_nonzero(wrong, axis=1), 1)
+    mean = np.where(wrong, scores, 0.0).sum(axis=1) / count
+    squares = np.where(wrong, (scores - mean[:, None]) ** 2, 0.0)
+    found: FloatArray = np.sqrt(squares.sum(axis=1) / count)
     return found
 
 

@@ -6,6 +6,7 @@ match is 1/2 in every gallery. Matrices are [n, m], texts down and videos across
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,6 +91,8 @@ def bin_ends(logits: Array, truth: Truth) -> FloatArray:
     n, m = logits.shape
     values, weights = [], []
     apart = max(1, n * m // BINNED)
+    while math.gcd(apart, m) > 1:  # or they would be of few videos
+        apart += 1
     for rows, right, candidate in _blocks(truth, n, m):
         weight, asked = _weights(right, candidate)
         start = -(rows.start * m) % apart

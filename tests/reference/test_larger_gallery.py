@@ -62,7 +62,10 @@ def test_equal_scores_count_against_the_right_item() -> None:
     assert first_of(found, 30).max() < 1e-100
 
 
+@pytest.mark.filterwarnings("error")
 def test_texts_without_right_or_wrong_items_have_no_chance() -> None:
+    of_two = chance_of_a_rival(np.array([[2.0, 1.0], [0.0, 3.0]]), Truth(np.array([0, 1]), 2), 1)
+    assert np.isnan(of_two).tolist() == [True, False]
     truth = truth_among_others(4, np.array([0, 0, 0, 1]))
     found = chance_of_a_rival(np.arange(16.0).reshape(4, 4), truth)
     assert np.isnan(found).tolist() == [False, False, False, True]
