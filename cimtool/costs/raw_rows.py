@@ -29,20 +29,26 @@ def raw_query(estimate: Estimate) -> Cost | None:
 
 
 def verdict(estimate: Estimate) -> list[Sentence]:
-    """The energy of a query beside that of raw rows; nothing where one of them is not known."""
+    """The energy of a query beside that of raw rows; nothing where one of them is not known.
+
+    The ends of the ratio are at the same ends of the prices, which both have in common.
+    """
     query, raw = estimate.query, raw_query(estimate)
     if query is None or raw is None:
         return []
     own, other = query.energy_pj, raw.energy_pj
-    if own.value is None or not other.value:
+    if own.value is None or not (other.value and other.low and other.high):
         return []
-    tone: Tone = "bad" if own.value > other.value else "" if own.lower_bound else "good"
+    low, high = sorted(((own.low or 0.0) / other.low, (own.high or 0.0) / other.high))
+    tone: Tone = "bad" if low > 1 else "good" if high < 1 and not own.lower_bound else ""
     least = "at least " * own.lower_bound
+    place = "DRAM" if raw.digital.count("dram") else "SRAM"
     return [
         Sentence(
-            f"Energy per query: {least}{own.value / other.value:.2g} times that of raw rows in "
-            f"int8 among {estimate.gallery:,} items, which need no model and take "
-            f"{other.full_text(ENERGIES)} in digital at the same prices.",
+            f"Energy per query: {least}{own.value / other.value:.2g} times ({low:.2g} to "
+            f"{high:.2g}) that of raw rows in int8 among {estimate.gallery:,} items, which need no "
+            f"model and take {other.full_text(ENERGIES)} in digital at the same prices, read from "
+            f"{place}.",
             "verdict",
             tone,
         )

@@ -27,14 +27,14 @@ LARGEST = 50
 """The largest scores of all tails, from which the exponential tail goes on."""
 
 
-def chance_of_a_rival(scores: Array, truth: Truth, videos: int | None = None) -> FloatArray:
+def chance_of_a_rival(scores: Array, truth: Truth, every: int = 1) -> FloatArray:
     """The chance [n] that a wrong item scores at least as high as a text's best right item.
 
-    Of `scores` [n, m], wrong items among the first `videos` make the estimate. NaN for a text
+    Of `scores` [n, m], the wrong ones of one video in `every` make the estimate. NaN for a text
     without right items, or without wrong ones.
     """
     n, m = scores.shape
-    shown = np.arange(m) < (m if videos is None else videos)
+    shown = np.arange(m) % every == 0
     counts, ahead, spread = np.zeros((3, n))
     beyond = np.full(n, np.nan)
     tails: list[FloatArray] = []

@@ -229,8 +229,8 @@ def _surest_first(draws: QueryCounts, sureness: FloatArray) -> tuple[FloatArray,
 def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     """The area under the ROC curve [B] of best scores with the right items and without them.
 
-    It is the chance that a query whose answer is in the gallery has a higher best score than a
-    query whose right items were taken out; equal scores count half.
+    It is the chance that a query whose answer is in the gallery has a higher best score than
+    another query, whose right items were taken out; equal scores count half.
     """
     known = ~np.isnan(sureness[:, 0])
     counts = draws.counts[:, known]
@@ -240,8 +240,11 @@ def answer_area(draws: QueryCounts, sureness: FloatArray) -> FloatArray:
     ends = np.searchsorted(without[order], starts)
     below = np.concatenate([np.zeros((len(counts), 1)), counts[:, order].cumsum(axis=1)], axis=1)
     lower = (below[:, ends[with_]] + below[:, ends[with_ + 1]]) / 2
-    total = counts.sum(axis=1) ** 2
-    return _over((counts * lower).sum(axis=1), total)
+    # A query is not compared with itself, however often it is drawn.
+    alone = (with_ > without) + (with_ == without) / 2
+    itself = counts**2
+    total = counts.sum(axis=1) ** 2 - itself.sum(axis=1)
+    return _over((counts * lower).sum(axis=1) - itself @ alone, total)
 
 
 SELECTIVE = (

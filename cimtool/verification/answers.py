@@ -188,9 +188,19 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
     )
 
 
+COIN = math.log(2)
+"""The log loss of a coin: right and wrong pairs of a query have half of the weight each."""
+
+
 def calibration_sentences(report: Report) -> Iterator[str]:
     """The calibration error of the compiled score beside others', and whether it lost any."""
     drift, name = report.drift, "calibration_error"
+    found = drift.final.with_interval("nll")
+    if found is not None and found.low > COIN:
+        yield (
+            f"As probabilities these are WORSE than a coin's: log loss {found.value:.3g} "
+            f"[{found.low:.3g}, {found.high:.3g}] against {COIN:.3f}."
+        )
     rows = {row.stage: row for row in drift.rows}
     loss = drift.final.losses.get(f"{name}_loss")
     if loss is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import ArgumentError, rows_of
+from cimtool.base.errors import ArgumentError, CimError, rows_of
 from cimtool.base.modality_names import item_names
 from cimtool.base.progress import Say, silent
 from cimtool.base.threads import side_by_side
@@ -97,10 +97,17 @@ def verify_bundle(
                 bundle.name,
             )
         (data,) = without_seen([bundle.calibration], [data], bundle.name)
+    if data.labels is not None and not data.truth.ranks:
+        raise CimError(
+            f"{data.file}: no two items share a label, so no query has an answer; expected classes "
+            "of several items, or no labels"
+        )
     check_measurable("max_drift", limits, data.truth, data.file, predicts_logit)
     if earlier is not None:
         earlier.check(data, predicts_logit)
     check_gallery(bundle, data)
+    if options.gallery is not None and options.gallery >= 2**63:
+        raise ArgumentError("{gallery} is {}; expected less than 2^63", options.gallery)
     if options.gallery is not None and options.gallery < len(data.video):
         raise ArgumentError(
             "{gallery} is {:,}; expected at least {:,}, the number of {} in {}",

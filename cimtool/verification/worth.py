@@ -7,6 +7,7 @@ Monte Carlo would err as much, because its mean square error falls as 1/K.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -54,6 +55,15 @@ class SampledAlike:
         """The same by the whole score."""
         return _standing_of_k(self.whole, self.samples)
 
+    @property
+    def words(self) -> str:
+        """The standing, and that by the whole score where it is another."""
+        said = _than(self.standing, f"Monte Carlo with K={self.samples}")
+        if self.standing_whole == self.standing:
+            return said
+        whole = {"better": "better", "as good": "as good", "worse": "WORSE"}[self.standing_whole]
+        return f"{said} where ranks are concerned ({whole} in the whole score)"
+
 
 def _standing_of_k(found: Change, samples: int) -> Standing:
     if found.low > samples:
@@ -74,7 +84,8 @@ class LargerGallery:
 
     `gain` is the compiled model's R@1 less that of raw rows in 8 bits on the same texts; both are
     None for rows of two widths. `missed` is the largest error of the same method from half of the
-    data's gallery to the whole one, which was measured; the intervals are wider by it.
+    data's gallery to the whole one, which was measured, times the doublings from there to `items`;
+    the intervals are wider by it.
     """
 
     items: int
@@ -91,8 +102,9 @@ class LargerGallery:
             gain = f"{100 * self.gain.value:+.1f} {percent_range(self.gain.low, self.gain.high)}"
             told += f" against {_percent(self.raw)} by raw rows in int8, {gain} points"
         return (
-            f"Extrapolated to {self.items:,} items, R@1 text to video is {told}; from half of the "
-            f"items here to all of them, the same method errs by {percent(self.missed)} points."
+            f"Extrapolated to {self.items:,} items, R@1 text to video is {told}. The intervals "
+            f"have {percent(self.missed)} points for the method: its error from half of the items "
+            "here to all of them, once a doubling."
         )
 
 
@@ -145,6 +157,8 @@ class Worth:
         """Bad if it is worse than anything, good if it is better than something, else neither."""
         if self.broken or "worse" in self.standings:
             return "bad"
+        if self.sampled is not None and self.sampled.standing_whole == "worse":
+            return ""
         raw_is_enough = self.against_raw in ("as good", "worse")
         return "good" if "better" in self.standings and not raw_is_enough else ""
 
@@ -157,7 +171,7 @@ class Worth:
             return "No verdict: nothing is ranked, and the exact score is not known."
         said = []
         if self.sampled is not None:
-            said.append(_than(self.sampled.standing, f"Monte Carlo with K={self.sampled.samples}"))
+            said.append(self.sampled.words)
         if self.of_float is not None:
             said.append(_than(standing_of(self.of_float.loss), "its float score"))
         if self.against_raw is not None:
@@ -174,7 +188,7 @@ class Worth:
             one = self.sampled
             said.append(
                 f"Monte Carlo errs as much at {_equal(one.centred)} where ranks are concerned, at "
-                f"{_equal(one.whole)} in the whole score."
+                f"{_equal(one.whole)} in the whole score, if its mean square error falls as 1/K."
             )
         if self.of_float is not None and not self.broken:
             said.append(f"Float score: {_shares(self.of_float)}.")
@@ -294,15 +308,16 @@ def in_larger_gallery(
     videos = truth.videos
     known = {"compiled": scores} | ({} if raw is None else {"raw": raw})
     firsts: dict[str, FloatArray] = {}
-    missed = 0.0
+    missed, doublings = 0.0, max(1.0, math.log2(items / videos))
     for name, one in known.items():
         firsts[name] = first_of(chance_of_a_rival(one, truth), items)
-        half = first_of(chance_of_a_rival(one, truth, videos // 2), videos)
+        half = first_of(chance_of_a_rival(one, truth, every=2), videos)
         first = retrieved(one, truth).text[RANK] <= 1
         checked = ~np.isnan(half)
         # Without a wrong item in half of the gallery nothing was checked.
         off = abs(float((half - first)[checked].mean())) if checked.any() else 1.0
         missed = max(missed, off)
+    missed *= doublings
     if "raw" in firsts:
         firsts["gain"] = firsts["compiled"] - firsts["raw"]
 
@@ -313,8 +328,8 @@ def in_larger_gallery(
     known_changes = {
         name: Change(
             found.metrics[name],
-            found.intervals[name].low - missed,
-            found.intervals[name].high + missed,
+            max(found.intervals[name].low - missed, -1.0 if name == "gain" else 0.0),
+            min(found.intervals[name].high + missed, 1.0),
         )
         for name in firsts
     }

@@ -49,7 +49,9 @@ def test_the_verdict_on_energy_leads() -> None:
     (sentence,) = verdict(found)
     assert document(found, "small").blocks[0] == sentence
     ratio = (query.energy_pj.value or 0) / (raw.energy_pj.value or 1)
-    assert f"{ratio:.2g} times that of raw rows in int8 among 1,000 items" in sentence.text
+    assert f": {ratio:.2g} times (" in sentence.text
+    assert " that of raw rows in int8 among 1,000 items" in sentence.text
+    assert sentence.text.endswith(", read from SRAM.")
     assert sentence.tone == ("bad" if ratio > 1 else "good")
     assert sentence.level == "verdict"
 
