@@ -110,8 +110,8 @@ def run_demo(
     check_count("epochs", epochs, 1, MOST_EPOCHS)
     check_place(bundle)
     check_output(scores, ".npz")
-    settings = settings_for(epochs, rows, announce)
     with alone_in(out, NAME, f".{name}{LOCK}"):
+        settings = settings_for(epochs, rows, announce)
         files = prepare_demo(cache, settings, installed_sources(), announce)
         announce(f"compiling for {target}")
         api.compile(

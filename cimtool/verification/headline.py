@@ -330,7 +330,7 @@ class DriftFindings:
     scatter: Scatter | None
     by_class: bool
     headline: Headline
-    worth: Worth
+    worth: Worth = field(repr=False)
     rows: tuple[StageRow, ...] = field(repr=False)
     baselines: tuple[BaselineLoss, ...] = field(repr=False)
     noisy: tuple[Noisy, ...] = field(repr=False)

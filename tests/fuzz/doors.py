@@ -84,8 +84,8 @@ from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.bundle.outputs_check import check_outputs
 from cimtool.emit.own_files import require_own_file, require_own_float_file
 from cimtool.emit.runtime import Session
-from cimtool.experiments.references import SweepReferences
-from cimtool.experiments.sweep import REFERENCES, SWEEP
+from cimtool.experiments.references import REFERENCES, SweepReferences
+from cimtool.experiments.sweep import SWEEP
 from cimtool.galleries.encoding import INDEX, shard_name
 from cimtool.handoff.written import HANDOFF
 from cimtool.hardware.cam import load_cam
