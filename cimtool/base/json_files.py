@@ -7,7 +7,8 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import fields, is_dataclass
+from pathlib import Path, PurePath
 from typing import Any
 
 from cimtool.base.errors import CimError
@@ -97,7 +98,11 @@ def table_in(content: bytes, file: Path, again: str) -> dict[str, Any]:
 
 def in_unicode(values: Any) -> Any:
     """Values as JSON has them, with `?` for anything not Unicode, such as bytes of a file name."""
-    return json.loads(json.dumps(values, ensure_ascii=False).encode("utf-8", "replace"))
+    return json.loads(_unicode_text(values))
+
+
+def _unicode_text(values: Any) -> bytes:
+    return json.dumps(values, ensure_ascii=False, default=_as_python).encode("utf-8", "replace")
 
 
 def values_digest(values: Mapping[str, Any]) -> str:
@@ -107,15 +112,22 @@ def values_digest(values: Mapping[str, Any]) -> str:
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as JSON takes them: NumPy numbers as numbers, paths as text, NaN and infinity None."""
-    from pydantic_core import to_jsonable_python  # slow, so not at the start of a command
+    """Values as `in_unicode`, with NumPy numbers as numbers, paths as text, NaN as None.
 
-    plain: dict[str, Any] = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
+    Infinity is None too. Raises TypeError for what has no JSON form.
+    """
+    plain: dict[str, Any] = json.loads(_unicode_text(values), parse_constant=lambda _: None)
     return plain
 
 
 def _as_python(value: Any) -> Any:
-    """A NumPy number or array as Python values; TypeError for anything else."""
+    """A NumPy number or array, a path, a table or a record as Python values."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if not hasattr(value, "tolist"):
         raise TypeError(f"a {type(value).__name__} has no JSON form")
     return value.tolist()

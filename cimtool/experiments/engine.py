@@ -144,7 +144,7 @@ def program_bytes(program: Program, *more: str) -> bytes:
     """The text of a program with the digests of its constants, and `more`, for a digest."""
     constants = ConstantTable()
     text = program_text(program, constants)
-    return "".join([text, *more, *constants.names]).encode("utf-8", "surrogateescape")
+    return "".join([text, *more, *constants.names]).encode()
 
 
 def data_digest(data: Embeddings, truth: Truth) -> str:
