@@ -206,7 +206,7 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
         remarks = Remarks.of({surrogate: model}, rows, data, known)
         _check_reference(remarks, limits)
         evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None)
-        choices = Choices(evaluator, (*halves(data), None), folder, whose)
+        choices = Choices(evaluator, (*halves(data), None), folder, whose, limits.limits)
         starts = [TuningStart.of(values, build, choices) for values, build in builds]
         kept = _within(starts, limits, options.cost, data.file, say)
         for one in kept:
@@ -383,10 +383,14 @@ class HalvesEvaluator:
 
 @dataclass(frozen=True, eq=False)
 class Choices(HalvesEvaluator):
-    """Choices of bits that are measured once, and kept in the folder of a tuning."""
+    """Choices of bits that are measured once, and kept in the folder of a tuning.
+
+    An earlier outcome serves if it has all metrics of the `budget`.
+    """
 
     folder: PointFolder[HalvesMeasured]
     whose: Mapping[str, str]
+    budget: Mapping[str, float]
 
     def measured(
         self, builds: Mapping[str, Configuration], say: Say = silent, noun: str = "choice"
@@ -400,8 +404,11 @@ class Choices(HalvesEvaluator):
         points = {digest: BitsPoint(builds[name], name) for name, digest in digests.items()}
         folder = self.folder if len(points) > 1 else replace(self.folder, compute=here)
         runner = HalvesEvaluator(self.evaluator, self.selections)
-        done = folder.outcomes(points, lambda left: runner, say, noun)
+        done = folder.outcomes(points, lambda left: runner, say, noun, self._usable)
         return [done[digest] for digest in digests.values()]
+
+    def _usable(self, digest: str, known: HalvesMeasured) -> bool:
+        return all(self.budget.keys() <= one.metrics.keys() for one in known)
 
 
 @dataclass(eq=False)

@@ -359,6 +359,12 @@ def test_another_budget_uses_what_was_measured_and_a_damaged_choice_is_not(
     wide = {**SMALL, "budget": {"centred_rmse": 999.0}}
     assert tune(small_trunk, settings, folder=folder, **wide).resumed == len(files)
     assert not measured
+    values = read_sealed(files[0])
+    del values["sha256"], values["on_all"]["metrics"]["r1_loss"]
+    files[0].write_text(sealed_text(values))
+    other = {**SMALL, "budget": {"centred_rmse": 999.0, "r1_loss": 1.0}}
+    assert tune(small_trunk, settings, folder=folder, **other).resumed == len(files) - 1
+    assert len(measured) == 1
 
 
 def test_a_folder_of_another_tuning_or_experiment_is_refused(
