@@ -7,8 +7,8 @@ paired. A query whose value is NaN does not count in that metric.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -73,10 +73,23 @@ class QueryCounts:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Resamples of both kinds of queries: texts, and videos for the way back."""
+    """Resamples of both kinds of queries: texts, and videos for the way back.
+
+    Rows that share measurements share the metrics of them.
+    """
 
     text: QueryCounts
     video: QueryCounts
+    _known: dict[tuple[str, int], tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+
+    def metric(
+        self, name: str, values: FloatArray, compute: Callable[[], FloatArray]
+    ) -> FloatArray:
+        """The metric `name` [B] of these measurements, computed for the first row that has them."""
+        place = name, id(values)  # the values are kept with it, so that no others get this id
+        if place not in self._known:
+            self._known[place] = values, compute()
+        return self._known[place][1]
 
     @classmethod
     def once(cls, texts: int, videos: int) -> Samples:

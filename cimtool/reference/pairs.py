@@ -12,12 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, blocks
+from cimtool.base.threads import map_rows
 from cimtool.reference.measures import RELIABILITY, SURENESS
 from cimtool.reference.queries import Queries, both_sides
 from cimtool.reference.truth import Truth
 
-PAIRS = 1 << 20
-"""Pairs that are looked at at a time, to bound the memory."""
+PAIRS = 1 << 16
+"""Pairs that a thread looks at at a time: they stay in its cache."""
 
 BINS = 15
 """Bins of predicted probability, each with the same weight of pairs."""
@@ -62,17 +63,17 @@ def probabilities(logits: Array, truth: Truth) -> Queries:
     the text's pairs in each bin, and that weight times predicted and observed probability. All are
     NaN for a text without right pairs, or without wrong ones.
     """
-    from scipy.special import expit, log_expit  # slow to load, and every command imports this
-
     n, m = logits.shape
     inner = bin_ends(logits, truth)
     nll, brier = np.full((2, n), np.nan)
     bins = np.full((n, BINS, 3), np.nan)
-    for rows, right, candidate in _blocks(truth, n, m):
-        part = logits[rows]
-        weight, asked = _weights(right, candidate)
-        p = expit(part)
-        loss = -log_expit(np.where(right, part, -part))
+
+    def measure(rows: slice) -> None:
+        part, right = logits[rows], truth.right_pairs(rows)
+        weight, asked = _weights(right, ~truth.itself(rows))
+        far = np.exp(-np.abs(part))
+        p = np.where(part >= 0, 1.0, far) / (1 + far)
+        loss = np.log1p(far) + np.maximum(np.where(right, -part, part), 0)  # -ln p, -ln(1 - p)
         nll[rows] = np.where(asked, (weight * loss).sum(axis=1), np.nan)
         brier[rows] = np.where(asked, (weight * (p - right) ** 2).sum(axis=1), np.nan)
         at = np.searchsorted(inner, part.reshape(-1), "right").reshape(part.shape)
@@ -83,6 +84,8 @@ def probabilities(logits: Array, truth: Truth) -> Queries:
         ]
         found = np.stack(sums, axis=1).reshape(len(part), BINS, 3)
         bins[rows] = np.where(asked[:, None, None], found, np.nan)
+
+    map_rows(measure, n, max(1, PAIRS // m))
     return Queries({"nll": nll, "brier": brier, RELIABILITY: bins})
 
 

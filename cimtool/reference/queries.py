@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -117,11 +118,12 @@ def metrics(queries: Queries, samples: Samples) -> Metrics:
     for way, values, draws in _ways(queries, samples):
         for metric in RANKINGS:
             if metric.of in values and way in metric.keys:
-                found[metric.keys[way]] = metric.value(draws, values[metric.of])
-    own, others = queries.text, queries.video
+                name, own = metric.keys[way], values[metric.of]
+                found[name] = samples.metric(name, own, partial(metric.value, draws, own))
+    text, video = queries.text, queries.video
     for one in DIFFERENCES:
-        if one.pooling is not None and one.of in own:
-            both = samples.text, own[one.of], samples.video, others.get(one.of)
+        if one.pooling is not None and one.of in text:
+            both = samples.text, text[one.of], samples.video, video.get(one.of)
             found[one.name] = pooled(one.pooling, *both)
     return found
 

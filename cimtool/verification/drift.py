@@ -221,9 +221,13 @@ class DriftTable:
         return tuple(map(row_of, self.stages, self.queries, found))
 
     def compared_with(self, stage: str, other: str, seed: int) -> tuple[Uncertainty, Uncertainty]:
-        """The uncertainty of a stage's row and of another's; losses are from the other's."""
+        """The uncertainty of the metric that leads, of a stage and of another; losses are from it.
+
+        Other metrics of the same measurement come with it.
+        """
+        measurement = [led(self.truth.by_class)[0].of]
         queries = (self.queries[self.stages.index(name)] for name in (stage, other))
-        own, reference = (partial(metrics, one) for one in queries)
+        own, reference = (partial(metrics, one.only(measurement)) for one in queries)
         first, second = self.uncertainties([own, reference], seed, reference)
         return first, second
 

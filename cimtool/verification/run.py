@@ -127,27 +127,25 @@ def verify_bundle(
         dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
     say("resampling queries")
     against = ((RAW, runs.table.stages[-1]), (DISTANCE, head.surrogate))
+    exact = runs.scatter is not None and runs.scatter.is_exact
+    sampled = (references.monte_carlo_name, references.samples) if exact else None
     resampled: list[Callable[[], Any]] = [
         partial(runs.table.finished, seed),
         partial(baseline_losses, runs.table, against, seed),
+        partial(worth_of, runs.table, head.surrogate, sampled, runs.variance, seed),
     ]
-    rows, baselines = side_by_side(lambda call: call(), resampled)
+    rows, baselines, worth = side_by_side(lambda call: call(), resampled)
     surrogate = next(row for row in rows if row.stage == head.surrogate)
     faults = surrogate_faults(
         surrogate, runs.scatter, head.measure, runs.jitter, baselines, data.truth.by_class
     )
     said = (*faults, *surrogate_remarks(surrogate, runs.scatter, head.measure))
     far = bool(said) or offset_of(surrogate, runs.scatter) is not None
-    sampled = (
-        None
-        if runs.scatter is None or not runs.scatter.is_exact
-        else (references.monte_carlo_name, references.samples)
-    )
-    worth = worth_of(runs.table, head.surrogate, sampled, runs.variance, bool(faults), seed)
+    larger = None
     if options.gallery is not None and data.truth.ranks:
         raw = int8_products(data.text, data.video) if without_cosine(data) is None else None
         larger = in_larger_gallery(runs.scores, raw, data.truth, options.gallery, seed)
-        worth = replace(worth, larger=larger)
+    worth = replace(worth, broken=bool(faults), larger=larger)
     drift = find_drift(head, runs, DriftRows(rows, baselines, worth, dies), faults, data, seed)
     causes = causes_of(layers, parts, head, data, runs, drift)
     warnings = warnings_of(bundle, data, runs, said, far)

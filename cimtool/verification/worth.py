@@ -18,10 +18,10 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.intervals import Change
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.larger_gallery import chance_of_a_rival, first_of
-from cimtool.reference.measures import RANK
+from cimtool.reference.measures import SURENESS
 from cimtool.reference.metrics import RAW_INT8
+from cimtool.reference.pairs import sureness
 from cimtool.reference.queries import Metrics, Queries, metrics, once, uncertainties
-from cimtool.reference.retrieval import retrieved
 from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.truth import Truth
 from cimtool.report.formats import percent, percent_range
@@ -242,12 +242,12 @@ def worth_of(
     surrogate: str,
     monte_carlo: tuple[str, int] | None,
     variance: float | None,
-    broken: bool,
     seed: int,
 ) -> Worth:
     """Compare the table's last row with the rows of float score, Monte Carlo and raw rows.
 
-    `monte_carlo` names its row and its K; None if the exact score is not known.
+    `monte_carlo` names its row and its K; None if the exact score is not known. The float score is
+    taken to be sound.
     """
     compiled = table.stages[-1]
     named = ((surrogate, compiled), (RAW_INT8, compiled))
@@ -261,7 +261,7 @@ def worth_of(
             sampled = _sampled_alike(table, own, other, samples, seed)
     squares = own.text.get("centred_squares")
     return Worth(
-        broken=broken,
+        broken=False,
         sampled=sampled,
         of_float=found.get(surrogate),
         of_raw=found.get(RAW_INT8),
@@ -281,6 +281,7 @@ def _sampled_alike(
     table: DriftTable, own: Queries, other: Queries, samples: int, seed: int
 ) -> SampledAlike | None:
     """K of the same error on the same queries; None if the compiled model has no error."""
+    own, other = (one.only(("centred_squares", "logit_squares")) for one in (own, other))
     whole = once(own)
     if min(whole[error] for error in ERRORS.values()) <= 0:
         return None
@@ -312,7 +313,8 @@ def in_larger_gallery(
     for name, one in known.items():
         firsts[name] = first_of(chance_of_a_rival(one, truth), items)
         half = first_of(chance_of_a_rival(one, truth, every=2), videos)
-        first = retrieved(one, truth).text[RANK] <= 1
+        best, rival = sureness(one, truth).text[SURENESS].T
+        first = best > rival
         checked = ~np.isnan(half)
         # Without a wrong item in half of the gallery nothing was checked.
         off = abs(float((half - first)[checked].mean())) if checked.any() else 1.0
