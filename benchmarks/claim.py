@@ -47,8 +47,8 @@ from cimtool.reference.metrics import (
     ReferenceScores,
     centred_rmse,
     cosines,
+    int8_products,
     on_grid,
-    unit_rows,
 )
 from cimtool.reference.montecarlo import draw, monte_carlo
 from cimtool.reference.queries import Uncertainty, compared, metrics, uncertainties
@@ -67,7 +67,6 @@ SAMPLES = (1, 2, 5, 10, 50, 200)
 CALIBRATED = 512
 """Texts that calibrate the compiled model, with their videos."""
 
-INT8 = 127
 EXACT = "exact"
 SHOWN = {"centred RMSE": "centred_rmse", "RMSE": "logit_rmse"}
 RECALLS = {"R@1 text to video": "r1_text_to_video", "R@1 video to text": "r1_video_to_text"}
@@ -161,15 +160,6 @@ def squared_distances(x: Array, y: Array) -> FloatArray:
     return found
 
 
-def int8_cosines(text: Array, video: Array) -> FloatArray:
-    """Integer products [n, m] of unit rows in 8 bits, one scale a modality."""
-    codes = []
-    for rows in (unit_rows(text), unit_rows(video)):
-        codes.append(np.rint(rows / (np.abs(rows).max() / INT8)))
-    found: FloatArray = codes[0] @ codes[1].T
-    return found
-
-
 def single_scores(case: Case, effort: Effort) -> Iterator[Scores]:
     """Every score that draws no samples."""
     unseen, sigmoid = case.unseen, case.sigmoid
@@ -197,7 +187,7 @@ def single_scores(case: Case, effort: Effort) -> Iterator[Scores]:
     yield Scores(name, simulator.score(text, video).astype(np.float64))
     if rows[0].shape[1] == rows[1].shape[1]:
         yield Scores("raw rows, cosine", cosines(*rows), is_logit=False)
-        yield Scores("raw rows, int8", int8_cosines(*rows), is_logit=False)
+        yield Scores("raw rows, int8", int8_products(*rows), is_logit=False)
 
 
 def first_items(case: Case, most: int) -> tuple[Items, IntArray, IntArray]:

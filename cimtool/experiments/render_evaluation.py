@@ -60,11 +60,7 @@ def _columns(found: Evaluation) -> Table:
         columns.append(Column(_heading(found, one), str))
         columns += [Column("less the first", str)] * bool(one.differences)
     labels = {
-        key: metric.label
-        if metric.texts_only and not metric.share
-        else f"{metric.label}, %"
-        if metric.texts_only
-        else f"{said}: {metric.label}{', %' * metric.share}"
+        key: f"{'' if metric.texts_only else f'{said}: '}{metric.label}{', %' * metric.share}"
         for way, said in _ways(found)
         for metric in led(found.by_class)
         if (key := metric.keys.get(way)) is not None
