@@ -24,7 +24,7 @@ from cimtool.bundle.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.costs.estimate import Estimate, ScoredQuery, estimate
 from cimtool.costs.render import score_multiplications
 from cimtool.experiments.dies import DieRequest, spread_over_dies
-from cimtool.experiments.engine import content_digest, data_digest, program_bytes
+from cimtool.experiments.engine import content_digest, program_bytes
 from cimtool.experiments.points import COMPILED, Point, ScoreChoice
 from cimtool.experiments.references import SAMPLES, SweepReferences, trained_gaussians
 from cimtool.hardware.configuration import Configuration, level_notes
@@ -101,7 +101,7 @@ def measured_identity(
     return {
         "model": content_digest(program_bytes(model.program, score)),
         "calibration": content_digest(*rows),
-        "data": data_digest(data, data.truth),
+        "data": data.digest,
         "reference": reference,
     }
 

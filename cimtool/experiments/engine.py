@@ -52,8 +52,6 @@ from cimtool.base.progress import Countdown, PartDone, Say
 from cimtool.base.threads import thread_count
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.ir.program import Program
-from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.truth import Truth
 from cimtool.report.document import Block, Document, Sentence
 from cimtool.report.formats import counted
 from cimtool.report.html import html
@@ -145,16 +143,6 @@ def program_bytes(program: Program, *more: str) -> bytes:
     constants = ConstantTable()
     text = program_text(program, constants)
     return "".join([text, *more, *constants.names]).encode()
-
-
-def data_digest(data: Embeddings, truth: Truth) -> str:
-    """The digest of rows, and of all that decides what is right for a query."""
-    alone, judged = truth.leave_one_out, data.judged
-    right: list[bytes | Array] = [data.text, data.video, truth.text_to_video, b"alone" * alone]
-    right += [] if data.labels is None else [data.labels]
-    right += [] if data.compared is None else data.compared.arrays.values()
-    right += [] if judged is None else [judged.text, judged.video, judged.grade]
-    return content_digest(*right)
 
 
 @dataclass(frozen=True)

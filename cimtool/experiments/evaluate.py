@@ -33,7 +33,6 @@ from cimtool.experiments.engine import (
     PagedResult,
     check_workers,
     content_digest,
-    data_digest,
     program_bytes,
     values_name,
     workers,
@@ -213,7 +212,7 @@ class NamedSubject:
         """A digest of all that decides its ranking."""
         one = self.subject
         programs = (program_bytes(program) for program in (one.trained, one.program))
-        rows = data_digest(one.data, self.pairs.truth)
+        rows = one.data.digest_of(self.pairs.truth)
         score = one.head.to_json(), one.sigmoid, one.samples
         own = content_digest(*programs)
         return values_name(EVALUATION.versions, self.name, one.kind, own, rows, score)
@@ -278,7 +277,7 @@ def evaluate_subjects(
         digests = {one.digest: one for one in named}
         points = {digest: SubjectPoint(digest, one.name) for digest, one in digests.items()}
         every = dict.fromkeys(one.pairs for one in named)
-        data = "".join(data_digest(one.data, one.truth) for one in every)
+        data = "".join(one.data.digest_of(one.truth) for one in every)
         compute = stack.enter_context(workers(options, place))
         identity = {"data": content_digest(data.encode())}
         folder = stack.enter_context(EVALUATION.opened(place, identity, compute))

@@ -106,7 +106,10 @@ class Embeddings:
     @property
     def digest(self) -> str:
         """The SHA-256 of everything that figures depend on: the rows, and the right items."""
-        truth = self.truth
+        return self.digest_of(self.truth)
+
+    def digest_of(self, truth: Truth) -> str:
+        """The `digest` where right items are those of `truth`."""
         found: dict[str, Array] = {"text": self.text, "video": self.video}
         found |= {"right": truth.text_to_video, "leave_one_out": np.array(truth.leave_one_out)}
         if truth.labels is not None:
