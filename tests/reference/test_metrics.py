@@ -273,3 +273,8 @@ def test_zeros_in_int8_are_zeros() -> None:
     assert int8_products(rows, rows).tolist() == [[0, 0], [0, 127 * 127]]
     assert int8_products(np.zeros((2, 2)), rows).tolist() == [[0, 0], [0, 0]]
     assert int8_products(np.zeros((0, 2)), rows).shape == (0, 2)
+
+
+def test_rows_in_int8_have_one_scale_a_modality() -> None:
+    text, video = np.array([[2.0, 0.0], [3.0, 4.0]]), np.array([[0.0, 5.0]])
+    assert np.array_equal(int8_products(text, video), [[0.0], [102 * 127]])
