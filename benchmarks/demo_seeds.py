@@ -14,7 +14,7 @@ from typing import Any
 
 import cimtool
 from cimtool.demo.data import DemoFiles, DemoSettings, installed_sources
-from cimtool.demo.walk import FIRST_POLY, MATCHED, POLY_LOSS, TEACHER_LOSS, prepare_demo
+from cimtool.demo.walk import FIRST_POLY, POLY_LOSS, TEACHER_LOSS, prepare_demo
 
 CACHE = Path("demo-cache")
 SETTINGS = DemoSettings(epochs=6)
@@ -47,7 +47,7 @@ def trained(files: DemoFiles, settings: DemoSettings, seed: int) -> Path:
         files.train, own.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
     )
     labels = cimtool.teacher(
-        own.teacher, files.train, labels="exact", pairs=settings.first_pairs, matched=MATCHED
+        own.teacher, files.train, labels="exact", pairs=settings.first_pairs, matched=settings.matched
     )
     first = own.poly.with_name(FIRST_POLY)
     cimtool.fit(

@@ -8,6 +8,7 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,13 +58,10 @@ FIRST_POLY = "first-poly.json"
 TEACHER_LOSS, POLY_LOSS = "sampled-nce", "info-nce-poly"
 """The loss of the teacher, which samples, and InfoNCE of the polynomial in place of samples."""
 
-MATCHED = 0.5
-"""Share of right pairs among those that are labelled."""
-
 UNFINISHED = "unfinished-"
 """Beginning of the name of a folder of artefacts until all of them are made."""
 
-FORMAT = 9  # raised when the same settings come to mean other artefacts
+FORMAT = 10  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
@@ -229,14 +227,20 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     }
     announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
     api.train(
-        files.train, files.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
+        files.train,
+        files.teacher.parent,
+        loss=TEACHER_LOSS,
+        options=settings.options,
+        learning_rate=settings.rate,
+        **train,
     )
     folder = files.poly.parent
     first = folder / FIRST_POLY
     items = model_items(api.ModelSource(files.teacher), files.train, silent)
-    _labelled(items, "exact", settings.first_pairs, folder / FIRST, announce)
+    label = partial(_labelled, matched=settings.matched, announce=announce)
+    label(items, "exact", settings.first_pairs, folder / FIRST)
     found = _fitted(files.teacher, files, FIRST, first, settings, announce)
-    sampled = _labelled(items, "mc", settings.sampled_pairs, folder / SAMPLED, announce)
+    sampled = label(items, "mc", settings.sampled_pairs, folder / SAMPLED)
     del items
     announce(_distances(found, api.fit(sampled)))
     announce("training on the polynomial, from the teacher")
@@ -251,7 +255,7 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
         **train,
     )
     items = model_items(api.ModelSource(files.projectors), files.train, silent)
-    _labelled(items, "exact", settings.last_pairs, folder / LAST, announce)
+    label(items, "exact", settings.last_pairs, folder / LAST)
     del items
     _fitted(files.projectors, files, LAST, files.poly, settings, announce)
 
@@ -268,12 +272,14 @@ def _write_rows(
     return write_pretrained(pairs, files, settings, Encoder(installed).rows)
 
 
-def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path, announce: Say) -> Teacher:
+def _labelled(
+    items: Items, kind: LabelKind, pairs: int, file: Path, *, matched: float, announce: Say
+) -> Teacher:
     """Label pairs as `cimtool teacher` does, of items that are encoded once for several labels."""
     sigmoid, _ = sigmoid_of(items.file, items.a, items.b, {})
     how = "exactly" if kind == "exact" else f"by Monte Carlo at K = {sigmoid.K}"
     announce(f"labelling {pairs:,} pairs {how}")
-    made = make_teacher(items, pairs, MATCHED, kind, sigmoid)
+    made = make_teacher(items, pairs, matched, kind, sigmoid)
     write_teacher(made, file)
     return made
 

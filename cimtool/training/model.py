@@ -11,6 +11,7 @@ from torch import nn
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
+from cimtool.training.linear_start import LinearStart
 from cimtool.training.options import Options, Text, choice
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
@@ -71,6 +72,15 @@ class ProjectorModel(Options, Named):
 
         Whatever is drawn is drawn from torch's global generator.
         """
+
+    @property
+    def start_dimensions(self) -> int:
+        """Dimensions of the linear maps that `begin` takes; 0 if training starts at random."""
+        return 0
+
+    def begin(self, towers: TwoTower, start: LinearStart, pairs: Pairs) -> None:
+        """Make untrained towers the linear maps; not called without `start_dimensions`."""
+        raise NotImplementedError
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """Sentences on trained towers, in eval mode, and held-out pairs that end a run."""

@@ -17,6 +17,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.modality_names import Modalities
 from cimtool.base.progress import Say
+from cimtool.base.threads import one_blas_thread
 from cimtool.ir.heads import Head
 from cimtool.ir.surrogate import FittedRange
 from cimtool.loading.model import MODALITIES_KEY
@@ -28,6 +29,7 @@ from cimtool.training.history import (
     RetrievalEpoch,
     below_raw,
     last_is_best,
+    leading,
     raw_recalls,
     recalls_of,
     sample,
@@ -36,6 +38,7 @@ from cimtool.training.history import (
     suspicion,
 )
 from cimtool.training.job import TrainingJob, make_job
+from cimtool.training.linear_start import LinearStart, linear_starts
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
@@ -151,6 +154,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             self.towers = _built(job.model, job.pairs.text.shape[1], job.pairs.video.shape[1])
         if job.start is not None:
             job.start.load(self.towers, job.model.name)
+        elif job.model.start_dimensions:
+            job.model.begin(self.towers, _linear_start(job), job.pairs)
         task = _task(job, self.towers)
         with naming(job.files["data"]):
             self.objective: Objective = job.loss.objective(task)
@@ -291,6 +296,24 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         """Recalls by epoch."""
         title = f"{self.job.model.name} trained by {self.job.loss.name}"
         return retrieval_page(title, self.settings, history, stopped, self.raw, self.job.called)
+
+
+def _linear_start(job: TrainingJob) -> LinearStart:
+    """The linear maps that rank held-out pairs best by distance."""
+    pairs, held = job.pairs, job.held
+    if pairs.alone:
+        raise CimError(
+            f"model.linear is true, and {job.files['data']} holds items of one modality; expected "
+            "rows of two"
+        )
+
+    def led(start: LinearStart) -> float:
+        distances = start.distances(held.text.numpy(), held.video.numpy())
+        return leading(recalls_of(-distances, held, job.loss.needs_labels))[1]
+
+    text, video = pairs.text.numpy(), pairs.video[pairs.right].numpy()
+    with one_blas_thread:  # the same bytes whatever the threads
+        return max(linear_starts(text, video, job.model.start_dimensions), key=led)
 
 
 def _built(model: ProjectorModel, text: int, video: int) -> TwoTower:

@@ -21,7 +21,6 @@ from cimtool.demo.encoder import EncoderFiles
 from cimtool.demo.walk import (
     FIRST,
     FIRST_POLY,
-    MATCHED,
     SAMPLED,
     prepare_demo,
     run_demo,
@@ -91,7 +90,7 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
             assert 0 <= recall["low"] <= recall["value"] <= recall["high"] <= 1
     for labels, options in ((FIRST, {"pairs": 400}), (SAMPLED, {"pairs": 300, "labels": "mc"})):
         by_hand = tmp_path / labels
-        api.teacher(files.teacher, files.train, matched=MATCHED, output=by_hand, **options)
+        api.teacher(files.teacher, files.train, matched=0.5, output=by_hand, **options)
         assert by_hand.read_bytes() == files.poly.with_name(labels).read_bytes()
     assert start["config"]["data"] == checkpoint["config"]["data"]
     assert not files.missing()

@@ -88,7 +88,7 @@ def demo_commands(
 ) -> tuple[str, ...]:
     """Command lines that come to the demo's artefacts and report in `folder`."""
     from cimtool.demo.data import DemoFiles
-    from cimtool.demo.walk import FIRST, FIRST_POLY, LAST, MATCHED, POLY_LOSS, TEACHER_LOSS
+    from cimtool.demo.walk import FIRST, FIRST_POLY, LAST, POLY_LOSS, TEACHER_LOSS
 
     def judged(file: Path) -> list[object]:
         qrels = files.judged(file)
@@ -99,13 +99,14 @@ def demo_commands(
         [f"--set={name}={value}" for name, value in one.items()]
         for one in (settings.options, settings.poly_options)
     )
+    rate = [] if settings.rate is None else [f"--learning-rate={settings.rate}"]
     on_poly += [f"--learning-rate={settings.poly_rate}"]
     degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
     train = ["train", "--data", files.train, "--epochs", settings.epochs]
     train += ["--batch", settings.batch, *judged(files.train)]
 
     def label(projectors: Path, pairs: int, labels: Path) -> list[object]:
-        drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
+        drawn = ["--data", files.train, "--labels", "exact", "--matched", settings.matched]
         return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
 
     def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
@@ -115,7 +116,7 @@ def demo_commands(
     few = ["--data", files.few, *judged(files.few), "--samples", samples]
     build = ["--calibration", files.calibration, "--target", target]
     lines: tuple[list[object], ...] = (
-        [*train, "--loss", TEACHER_LOSS, *options, "-o", own.teacher.parent],
+        [*train, "--loss", TEACHER_LOSS, *options, *rate, "-o", own.teacher.parent],
         label(own.teacher, settings.first_pairs, folder / FIRST),
         fit(folder / FIRST, own.teacher, first),
         [*train, "--loss", POLY_LOSS, "--start", own.teacher, "--poly", first,

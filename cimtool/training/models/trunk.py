@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
+from cimtool.training.linear_start import LinearMap, LinearStart
 from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
-from cimtool.training.options import BelowOne, Count, Number
+from cimtool.training.options import BelowOne, Count, Flag, Number, refused
+from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
 LOGVAR_START = -3.0
@@ -55,11 +59,46 @@ class TrunkProjector(nn.Module):
         hidden = self.trunk(x)
         return self.mu(hidden), self.logvar(hidden)
 
+    def become(self, start: LinearMap, rows: Tensor) -> None:
+        """Make mu the map of `rows` [n, in] and all variances equal.
+
+        A layer hands z on along random orthonormal directions, one unit for each and one for its
+        opposite: an activation with f(x) - f(-x) = c x loses nothing. No weight stands out, as it
+        would in a layer of ones and zeros, which 8 bits round badly. BatchNorm puts back what it
+        takes, the means and deviations over the rows.
+        """
+        self.eval()
+        unit = torch.ones(1)
+        factor = float(self.trunk[2](unit) - self.trunk[2](-unit))
+        # From z, and what is taken off before; at first z is the row.
+        back, offset = torch.from_numpy(start.weight.T), torch.from_numpy(start.mean)
+        with torch.no_grad():
+            for linear, norm in ((self.trunk[0], self.trunk[1]), (self.trunk[3], self.trunk[4])):
+                half = linear.out_features // 2
+                forth = torch.linalg.qr(torch.randn(half, len(start.weight.T), dtype=torch.double)).Q
+                weight = torch.cat([forth @ back, -forth @ back])
+                linear.weight[: 2 * half] = weight
+                linear.bias[: 2 * half] = -weight @ offset
+                rows = linear(rows)
+                norm.running_var, norm.running_mean = torch.var_mean(rows, dim=0)
+                norm.weight[:] = torch.sqrt(norm.running_var + norm.eps)
+                norm.bias[:] = norm.running_mean
+                rows = self.trunk[2](norm(rows))
+                back = torch.zeros(forth.shape[1], linear.out_features, dtype=torch.double)
+                back[:, : 2 * half] = torch.cat([forth, -forth]).T / factor
+                offset = torch.zeros(linear.out_features, dtype=torch.double)
+            for tensor in (self.mu.weight, self.mu.bias, self.logvar.weight):
+                nn.init.zeros_(tensor)
+            self.mu.weight[: len(back)] = back
+        self.train()
+
 
 class TrunkModel(ProjectorModel, name="trunk"):
     """Projectors of `hidden` units a layer to `width` dimensions, from small variances.
 
-    What is not given follows the data (`sizes`); 2048 and 1024 are those of the document.
+    What is not given follows the data (`sizes`); 2048 and 1024 are those of the document. With
+    `linear` training starts from the linear maps of canonical correlations (`linear_start`), so
+    that rows of pretrained encoders need not be learnt anew.
     """
 
     layout: ClassVar[str] = "trunk"
@@ -69,6 +108,24 @@ class TrunkModel(ProjectorModel, name="trunk"):
     logvar_start: Number = LOGVAR_START
     activation: Activation = "relu"
     dropout: BelowOne = 0.0
+    linear: Flag = False
+
+    @field_validator("linear")
+    @classmethod
+    def _passes_rows_on(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("activation") == "tanh":
+            raise refused("is true, and model.activation is tanh; expected relu, leaky-relu or none")
+        return value
+
+    @property
+    def start_dimensions(self) -> int:
+        """The dimensions of `mu` with `linear`, else 0."""
+        return min(self.width, self.hidden // 2) if self.linear else 0
+
+    def begin(self, towers: TwoTower, start: LinearStart, pairs: Pairs) -> None:
+        """Make both trunks the linear maps."""
+        towers.text_proj.become(start.text, pairs.text)
+        towers.video_proj.become(start.video, pairs.video)
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return a trunk for each modality, text first."""
