@@ -173,7 +173,7 @@ class SweepReferences:
         truth = self.truth
         right = truth.text_to_video
         own, raw = uncertainties([row, other], other, right, truth.videos, seed=0)
-        return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
+        return baseline_loss((RAW, "compiled"), own, raw, queries, truth)
 
     def knows(self, heads: Iterable[Head]) -> bool:
         """True if it has the float scores of all these heads."""

@@ -69,6 +69,13 @@ class Queries:
         )
 
 
+def independent(queries: Queries, of: str, right: IntArray) -> dict[str, int]:
+    """Queries with the measurement `of` by way; texts of one video, named in `right`, are one."""
+    texts, videos = (~np.isnan(side[of]) for side in (queries.text, queries.video))
+    counts = len(np.unique(right[texts])), int(np.count_nonzero(videos))
+    return dict(zip(WAYS, counts, strict=True))
+
+
 def compared(scores: Array, reference: ReferenceScores) -> Queries:
     """Differences of each query's scores from the reference's."""
     difference = scores - reference.scores

@@ -16,6 +16,7 @@ from cimtool.reference.queries import (
     Queries,
     Selection,
     compared,
+    independent,
     led,
     metrics,
     once,
@@ -54,6 +55,13 @@ def test_retrieval_of_many_texts_to_one_video():
         "text_to_video": 4,
         "video_to_text": 2,
     }
+
+
+def test_texts_of_one_video_are_one_independent_query():
+    rank = np.array([1.0, np.nan, 2.0, np.nan, 1.0])
+    queries = Queries({"rank": rank}, {"rank": np.array([1.0, np.nan, np.nan])})
+    found = independent(queries, "rank", np.array([0, 0, 0, 1, 2]))
+    assert found == {"text_to_video": 2, "video_to_text": 1}
 
 
 def test_recall_and_median_rank():
