@@ -215,7 +215,8 @@ def measured(ways: Sequence[Scores], reference: FloatArray, right: IntArray) -> 
         found = retrieved(scores, truth)
         queries.append(found.merged(compared(scores, against)) if one.is_logit else found)
     of_each = [partial(metrics, one) for one in queries]
-    rows = uncertainties(of_each, partial(metrics, best), right, reference.shape[1], seed=0)
+    own, videos = partial(metrics, best), reference.shape[1]
+    rows = uncertainties(of_each, own, right, videos, seed=0, queries=queries)
     return [Measured(one.name, own) for one, own in zip(ways, rows, strict=True)]
 
 

@@ -144,7 +144,8 @@ class SweepReferences:
         """The intervals of each row's metrics over resamples of the queries, by name."""
         reference, truth = partial(metrics, self.own), self.truth
         measured = [partial(metrics, queries) for queries in rows]
-        found = uncertainties(measured, reference, truth.text_to_video, truth.videos, seed=0)
+        right, videos = truth.text_to_video, truth.videos
+        found = uncertainties(measured, reference, right, videos, seed=0, queries=rows)
         return [_ends(one) for one in found]
 
     def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:

@@ -219,7 +219,8 @@ class DriftTable:
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their metrics."""
-        found = self.uncertainties([partial(metrics, one) for one in self.queries], seed)
+        rows = [partial(metrics, one) for one in self.queries]
+        found = self.uncertainties(rows, seed, queries=self.queries)
         return tuple(map(row_of, self.stages, self.queries, found))
 
     def compared_with(self, stage: str, other: str, seed: int) -> tuple[Uncertainty, Uncertainty]:
@@ -234,15 +235,20 @@ class DriftTable:
         return first, second
 
     def uncertainties(
-        self, rows: Sequence[MetricsOf], seed: int, other: MetricsOf | None = None
+        self,
+        rows: Sequence[MetricsOf],
+        seed: int,
+        other: MetricsOf | None = None,
+        queries: Sequence[Queries] = (),
     ) -> list[Uncertainty]:
-        """The uncertainty of rows measured on this table's pairs.
+        """The uncertainty of rows measured on this table's pairs, those of `queries` if given.
 
         Losses are from the `other` row; without one from the reference's, or from the float score's
         if there is no reference.
         """
         truth, other = self.truth, other or partial(metrics, self.against)
-        return uncertainties(rows, other, truth.text_to_video, truth.videos, seed)
+        right, videos = truth.text_to_video, truth.videos
+        return uncertainties(rows, other, right, videos, seed, queries=queries)
 
 
 MOST_QUERIES = 1 << 14

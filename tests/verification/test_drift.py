@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cimtool.base.intervals import Change
 from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import truth_among_others, truth_of
@@ -190,4 +191,7 @@ def test_a_loss_that_no_query_has_may_be_that_of_other_queries() -> None:
     assert (same.loss.value, same.loss.low, same.loss.high) == (0, -most, most)
     assert (same.queries, other.queries) == (10, 10)
     assert other.loss.value != 0
+    row = found.finished(0)[1]
+    assert row.intervals["r10_text_to_video"] == counted_share(10, 10).interval
+    assert row.losses["r1_loss"] == Change(0, 0, 0)
     assert -1 <= other.loss.low < other.loss.value < other.loss.high <= 1
