@@ -36,7 +36,7 @@ def labels(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def scored(sweep_small: RunSweep, labels: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    grid = {"head": HEADS, "degree": [1, 2], "samples": [1, 20]}
+    grid = {"head": HEADS, "degree": [1, 2], "samples": [2, 20]}
     return sweep_small(
         tmp_path_factory.mktemp("scored") / "s", grid, poly=None, teacher=labels,
         budget={"logit_rmse": 1.0},
@@ -110,7 +110,7 @@ def test_a_head_that_is_added_goes_on_in_the_same_folder(
     scored: Sweep, sweep_small: RunSweep, labels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "monte_carlo", None)  # points that are done are not done again
-    grid = {"head": ["euclidean", *reversed(HEADS)], "degree": [2, 1], "samples": [20, 1]}
+    grid = {"head": ["euclidean", *reversed(HEADS)], "degree": [2, 1], "samples": [20, 2]}
     wider = sweep_small(scored.written[0].parent, grid, poly=None, teacher=labels)
     assert (wider.resumed, len(wider.points)) == (6, 7)
     assert wider.outcomes[1] == scored.outcomes[3]
