@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -233,6 +232,10 @@ class Worth:
     @property
     def sentence(self) -> str:
         """The verdict in a line; unless raw rows are worse, they come first."""
+        return self.about("The compiled model")
+
+    def about(self, subject: str) -> str:
+        """The same of a compiled model that is called `subject`."""
         if self.broken:
             return "No verdict: the float score is BROKEN, before any hardware."
         if not self.standings:
@@ -247,7 +250,7 @@ class Worth:
             at = len(said) if self.against_raw == "better" else 0
             among = f" among {self.larger.items:,} items" if self.larger is not None else ""
             said.insert(at, _than(self.against_raw, f"raw rows in int8{among}"))
-        verdict = f"The compiled model is {', '.join(said)}."
+        verdict = f"{subject} is {', '.join(said)}."
         return f"{verdict} {self.few}" if self.few else verdict
 
     @property
@@ -336,7 +339,7 @@ def worth_of(
         name, samples = monte_carlo
         other = table.queries_of(name)
         if other is not None and "centred_squares" in own.text:
-            sampled = _sampled_alike(table, own, other, samples, seed)
+            sampled = sampled_alike(own, other, samples, table.truth, seed)
     squares = own.text.get("centred_squares")
     return Worth(
         broken=False,
@@ -355,10 +358,10 @@ NO_ERROR = 1e-6
 ERRORS = {"centred": "centred_rmse", "whole": "logit_rmse"}
 
 
-def _sampled_alike(
-    table: DriftTable, own: Queries, other: Queries, samples: int, seed: int
+def sampled_alike(
+    own: Queries, other: Queries, samples: int, truth: Truth, seed: int
 ) -> SampledAlike:
-    """K of the same error on the same queries."""
+    """K of the same error on the same queries; `other` ones are of Monte Carlo with `samples`."""
     own, other = (one.only(("centred_squares", "logit_squares")) for one in (own, other))
     whole, of_sampling = once(own), once(other)
 
@@ -371,14 +374,15 @@ def _sampled_alike(
             if whole[error] > 0
         }
 
-    (found,) = table.uncertainties([equal], seed, partial(_nothing))
+    right = truth.text_to_video
+    (found,) = uncertainties([equal], _nothing, right, truth.videos, seed)
     known: dict[str, Any] = {}
     for name, error in ERRORS.items():
         # Without an error no K has the same one, unless sampling has none either.
         value = found.metrics.get(name, math.inf if of_sampling[error] > 0 else float(samples))
         ends = found.intervals.get(name, Interval(value, value))
         known[name] = Change(value, ends.low, ends.high)
-    return SampledAlike(samples, len(np.unique(table.truth.text_to_video)), **known)
+    return SampledAlike(samples, len(np.unique(right)), **known)
 
 
 def in_larger_gallery(
