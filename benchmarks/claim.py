@@ -50,10 +50,9 @@ from cimtool.reference.metrics import (
     int8_products,
     on_grid,
 )
-from cimtool.reference.montecarlo import draw, monte_carlo
+from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Uncertainty, compared, metrics, uncertainties
 from cimtool.reference.retrieval import retrieved
-from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.degrees import FORMS, pair_statistics
@@ -141,17 +140,6 @@ def read_case(
     return Case(source, fitted, first, unseen, sigmoid)
 
 
-def sampled(
-    text: Gaussians, video: Gaussians, sigmoid: TeacherSigmoid, samples: int, seed: int
-) -> FloatArray:
-    """The logit of Monte Carlo [n, m]; of one sample a side it is b - a D."""
-    if samples > 1:
-        return on_grid(monte_carlo(text, video, sigmoid.a, sigmoid.b, samples, seed).logit)
-    x = draw(text, "text", np.arange(len(text)), 1, seed)[:, 0]
-    y = draw(video, "video", np.arange(len(video)), 1, seed)[:, 0]
-    return on_grid(sigmoid.b - sigmoid.a * squared_distances(x, y))
-
-
 def squared_distances(x: Array, y: Array) -> FloatArray:
     """Squared distances [n, m] of points [n, d] and [m, d]."""
     centre = (x.mean(axis=0) + y.mean(axis=0)) / 2
@@ -204,9 +192,9 @@ def monte_carlo_row(case: Case, reference: FloatArray, samples: int, effort: Eff
     if most**2 >= len(case.unseen.text) * len(case.unseen.video):
         most = max(len(case.unseen.text), len(case.unseen.video))
     items, text, video = first_items(case, most)
-    near = reference[np.ix_(text, video)]
+    near, a, b = reference[np.ix_(text, video)], case.sigmoid.a, case.sigmoid.b
     draws = [
-        sampled(items.text, items.video, case.sigmoid, samples, seed)
+        on_grid(monte_carlo(items.text, items.video, a, b, samples, seed).logit)
         for seed in range(effort.draws)
     ]
     whole = near.shape == reference.shape
@@ -227,7 +215,8 @@ def measured(ways: Sequence[Scores], reference: FloatArray, right: IntArray) -> 
         found = retrieved(scores, truth)
         queries.append(found.merged(compared(scores, against)) if one.is_logit else found)
     of_each = [partial(metrics, one) for one in queries]
-    rows = uncertainties(of_each, partial(metrics, best), right, reference.shape[1], seed=0)
+    own, videos = partial(metrics, best), reference.shape[1]
+    rows = uncertainties(of_each, own, right, videos, seed=0, queries=queries)
     return [Measured(one.name, own) for one, own in zip(ways, rows, strict=True)]
 
 

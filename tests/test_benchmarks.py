@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from cimtool.demo.data import DemoFiles
-from cimtool.reference.statistics import Gaussians
 from cimtool.training.polynomial import fit_logit
-from cimtool.training.teacher import TeacherSigmoid
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,14 +57,6 @@ def test_without_calibration_half_of_the_data_is_measured(
     assert abs(len(case.unseen.text) - len(case.fitted.text)) <= 1
     seen, unseen = (one.rows[0] for one in (case.fitted, case.unseen))
     assert not {row.tobytes() for row in seen} & {row.tobytes() for row in unseen}
-
-
-def test_one_sample_a_side_is_a_single_distance(claim: ModuleType) -> None:
-    text = Gaussians(np.zeros((2, 3)), np.zeros((2, 3)))
-    video = Gaussians(np.ones((1, 3)), np.zeros((1, 3)))
-    scores = claim.sampled(text, video, TeacherSigmoid(0.5, 2.0), 1, 0)
-    assert np.allclose(scores, 2.0 - 0.5 * 3)
-    assert np.allclose(scores, claim.sampled(text, video, TeacherSigmoid(0.5, 2.0), 2, 0))
 
 
 def test_the_third_cumulant_is_a_sum_of_products(third: ModuleType) -> None:

@@ -53,6 +53,7 @@ from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.stages import encode, real_means
+from cimtool.verification.worth import SampledAlike
 
 DIES_AT_A_TIME = 16
 """Dies whose queries are kept until their intervals are computed on the same resamples."""
@@ -111,9 +112,10 @@ class Outcome:
     """The figures of a point, plain values by name, or the `error` that it ended with.
 
     `intervals` of the metrics are over resamples of the queries. `against_raw` is the loss from raw
-    embeddings, if their widths agree. `dies` has, for each time, the values of all dies and their
-    spread. `warnings` are the `notes` that every reader should see: cells with few levels, or no
-    dies although dies were requested.
+    embeddings, if their widths agree, `of_float` that from the float score. `sampled` is the K at
+    which Monte Carlo has the same error. These three are paired by query. `dies` has, for each
+    time, the values of all dies and their spread. `warnings` are the `notes` that every reader
+    should see: cells with few levels, or no dies although dies were requested.
     """
 
     error: str | None = None
@@ -124,6 +126,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     against_raw: BaselineLoss | None = None
+    of_float: BaselineLoss | None = None
+    sampled: SampledAlike | None = None
 
     def cell(self, name: str, form: NumberFormat) -> Content:
         """A metric in a table, with its interval if that is known."""
@@ -143,10 +147,16 @@ class Outcome:
         parts["cost"] = asdict(made_of(PointCost, values["cost"]))
         parts |= {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
         parts["intervals"] = {name: tuple(ends) for name, ends in values["intervals"].items()}
-        raw = values["against_raw"]
-        if raw is not None:
-            raw = made_of(BaselineLoss, {**raw, "loss": made_of(Change, raw["loss"])})
-        return made_of(cls, {**parts, "against_raw": raw})
+        for name, kind, changes in (
+            ("against_raw", BaselineLoss, ("loss",)),
+            ("of_float", BaselineLoss, ("loss",)),
+            ("sampled", SampledAlike, ("centred", "whole")),
+        ):
+            one = values[name]
+            if one is not None:
+                one = made_of(kind, one | {key: made_of(Change, one[key]) for key in changes})
+            parts[name] = one
+        return made_of(cls, parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +211,11 @@ class PointEvaluator:
             )
             known = self.references
             (intervals,) = known.intervals(queries)
-            return replace(found, intervals=intervals, against_raw=known.against_raw(queries))
+            found = replace(found, intervals=intervals, against_raw=known.against_raw(queries))
+            if score.samples is not None:
+                return found
+            of_float = known.against_float(queries, self.models[score].head)
+            return replace(found, of_float=of_float, sampled=known.against_sampling(queries))
         except Exception as error:  # the outermost frame of a point: the others must go on
             return _failed(error)
 

@@ -367,7 +367,8 @@ def _scores(ranked: RankedSubjects, options: EvaluateOptions) -> Iterator[Score]
     truth, counts = first.pairs.truth, found.queries.counts
     rows = [partial(metrics, one.queries) for _, one in ranked]
     drawn = truth.text_to_video, truth.videos, options.seed, options.resamples
-    samples = uncertainties(rows, rows[0], *drawn)
+    every = [one.queries for _, one in ranked]
+    samples = uncertainties(rows, rows[0], *drawn, queries=every)
     for (named, _), one in zip(ranked, samples, strict=True):
         losses = {key: loss for key, loss in one.losses.items() if key in RANKINGS_BY_KEY}
         less = {  # a loss is positive if the metric is worse; a rank is worse if it is higher

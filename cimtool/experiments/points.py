@@ -200,8 +200,8 @@ def _check_value(path: KeyPath, value: Value, name: str) -> None:
                 name, value, MAX_DEGREE, ED_ALONE, ED_ALONE, MAX_DEGREE,
             )  # fmt: skip
     elif path == (SAMPLES,):
-        if type(value) is not int or value < 2:
-            raise ArgumentError("{grid} {}: {}: must be an integer of at least 2", name, value)
+        if type(value) is not int or value < 1:
+            raise ArgumentError("{grid} {}: {}: must be an integer of at least 1", name, value)
     else:
         table, key = (Target, path[1:]) if path[0] == TARGET else (Overrides, path)
         try:

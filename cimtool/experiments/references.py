@@ -37,6 +37,7 @@ from cimtool.reference.queries import (
     Uncertainty,
     both_sides,
     compared,
+    led,
     metrics,
     once,
     uncertainties,
@@ -44,7 +45,7 @@ from cimtool.reference.queries import (
 from cimtool.reference.retrieval import RETRIEVED, measured, of_means
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth
-from cimtool.report.document import Block, Note, Sentence, Tone
+from cimtool.report.document import Block, Note, Sentence
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import BaselineLoss, baseline_loss
 from cimtool.verification.notes import (
@@ -56,6 +57,7 @@ from cimtool.verification.notes import (
 )
 from cimtool.verification.references import EXACT, References, gaussians, trained_features
 from cimtool.verification.stages import real_means, run_float
+from cimtool.verification.worth import SampledAlike, Worth, sampled_alike
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
@@ -92,6 +94,7 @@ class SweepReferences:
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     raw: Queries | None = None
     of_logit: bool = True
+    _of_floats: dict[str, Queries] = field(default_factory=dict, init=False)
 
     @cached_property
     def against(self) -> ReferenceScores:
@@ -144,17 +147,15 @@ class SweepReferences:
         """The intervals of each row's metrics over resamples of the queries, by name."""
         reference, truth = partial(metrics, self.own), self.truth
         measured = [partial(metrics, queries) for queries in rows]
-        found = uncertainties(measured, reference, truth.text_to_video, truth.videos, seed=0)
+        right, videos = truth.text_to_video, truth.videos
+        found = uncertainties(measured, reference, right, videos, seed=0, queries=rows)
         return [_ends(one) for one in found]
 
     def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
         """Measured queries by score: float under named heads, Monte Carlo, and raw embeddings."""
-        found = {
-            name: self._measured(self.floats[head_digest(head)], self.of_means, head)
-            for name, head in heads.items()
-        }
+        found = {name: self._float_queries(head) for name, head in heads.items()}
         if self.sampled is not None:
-            found[MONTE_CARLO] = self.sampled_queries(self.sampled)
+            found[MONTE_CARLO] = self._sampled_queries
         return found | ({} if self.raw is None else {RAW: self.raw})
 
     def baseline_metrics(
@@ -167,13 +168,38 @@ class SweepReferences:
 
     def against_raw(self, queries: Queries) -> BaselineLoss | None:
         """The loss of a compiled model's queries from raw embeddings, if these can be ranked."""
-        if self.raw is None:
+        return None if self.raw is None else self._loss_from(RAW, self.raw, queries)
+
+    def against_float(self, queries: Queries, head: Head) -> BaselineLoss | None:
+        """The same from the float score under a `head`; None if nothing is ranked."""
+        if not self.truth.ranks:
             return None
-        row, other = partial(metrics, queries), partial(metrics, self.raw)
-        truth = self.truth
-        right = truth.text_to_video
-        own, raw = uncertainties([row, other], other, right, truth.videos, seed=0)
-        return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
+        return self._loss_from(head.surrogate, self._float_queries(head), queries)
+
+    def against_sampling(self, queries: Queries) -> SampledAlike | None:
+        """The K of the same error; None if the queries or Monte Carlo have no error from exact."""
+        if self.sampled is None or "centred_squares" not in queries.text:
+            return None
+        return sampled_alike(queries, self._sampled_queries, SAMPLES, self.truth, seed=0)
+
+    def _loss_from(self, name: str, baseline: Queries, queries: Queries) -> BaselineLoss:
+        truth, measurement = self.truth, [led(self.truth.by_class)[0].of]
+        row, other = (partial(metrics, one.only(measurement)) for one in (queries, baseline))
+        own, found = uncertainties([row, other], other, truth.text_to_video, truth.videos, seed=0)
+        return baseline_loss((name, "compiled"), own, found, queries, truth)
+
+    @cached_property
+    def _sampled_queries(self) -> Queries:
+        assert self.sampled is not None
+        return self.sampled_queries(self.sampled)
+
+    def _float_queries(self, head: Head) -> Queries:
+        """Measured once for each head; points share them."""
+        digest = head_digest(head)
+        if digest not in self._of_floats:
+            found = self._measured(self.floats[digest], self.of_means, head)
+            self._of_floats[digest] = found
+        return self._of_floats[digest]
 
     def knows(self, heads: Iterable[Head]) -> bool:
         """True if it has the float scores of all these heads."""
@@ -381,32 +407,22 @@ class Remarks:
         yield from (Note(one, tone="soft") for one in self.warnings)
 
 
-def against_sampling(
-    subject: str,
-    metrics: Mapping[str, float],
-    intervals: Mapping[str, tuple[float, float]],
-    baselines: Mapping[str, Mapping[str, float]],
-    baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]],
+def verdict(
+    subject: str, sampled: SampledAlike | None, of_float: BaselineLoss | None
 ) -> list[Sentence]:
-    """The verdict on a compiled subject against Monte Carlo, by the error that can change a rank.
-
-    Nothing if Monte Carlo or the subject was not compared with the exact score.
-    """
-    name, sampled = "centred_rmse", baselines.get(MONTE_CARLO, {})
-    if name not in metrics or name not in sampled or name not in intervals:
-        return []
-    (low, high), (least, most) = intervals[name], baseline_intervals[MONTE_CARLO][name]
-    does: tuple[str, Tone] = ("errs about as much as", "")
-    if high < least:
-        does = ("errs less than", "good")
-    elif low > most:
-        does = ("errs MORE than", "bad")
-    said = (
-        f"{subject} {does[0]} {MONTE_CARLO} where ranks are concerned: centred RMSE "
-        f"{metrics[name]:.4g} [{low:.4g}, {high:.4g}] against {sampled[name]:.4g} "
-        f"[{least:.4g}, {most:.4g}]."
+    """The verdict on a compiled subject, in the words of `verify`; nothing if nothing is known."""
+    worth = Worth(
+        broken=False,
+        sampled=sampled,
+        of_float=of_float,
+        of_raw=None,
+        items=0,
+        variance=None,
+        worst_share=None,
     )
-    return [Sentence(said, "verdict", does[1])]
+    if not worth.standings:
+        return []
+    return [Sentence(worth.about(subject), "verdict", worth.tone), *map(Sentence, worth.details)]
 
 
 def raw_sentences(losses: Sequence[BaselineLoss | None], chosen: int | None) -> list[str]:

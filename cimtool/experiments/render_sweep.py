@@ -30,7 +30,7 @@ from cimtool.experiments.budgets import (
 from cimtool.experiments.compiled import Outcome
 from cimtool.experiments.dies import Yield, difference_sentences, when_read
 from cimtool.experiments.engine import key_column, values_text
-from cimtool.experiments.references import against_sampling
+from cimtool.experiments.references import verdict
 from cimtool.experiments.sweep import Sweep
 from cimtool.hardware.noise.model import read_after
 from cimtool.reference.measures import RANKINGS
@@ -94,7 +94,7 @@ def document(sweep: Sweep) -> Document:
 
 
 def _verdict(sweep: Sweep) -> list[Sentence]:
-    """The chosen point against Monte Carlo; without one, the point that is nearest to exact."""
+    """The verdict on the chosen point; without one, on the point that is nearest to exact."""
     index = None if sweep.chosen is None else sweep.chosen.index
     subject = "The chosen point"
     if index is None:
@@ -108,8 +108,7 @@ def _verdict(sweep: Sweep) -> list[Sentence]:
         index, subject = min(errors, key=lambda i: errors[i]), "The nearest point"
     found = sweep.outcomes[index]
     subject = f"{subject}, {index} ({values_text(sweep.points[index].named)}),"
-    own = found.metrics, found.intervals
-    return against_sampling(subject, *own, sweep.baselines, sweep.baseline_intervals)
+    return verdict(subject, found.sampled, found.of_float)
 
 
 def _caption(sweep: Sweep, cost: str, shown: Sequence[int], groups: int) -> str:

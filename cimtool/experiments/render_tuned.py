@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cimtool.base.modality_names import way_names
 from cimtool.experiments.compiled import Outcome
-from cimtool.experiments.references import against_sampling
+from cimtool.experiments.references import verdict
 from cimtool.experiments.tune import Tuned
 from cimtool.experiments.widths import Attempt, CostName
 from cimtool.reference.queries import led
@@ -27,7 +27,9 @@ def document(found: Tuned) -> Document:
     return Document(
         f"{found.model} on {found.target}: {least}",
         (
-            *found.remarks.blocks(_verdict(found), found.raw_said),
+            *found.remarks.blocks(
+                verdict("The chosen model", found.sampled, found.of_float), found.raw_said
+            ),
             *map(Sentence, _outcome(found)),
             bit_table(found).named("bits"),
             figure_table(found).named("figures"),
@@ -39,12 +41,6 @@ def document(found: Tuned) -> Document:
         ),
         found.to_json,
     )
-
-
-def _verdict(found: Tuned) -> list[Sentence]:
-    """The chosen bits against Monte Carlo."""
-    own = "The chosen model", found.on_all, found.intervals
-    return against_sampling(*own, found.baselines, found.baseline_intervals)
 
 
 def _outcome(found: Tuned) -> Iterator[str]:

@@ -74,7 +74,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable
 
-SWEEP = ExperimentKind("sweep", "sweep.json", 7, IDENTITY, Outcome.from_json)
+SWEEP = ExperimentKind("sweep", "sweep.json", 8, IDENTITY, Outcome.from_json)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

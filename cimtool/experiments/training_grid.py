@@ -35,7 +35,7 @@ from cimtool.experiments.trained_points import TrainedPoint, Unseen, train_point
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.reference.bootstrap import RESAMPLES, Samples, interval, resamples, students
 from cimtool.reference.measures import WAYS
-from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics
+from cimtool.reference.queries import RANKINGS_BY_KEY, Queries, metrics, share_queries
 from cimtool.training.arguments import TrainingOptions
 from cimtool.training.history import MEASURES
 from cimtool.training.job import (
@@ -361,8 +361,11 @@ def compared_rows(
         {points[index].seed: drawn[points[index].seed][index] for index in those}
         for those in variants.values()
     ]
+    index, one = next(iter(trained.items()))
+    shares = share_queries(one.queries, unseen[points[index].seed].truth.text_to_video)
+    shares[LEAD] = min(shares[f"{'map' if by_class else 'r1'}_{way}"] for way in WAYS)
     rows = [
-        TrainingRow(dict(variant), tuple(those), _metrics(found, several))
+        TrainingRow(dict(variant), tuple(those), _metrics(found, several, shares))
         for (variant, those), found in zip(variants.items(), by_seed, strict=True)
     ]
     prices = [trained[row.points[0]].price for row in rows]
@@ -375,7 +378,7 @@ def compared_rows(
         return replace(row, behind=_change(both, several) if both else None)
 
     raws = {seed: one[None] for seed, one in drawn.items() if None in one}
-    raw_row = beside(TrainingRow({}, (), _metrics(raws, several)), raws) if raws else None
+    raw_row = beside(TrainingRow({}, (), _metrics(raws, several, shares)), raws) if raws else None
     others = [
         row if index == best else beside(row, found)
         for index, (row, found) in enumerate(zip(rows, by_seed, strict=True))
@@ -403,9 +406,13 @@ def _drawn(
     }
 
 
-def _metrics(found: Mapping[int, Drawn], several: bool) -> dict[str, Change]:
+def _metrics(
+    found: Mapping[int, Drawn], several: bool, shares: Mapping[str, int]
+) -> dict[str, Change]:
     names = next(iter(found.values()))
-    changes = {n: _change([one[n] for one in found.values()], several) for n in names}
+    changes = {
+        n: _change([one[n] for one in found.values()], several, shares.get(n)) for n in names
+    }
     for name in (LEAD, *(key for key, metric in RANKINGS_BY_KEY.items() if metric.share)):
         if name in changes:  # Student's interval can leave the range of a share
             one = changes[name]
@@ -414,12 +421,15 @@ def _metrics(found: Mapping[int, Drawn], several: bool) -> dict[str, Change]:
     return changes
 
 
-def _change(values: Sequence[FloatArray], several: bool) -> Change:
-    """The figure over seeds with its interval; `values` have, per seed, value and resamples."""
+def _change(values: Sequence[FloatArray], several: bool, queries: int | None = None) -> Change:
+    """The figure over seeds with its interval; `values` have, per seed, value and resamples.
+
+    A share is a mean over so many `queries`.
+    """
     if several:
         return students([float(one[0]) for one in values])
     (one,) = values
-    ends = interval(one[1:])
+    ends = interval(one[1:], queries)
     return Change(float(one[0]), ends.low, ends.high)
 
 

@@ -74,6 +74,7 @@ from cimtool.report.document import Document, Sentence, Verbatim
 from cimtool.report.formats import counted
 from cimtool.verification.drift import BaselineLoss
 from cimtool.verification.notes import baseline_sentences
+from cimtool.verification.worth import SampledAlike
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     `start` and `chosen` are metrics on the queries that the bits were chosen on. For the chosen
     bits, `held_out` are metrics on the other half, and `on_all` on all queries, as `verify`
     measures them, with `intervals`. `against_raw` is their loss from raw embeddings, if widths
-    agree. The last `taken_back` kept steps were undone because they missed the budget on the other
+    agree, `of_float` that from the float score, `sampled` the K at which Monte Carlo has the same
+    error. The last `taken_back` kept steps were undone because they missed the budget on the other
     half or on all. `baselines` are metrics of scores without hardware, on all queries, with
     intervals. If `by_class`, metrics of classes lead. `command` compiles the result; None if the
     inputs were not files. `resumed` counts choices of bits that an earlier run measured; `results`
@@ -123,6 +125,8 @@ class Tuned(PagedResult, shown_by="cimtool.experiments.render_tuned"):
     on_all: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
     against_raw: BaselineLoss | None
+    of_float: BaselineLoss | None
+    sampled: SampledAlike | None
     baselines: Mapping[str, Mapping[str, float]]
     baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
     by_class: bool
@@ -234,6 +238,8 @@ def tune(options: TuneOptions, say: Say = silent) -> Tuned:
             on_all=outcomes.on_all.metrics,
             intervals=whole.intervals,
             against_raw=whole.against_raw,
+            of_float=whole.of_float,
+            sampled=whole.sampled,
             baselines=baselines,
             baseline_intervals=intervals,
             by_class=data.truth.by_class,

@@ -121,12 +121,19 @@ def _counts(stream: Generator, size: int, queries: int) -> FloatArray:
     return counts.reshape(size, queries).astype(np.float64)
 
 
-def interval(values: Array) -> Interval:
-    """The middle LEVEL of a metric's `values` over resamples, without NaN."""
+def interval(values: Array, queries: int | None = None) -> Interval:
+    """The middle LEVEL of a metric's `values` over resamples, without NaN.
+
+    With `queries`, the metric is a mean over so many of numbers from 0 to 1. If all are 0, or all
+    are 1, every resample is the same. Then the ends are those of `counted_share`: the chance that
+    a query has another number is at most the share that may hide from so many queries.
+    """
     edge = 50 * (1 - LEVEL)
     if np.isnan(values).all():
         return Interval(np.nan, np.nan)
     low, high = np.nanpercentile(values, (edge, 100 - edge))
+    if queries is not None and low == high and low in (0.0, 1.0):
+        return counted_share(int(low) * queries, queries).interval
     return Interval(float(low), float(high))
 
 

@@ -35,7 +35,7 @@ DEFAULT_SAMPLES = 10
 
 @dataclass(frozen=True, eq=False)
 class SampledProbabilities(MatchProbabilities):
-    """Estimates for all pairs, each [n, m] float64."""
+    """Estimates for all pairs, each [n, m] float64; of one sample the standard error is NaN."""
 
     standard_error_of_logit: FloatArray
 
@@ -45,12 +45,10 @@ MOST_SAMPLES = 100_000
 
 
 def check_samples(samples: int) -> None:
-    """Raise CimError if samples per side are too few for a standard error, or too many."""
-    if not 2 <= samples <= MOST_SAMPLES:
+    """Raise CimError if samples per side are none, or too many."""
+    if not 1 <= samples <= MOST_SAMPLES:
         raise ArgumentError(
-            "{samples} is {}; expected at least 2, for a standard error, and at most {:,}",
-            samples,
-            MOST_SAMPLES,
+            "{samples} is {}; expected at least 1, and at most {:,}", samples, MOST_SAMPLES
         )
 
 
@@ -68,8 +66,9 @@ def monte_carlo(
     Row numbers (0, 1, ...), `seed` and the modality key the draws of an item.
     The standard error is for two samples, sqrt(var(row means)/K + var(column means)/K), since the
     K*K pairs share their draws. The delta method carries it to the logit. If that error is more
-    than 0.7 of the mean, the jackknife does.
-    Raises CimError if there are fewer than two samples or the seed is not in [0, 2^64).
+    than 0.7 of the mean, the jackknife does. One sample has no standard error; its logit is
+    b - a |z_t - z_v|^2 of one draw.
+    Raises CimError for less than one sample, for too many, or a seed that is not in [0, 2^64).
     """
     check_samples(samples)
     if not 0 <= seed < 2**64:
@@ -273,7 +272,10 @@ def _multiply(factors: FloatArray, values: FloatArray) -> None:
 
 @jit_fused_part
 def _mean(sums: FloatArray) -> tuple[float, float]:
-    """The mean of K*K numbers from the sums [2, K] of their rows and columns, and its error."""
+    """The mean of K*K numbers from the sums [2, K] of their rows and columns, and its error.
+
+    The error of one number is 0 / 0: NaN.
+    """
     K = sums.shape[1]
     total = 0.0
     for i in range(K):

@@ -69,6 +69,23 @@ class Queries:
         )
 
 
+def independent(queries: Queries, of: str, right: IntArray) -> dict[str, int]:
+    """Queries with the measurement `of` by way; texts of one video, named in `right`, are one."""
+    texts, videos = (~np.isnan(side[of]) for side in (queries.text, queries.video))
+    counts = len(np.unique(right[texts])), int(np.count_nonzero(videos))
+    return dict(zip(WAYS, counts, strict=True))
+
+
+def share_queries(queries: Queries, right: IntArray) -> dict[str, int]:
+    """The number of independent queries of each metric that is a mean of shares, by its name."""
+    return {
+        metric.keys[way]: count
+        for metric in RANKINGS
+        if metric.share and metric.one_number and metric.of in queries.text
+        for way, count in independent(queries, metric.of, right).items()
+    }
+
+
 def compared(scores: Array, reference: ReferenceScores) -> Queries:
     """Differences of each query's scores from the reference's."""
     difference = scores - reference.scores
@@ -187,10 +204,13 @@ def uncertainties(
     videos: int,
     seed: int,
     count: int = RESAMPLES,
+    queries: Sequence[Queries] = (),
 ) -> list[Uncertainty]:
     """The uncertainty of each row's metrics; losses are the reference's metrics less the row's.
 
-    `right` [n] names the video of each text; `count` resamples are drawn.
+    `right` [n] names the video of each text; `count` resamples are drawn. If the rows are metrics
+    of `queries`, a share of 0% or 100% has an interval too. A loss that no query has does not: the
+    two rows may be the same.
     """
     drawn: list[list[tuple[Metrics, Metrics]]] = [[] for _ in rows]
     as_they_are = Samples.once(len(right), videos)
@@ -200,19 +220,25 @@ def uncertainties(
             own = row(samples)
             blocks.append((own, losses(best, own)))
     found = []
-    for blocks in drawn:
-        known, lost = (_changes(side) for side in zip(*blocks, strict=True))
+    shares = [share_queries(one, right) for one in queries] or [{} for _ in rows]
+    for blocks, counts in zip(drawn, shares, strict=True):
+        measured, lost_in = zip(*blocks, strict=True)
+        known, lost = _changes(measured, counts), _changes(lost_in, {})
         values = {name: one.value for name, one in known.items()}
         ranges = {name: Interval(one.low, one.high) for name, one in known.items()}
         found.append(Uncertainty(values, ranges, lost | _worse_ways(lost)))
     return found
 
 
-def _changes(blocks: Sequence[Metrics]) -> dict[str, Change]:
-    """Each metric of the first block and its interval over the others."""
+def _changes(blocks: Sequence[Metrics], shares: Mapping[str, int]) -> dict[str, Change]:
+    """Each metric of the first block and its interval over the others.
+
+    `shares` has the number of queries of each metric that is a share.
+    """
     found = {}
     for name, (value,) in blocks[0].items():
-        range_ = interval(np.concatenate([block[name] for block in blocks[1:]]))
+        drawn = np.concatenate([block[name] for block in blocks[1:]])
+        range_ = interval(drawn, shares.get(name))
         found[name] = Change(float(value), range_.low, range_.high)
     return found
 

@@ -33,6 +33,7 @@ from cimtool.reference.bootstrap import Samples, interval, resamples
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.queries import Queries, independent
 from cimtool.reference.retrieval import queries_among_others, retrieved
 from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.truth import truth_of
@@ -318,14 +319,15 @@ def compare_forms(
     squares = {name: np.square(error) for name, error in errors.items()}
     best = min(fitted, key=lambda form: float(squares[form.name].mean()))
     draws = resamples(held.text, 1, options.seed)
-    rmse = _with_intervals({"text": squares}, draws, best.name, root=True)["text"]
+    rmse = _with_intervals({"text": squares}, draws, best.name)["text"]
     recalls: Mapping[str, Intervals] = {}
     if items is not None and (items.labels is not None or not items.alone):
         say("ranking all pairs by every score")
         hits = _hits(items, fitted, teacher, options)
         right = np.arange(len(items.text)) if items.alone else items.right
         draws = resamples(right, len(items.video), options.seed)
-        recalls = _with_intervals(hits, draws, best.name)
+        of_best = Queries(*({"hit": hits[way][best.name]} for way in WAYS))
+        recalls = _with_intervals(hits, draws, best.name, independent(of_best, "hit", right))
         if RAW in hits[WAYS[0]]:
             forms = {RAW: None, **forms}
     in_memory: tuple[QueryCost | None, QueryCost | None] = None, None
@@ -384,14 +386,17 @@ class Intervals(NamedTuple):
 
 
 def _with_intervals(
-    figures: Mapping[str, Scores], draws: Iterable[Samples], best: str, root: bool = False
+    figures: Mapping[str, Scores],
+    draws: Iterable[Samples],
+    best: str,
+    shares: Mapping[str, int] | None = None,
 ) -> dict[str, Intervals]:
     """Means of figures [queries] of every score, over other draws of the queries of each way.
 
-    Texts are the queries of the first way, videos those of the second, if there is one. With `root`
-    the root of each mean is taken.
+    Texts are the queries of the first way, videos those of the second, if there is one. If the
+    means are `shares`, of so many independent queries by way, they stay; else their root is taken.
     """
-    form = np.sqrt if root else np.asarray
+    form = np.sqrt if shares is None else np.asarray
     drawn: dict[str, dict[str, list[FloatArray]]] = {
         way: {name: [] for name in scores} for way, scores in figures.items()
     }
@@ -403,9 +408,10 @@ def _with_intervals(
     for way, scores in figures.items():
         parts = {name: np.concatenate(drawn[way][name]) for name in scores}
         own, less_best, best_mean = {}, {}, float(form(np.nanmean(scores[best])))
+        queries = None if shares is None else shares[way]
         for name, values in scores.items():
             mean = float(form(np.nanmean(values)))
-            ends, apart = interval(parts[name]), interval(parts[name] - parts[best])
+            ends, apart = interval(parts[name], queries), interval(parts[name] - parts[best])
             own[name] = Change(mean, ends.low, ends.high)
             less_best[name] = Change(mean - best_mean, apart.low, apart.high)
         found[way] = Intervals(own, less_best)

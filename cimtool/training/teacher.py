@@ -35,8 +35,8 @@ PairRows = tuple[IntArray, IntArray]
 class TeacherSigmoid:
     """The teacher's probability `E[sigmoid(b - a D)]`, from `K` samples a side.
 
-    Raises CimError if a is not above 0, a or b is not finite, or K is below 2: one sample has no
-    standard error.
+    Raises CimError if a is not above 0, a or b is not finite, or K is below 2: labels have a
+    standard error, and one sample has none.
     """
 
     a: float

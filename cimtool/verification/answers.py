@@ -161,9 +161,13 @@ def floor_sentence(report: Report) -> str | None:
     score = report.drift.score
     said = (
         f"Monte Carlo at K={scatter.samples} is off by {scatter.centred_error:.4g} (centred "
-        f"{score} RMSE); its standard error is {scatter.standard_error:.4g} ({score}, root mean "
-        "square over pairs, by formula)"
+        f"{score} RMSE)"
     )
+    if scatter.samples > 1:
+        said += (
+            f"; its standard error is {scatter.standard_error:.4g} ({score}, root mean square over "
+            "pairs, by formula)"
+        )
     if scatter.floor is not None:
         floor = scatter.floor
         said += (

@@ -19,8 +19,9 @@ from cimtool.base.errors import CimError
 from cimtool.base.intervals import Change, Interval
 from cimtool.base.json_files import significant
 from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.limits import LIMITED
-from cimtool.reference.measures import RANKINGS, WAYS
+from cimtool.reference.measures import RANKINGS
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
 from cimtool.reference.queries import (
     MetricsOf,
@@ -29,6 +30,7 @@ from cimtool.reference.queries import (
     Uncertainty,
     both_sides,
     compared,
+    independent,
     led,
     metrics,
     relative_errors,
@@ -217,7 +219,8 @@ class DriftTable:
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their metrics."""
-        found = self.uncertainties([partial(metrics, one) for one in self.queries], seed)
+        rows = [partial(metrics, one) for one in self.queries]
+        found = self.uncertainties(rows, seed, queries=self.queries)
         return tuple(map(row_of, self.stages, self.queries, found))
 
     def compared_with(self, stage: str, other: str, seed: int) -> tuple[Uncertainty, Uncertainty]:
@@ -232,15 +235,20 @@ class DriftTable:
         return first, second
 
     def uncertainties(
-        self, rows: Sequence[MetricsOf], seed: int, other: MetricsOf | None = None
+        self,
+        rows: Sequence[MetricsOf],
+        seed: int,
+        other: MetricsOf | None = None,
+        queries: Sequence[Queries] = (),
     ) -> list[Uncertainty]:
-        """The uncertainty of rows measured on this table's pairs.
+        """The uncertainty of rows measured on this table's pairs, those of `queries` if given.
 
         Losses are from the `other` row; without one from the reference's, or from the float score's
         if there is no reference.
         """
         truth, other = self.truth, other or partial(metrics, self.against)
-        return uncertainties(rows, other, truth.text_to_video, truth.videos, seed)
+        right, videos = truth.text_to_video, truth.videos
+        return uncertainties(rows, other, right, videos, seed, queries=queries)
 
 
 MOST_QUERIES = 1 << 14
@@ -317,7 +325,7 @@ class BaselineLoss:
     """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
 
     It is of the worse way, on the same queries, and negative if the stage does better.
-    `of_baseline` and `of_stage` are the metric in that way.
+    `of_baseline` and `of_stage` are the metric in that way, of so many independent `queries`.
     """
 
     baseline: str
@@ -326,6 +334,7 @@ class BaselineLoss:
     loss: Change
     of_baseline: float
     of_stage: float
+    queries: int
 
 
 def without_cosine(data: Embeddings) -> str | None:
@@ -341,19 +350,33 @@ def baseline_losses(
     table: DriftTable, pairs: Sequence[tuple[str, str]], seed: int
 ) -> tuple[BaselineLoss, ...]:
     """The loss of the stage of each pair (baseline, stage); of a baseline that is missing none."""
-    by_class = table.truth.by_class
     return tuple(
-        baseline_loss(baseline, stage, *table.compared_with(stage, baseline, seed), by_class)
+        baseline_loss(
+            (baseline, stage),
+            *table.compared_with(stage, baseline, seed),
+            table.queries[table.stages.index(stage)],
+            table.truth,
+        )
         for baseline, stage in pairs
         if baseline in table.stages
     )
 
 
 def baseline_loss(
-    baseline: str, stage: str, own: Uncertainty, other: Uncertainty, by_class: bool
+    names: tuple[str, str], own: Uncertainty, other: Uncertainty, queries: Queries, truth: Truth
 ) -> BaselineLoss:
-    """The loss of a stage against the `other` uncertainty, which its `own` losses are from."""
-    name, label = ("map", "mAP") if by_class else ("r1", "R@1")
-    loss = own.losses[f"{name}_loss"]
-    way = next(key for key in (f"{name}_{w}" for w in WAYS) if own.losses[key] is loss)
-    return BaselineLoss(baseline, stage, label, loss, other.metrics[way], own.metrics[way])
+    """The loss of a stage against the `other` uncertainty, which its `own` losses are from.
+
+    `names` are those of the baseline and of the stage, which has these `queries`. If no query
+    differs, resamples do not either. Then the interval has the most queries that may differ:
+    the upper end of a share of which none was seen.
+    """
+    metric = led(truth.by_class)[0]
+    loss = own.losses[metric.loss]
+    way = next(way for way, key in metric.keys.items() if own.losses[key] is loss)
+    count = independent(queries, metric.of, truth.text_to_video)[way]
+    if loss == Change(0, 0, 0):
+        most = counted_share(0, count).high
+        loss = Change(0.0, -most, most)
+    key = metric.keys[way]
+    return BaselineLoss(*names, metric.label, loss, other.metrics[key], own.metrics[key], count)

@@ -177,9 +177,10 @@ def measure_dies(
     # Fewer dies than twenty have no worst twentieth: of these the worst is told.
     worst, called = (WORST, f"{WORST:g}th %") if trials >= 100 / WORST else (0.0, "worst")
     rows = [partial(over_dies, of_dies, percentile) for percentile in (MEDIAN, worst)]
+    uncertain = table.uncertainties(rows, seed, queries=[found[0]] * len(rows))
     median, lowest = (
         row_of(f"noisy {when}, {name}", found[0], one)
-        for name, one in zip(("median", called), table.uncertainties(rows, seed), strict=True)
+        for name, one in zip(("median", called), uncertain, strict=True)
     )
     on_dies = ShortlistOnDies.of(listed, worst) if listed else None
     kept = (readout, median, lowest, worst, None, conditions.corner, on_dies)
@@ -194,7 +195,7 @@ def measure_chip(
     die, sentence = chip_die(bundle, chip)
     say(f"{sentence}; encoding and scoring")
     found = _measured(bundle, die, data, table)
-    (uncertain,) = table.uncertainties([partial(metrics, found)], seed)
+    (uncertain,) = table.uncertainties([partial(metrics, found)], seed, queries=[found])
     row = row_of(f"chip {chip.name}", found, uncertain)
     listed = _listed(bundle, die, data, _best_items(bundle, data))
     on_chip = ShortlistOnDies.of(listed, MEDIAN) if listed else None

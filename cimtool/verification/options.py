@@ -32,7 +32,7 @@ class ReferenceOptions(Record):
         OneName(names=KINDS),
         default="exact",
     )
-    samples: int = option("Monte Carlo samples per side.", "K", at_least=2, default=DEFAULT_SAMPLES)
+    samples: int = option("Monte Carlo samples per side.", "K", at_least=1, default=DEFAULT_SAMPLES)
     seed: int = option("Seed of all random draws.", at_least=0, default=0)
 
 

@@ -56,6 +56,7 @@ class Floor:
 class Scatter:
     """Monte Carlo's own: `standard_error` is the root mean square over pairs, by formula.
 
+    One sample has none: NaN.
     `centred_error` is without the mean error within each query, in the worse direction. It, `rmse`
     and `top1_agreement` are against the exact score on all pairs, with a `floor` over seeds. Where
     the exact score was not asked for these are None, and `centred_error` is the standard deviation
@@ -93,8 +94,8 @@ class TeacherScores:
 class References:
     """Reference scores, kept for the next bundle of the same trained model.
 
-    Raises CimError for a kind that is none, fewer than two samples or a seed out of range, also
-    where a and b turn out not to be known.
+    Raises CimError for a kind that is none, samples or a seed out of range, also where a and b turn
+    out not to be known. If Monte Carlo is the reference, one sample is too few.
     """
 
     kind: ReferenceKind = "exact"
@@ -107,6 +108,10 @@ class References:
         if self.kind not in KINDS:
             raise unknown("reference", self.kind, KINDS)
         check_samples(self.samples)
+        if self.kind == "mc" and self.samples == 1:
+            raise ArgumentError(
+                "{samples} is 1; expected at least 2 with {reference} mc, for a standard error"
+            )
         if not 0 <= self.seed < 2**63:
             raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", self.seed)
 

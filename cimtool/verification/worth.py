@@ -3,19 +3,21 @@
 These are its own float score, Monte Carlo with the samples asked for, and raw rows in 8 bits, which
 cost no model. Retrieval is compared on the same queries; errors are compared by the K at which
 Monte Carlo would err as much, because its mean square error falls as 1/K.
+
+"Better" and "worse" hold for 95% of resampled queries. "As good as" says that the interval leaves
+out a difference that matters; if it does not, the two are "not shown to differ".
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.intervals import Change
+from cimtool.base.intervals import Change, Interval
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.larger_gallery import chance_of_a_rival, first_of
 from cimtool.reference.measures import SURENESS
@@ -27,7 +29,28 @@ from cimtool.reference.truth import Truth
 from cimtool.report.formats import percent, percent_range
 from cimtool.verification.drift import BaselineLoss, DriftTable, baseline_losses
 
-Standing = Literal["better", "as good", "worse"]
+Standing = Literal["better", "as good", "not shown", "worse"]
+"""The compiled model beside another score; "not shown" to differ if the queries cannot tell."""
+
+LEAST_QUERIES = 6
+"""Independent queries that can show a difference.
+
+The interval by resamples never leaves the range of the queries' values. With n of them, all are on
+one side of their median with chance 2^(1-n), and the interval misses it. That is 6% for 5 queries
+and 3% for 6, and 5% is the most that an interval at 95% may miss.
+"""
+
+MARGIN = 0.01
+"""The loss of R@1 or mAP that "as good as" rules out: 1 point.
+
+A smaller one hardly matters: training by another seed changes R@1 of the demo by more.
+"""
+
+FACTOR = 2
+"""Monte Carlo is as good if its K of the same error is within this factor of the K asked for.
+
+Its error falls as the square root of K, so the two errors differ by 1.4 times at most.
+"""
 
 WORST = 0.01
 """The share of texts with the largest errors whose part of the mean square error is told."""
@@ -37,45 +60,74 @@ WORST = 0.01
 class SampledAlike:
     """The K at which Monte Carlo would err as much as the compiled model, with intervals.
 
-    `centred` is by the error that can change a rank, `whole` by the whole score; `samples` is the K
-    that was asked for.
+    `centred` is by the error that can change a rank, `whole` by the whole score; both are infinite
+    without an error. `samples` is the K that was asked for. Of the independent `queries`, texts of
+    one video are one.
     """
 
     samples: int
+    queries: int
     centred: Change
     whole: Change
 
     @property
     def standing(self) -> Standing:
         """The compiled model against that K, by the error that can change a rank."""
-        return _standing_of_k(self.centred, self.samples)
+        return self._standing_of(self.centred)
 
     @property
     def standing_whole(self) -> Standing:
         """The same by the whole score."""
-        return _standing_of_k(self.whole, self.samples)
+        return self._standing_of(self.whole)
+
+    def _standing_of(self, found: Change) -> Standing:
+        if self.queries < LEAST_QUERIES:
+            return "not shown"
+        if found.low > self.samples:
+            return "better"
+        if found.high < self.samples:
+            return "worse"
+        near = self.samples / FACTOR <= found.low and found.high <= self.samples * FACTOR
+        return "as good" if near else "not shown"
+
+    @property
+    def has_error(self) -> bool:
+        """False if the compiled model's scores are the exact ones."""
+        return math.isfinite(self.whole.value)
 
     @property
     def words(self) -> str:
         """The standing, and that by the whole score where it is another."""
         said = _than(self.standing, f"Monte Carlo with K={self.samples}")
+        if not self.has_error:
+            return f"{said} (it has no error at all)"
         if self.standing_whole == self.standing:
             return said
-        whole = {"better": "better", "as good": "as good", "worse": "WORSE"}[self.standing_whole]
+        whole, _ = WORDS[self.standing_whole]
         return f"{said} where ranks are concerned ({whole} in the whole score)"
 
+    @property
+    def sentence(self) -> str:
+        """Both K, with their intervals if there are enough queries for one."""
+        if not self.has_error:
+            return "The compiled model has no error: its scores are the exact ones."
+        sure = self.queries >= LEAST_QUERIES
+        return (
+            f"Monte Carlo errs as much at {_equal(self.centred, sure)} where ranks are concerned, "
+            f"at {_equal(self.whole, sure)} in the whole score, if its mean square error falls as "
+            "1/K."
+        )
 
-def _standing_of_k(found: Change, samples: int) -> Standing:
-    if found.low > samples:
-        return "better"
-    return "worse" if found.high < samples else "as good"
 
-
-def standing_of(loss: Change) -> Standing:
-    """The standing of a model that loses so much: as good where the interval has 0."""
+def standing_of(loss: Change, queries: int) -> Standing:
+    """The standing of a model that loses so much over so many independent queries."""
+    if queries < LEAST_QUERIES:
+        return "not shown"
     if loss.low > 0:
         return "worse"
-    return "better" if loss.high < 0 else "as good"
+    if loss.high < 0:
+        return "better"
+    return "as good" if loss.high <= MARGIN else "not shown"
 
 
 @dataclass(frozen=True)
@@ -85,10 +137,11 @@ class LargerGallery:
     `gain` is the compiled model's R@1 less that of raw rows in 8 bits on the same texts; both are
     None for rows of two widths. `missed` is the largest error of the same method from half of the
     data's gallery to the whole one, which was measured, times the doublings from there to `items`;
-    the intervals are wider by it.
+    the intervals are wider by it. Of the independent `queries`, texts of one video are one.
     """
 
     items: int
+    queries: int
     compiled: Change
     raw: Change | None
     gain: Change | None
@@ -137,8 +190,9 @@ class Worth:
         """The standing against raw rows, in the larger gallery if one was asked for."""
         if self.larger is not None and self.larger.gain is not None:
             gain = self.larger.gain
-            return standing_of(Change(0.0 - gain.value, 0.0 - gain.high, 0.0 - gain.low))
-        return None if self.of_raw is None else standing_of(self.of_raw.loss)
+            loss = Change(0.0 - gain.value, 0.0 - gain.high, 0.0 - gain.low)
+            return standing_of(loss, self.larger.queries)
+        return None if self.of_raw is None else standing_of(self.of_raw.loss, self.of_raw.queries)
 
     @property
     def standings(self) -> tuple[Standing, ...]:
@@ -149,8 +203,21 @@ class Worth:
         if self.sampled is not None:
             found.append(self.sampled.standing)
         if self.of_float is not None:
-            found.append(standing_of(self.of_float.loss))
+            found.append(standing_of(self.of_float.loss, self.of_float.queries))
         return tuple(found)
+
+    @property
+    def few(self) -> str:
+        """The sentence on too few queries; empty if there are enough."""
+        ranked = [one for one in (self.of_float, self.of_raw) if one is not None]
+        counts = [one.queries for one in (self.sampled, self.larger, *ranked) if one is not None]
+        least = min(counts, default=LEAST_QUERIES)
+        if least >= LEAST_QUERIES:
+            return ""
+        told = "1 query is" if least == 1 else f"{least} queries are"
+        sampled = self.sampled is not None and self.sampled.queries >= LEAST_QUERIES
+        of = f" of {ranked[0].metric}" if sampled and ranked else ""
+        return f"{told} too few to be sure{of}."
 
     @property
     def tone(self) -> Literal["", "good", "bad"]:
@@ -159,12 +226,16 @@ class Worth:
             return "bad"
         if self.sampled is not None and self.sampled.standing_whole == "worse":
             return ""
-        raw_is_enough = self.against_raw in ("as good", "worse")
-        return "good" if "better" in self.standings and not raw_is_enough else ""
+        beats_raw = self.against_raw in (None, "better")
+        return "good" if "better" in self.standings and beats_raw else ""
 
     @property
     def sentence(self) -> str:
-        """The verdict in a line; where raw rows are as good, that comes first."""
+        """The verdict in a line; unless raw rows are worse, they come first."""
+        return self.about("The compiled model")
+
+    def about(self, subject: str) -> str:
+        """The same of a compiled model that is called `subject`."""
         if self.broken:
             return "No verdict: the float score is BROKEN, before any hardware."
         if not self.standings:
@@ -173,23 +244,21 @@ class Worth:
         if self.sampled is not None:
             said.append(self.sampled.words)
         if self.of_float is not None:
-            said.append(_than(standing_of(self.of_float.loss), "its float score"))
+            standing = standing_of(self.of_float.loss, self.of_float.queries)
+            said.append(_than(standing, "its float score"))
         if self.against_raw is not None:
             at = len(said) if self.against_raw == "better" else 0
             among = f" among {self.larger.items:,} items" if self.larger is not None else ""
             said.insert(at, _than(self.against_raw, f"raw rows in int8{among}"))
-        return f"The compiled model is {', '.join(said)}."
+        verdict = f"{subject} is {', '.join(said)}."
+        return f"{verdict} {self.few}" if self.few else verdict
 
     @property
     def details(self) -> tuple[str, ...]:
         """The figures of the verdict, a sentence for each comparison that is known."""
         said = []
         if self.sampled is not None and not self.broken:
-            one = self.sampled
-            said.append(
-                f"Monte Carlo errs as much at {_equal(one.centred)} where ranks are concerned, at "
-                f"{_equal(one.whole)} in the whole score, if its mean square error falls as 1/K."
-            )
+            said.append(self.sampled.sentence)
         if self.of_float is not None and not self.broken:
             said.append(f"Float score: {_shares(self.of_float)}.")
         if self.of_raw is not None and not self.broken:
@@ -216,24 +285,36 @@ class Worth:
         return tuple(said)
 
 
+WORDS: dict[Standing, tuple[str, str]] = {
+    "better": ("better", "than"),
+    "as good": ("as good", "as"),
+    "not shown": ("not shown to differ", "from"),
+    "worse": ("WORSE", "than"),
+}
+
+
 def _than(standing: Standing, other: str) -> str:
-    words = {"better": "better than", "as good": "as good as", "worse": "WORSE than"}
-    return f"{words[standing]} {other}"
+    return " ".join((*WORDS[standing], other))
 
 
-def _equal(found: Change) -> str:
+def _equal(found: Change, sure: bool) -> str:
     """The K of the same error, to two digits; never below 1."""
+    if math.isinf(found.value):
+        return "no K"
     if found.high < 1:
         return "less than one sample a side"
     texts = [f"{max(float(f'{k:.2g}'), 1.0):,.0f}" for k in (found.value, found.low, found.high)]
-    return f"K={texts[0]} [{texts[1]}, {texts[2]}]"
+    return f"K={texts[0]} [{texts[1]}, {texts[2]}]" if sure else f"K={texts[0]}"
 
 
 def _shares(one: BaselineLoss) -> str:
-    gain = percent_range(0.0 - one.loss.high, 0.0 - one.loss.low)
+    """Both figures and the gain, with its interval if there are enough queries for one."""
+    ends = percent_range(0.0 - one.loss.high, 0.0 - one.loss.low)
+    gain = f"{100 * (0.0 - one.loss.value):+.1f}"
     return (
         f"{one.metric} {percent(one.of_stage)}% compiled against {percent(one.of_baseline)}%, "
-        f"{100 * (0.0 - one.loss.value):+.1f} {gain} points"
+        f"{gain} {ends if one.queries >= LEAST_QUERIES else ''}".rstrip()
+        + " points"
     )
 
 
@@ -258,7 +339,7 @@ def worth_of(
         name, samples = monte_carlo
         other = table.queries_of(name)
         if other is not None and "centred_squares" in own.text:
-            sampled = _sampled_alike(table, own, other, samples, seed)
+            sampled = sampled_alike(own, other, samples, table.truth, seed)
     squares = own.text.get("centred_squares")
     return Worth(
         broken=False,
@@ -277,14 +358,12 @@ NO_ERROR = 1e-6
 ERRORS = {"centred": "centred_rmse", "whole": "logit_rmse"}
 
 
-def _sampled_alike(
-    table: DriftTable, own: Queries, other: Queries, samples: int, seed: int
-) -> SampledAlike | None:
-    """K of the same error on the same queries; None if the compiled model has no error."""
+def sampled_alike(
+    own: Queries, other: Queries, samples: int, truth: Truth, seed: int
+) -> SampledAlike:
+    """K of the same error on the same queries; `other` ones are of Monte Carlo with `samples`."""
     own, other = (one.only(("centred_squares", "logit_squares")) for one in (own, other))
-    whole = once(own)
-    if min(whole[error] for error in ERRORS.values()) <= 0:
-        return None
+    whole, of_sampling = once(own), once(other)
 
     def equal(drawn: Samples) -> Metrics:
         mine, sampled = metrics(own, drawn), metrics(other, drawn)
@@ -292,14 +371,18 @@ def _sampled_alike(
         return {
             name: samples * (sampled[error] / np.maximum(mine[error], NO_ERROR * whole[error])) ** 2
             for name, error in ERRORS.items()
+            if whole[error] > 0
         }
 
-    (found,) = table.uncertainties([equal], seed, partial(_nothing))
-    known: dict[str, Any] = {
-        name: Change(found.metrics[name], found.intervals[name].low, found.intervals[name].high)
-        for name in ERRORS
-    }
-    return SampledAlike(samples, **known)
+    right = truth.text_to_video
+    (found,) = uncertainties([equal], _nothing, right, truth.videos, seed)
+    known: dict[str, Any] = {}
+    for name, error in ERRORS.items():
+        # Without an error no K has the same one, unless sampling has none either.
+        value = found.metrics.get(name, math.inf if of_sampling[error] > 0 else float(samples))
+        ends = found.intervals.get(name, Interval(value, value))
+        known[name] = Change(value, ends.low, ends.high)
+    return SampledAlike(samples, len(np.unique(right)), **known)
 
 
 def in_larger_gallery(
@@ -335,8 +418,10 @@ def in_larger_gallery(
         )
         for name in firsts
     }
+    known_texts = truth.text_to_video[~np.isnan(firsts["compiled"])]
     return LargerGallery(
         items,
+        len(np.unique(known_texts)),
         known_changes["compiled"],
         known_changes.get("raw"),
         known_changes.get("gain"),

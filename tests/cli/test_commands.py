@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,27 @@ def test_verify_as_json_is_the_report_and_where_it_is(
     assert found == json.loads((tmp_path / "report.json").read_text())
     assert (found["passed"], found["scatter"]["samples"]) == (True, 4)
     assert all(count["differing"] == 0 for count in found["bits"])
+
+
+def test_one_sample_a_side_has_no_standard_error(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    arguments = ["verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path]
+    ran = cimtool(*arguments, "--samples", 1)
+    assert (ran.status, ran.err) == (0, "")
+    assert "Monte Carlo with K=1" in ran.out
+    scatter = json.loads((tmp_path / "report.json").read_text())["scatter"]
+    assert scatter["standard_error"] is None
+    assert scatter["rmse"] > 0
+    said = (tmp_path / "report.md").read_text()
+    assert "standard error" not in said
+    assert not re.search(r"\bnan\b", said)
+    none = cimtool(*arguments, "--samples", 0)
+    assert none.status == 2
+    assert "--samples is 0; expected an integer of at least 1" in none.err
+    one = cimtool(*arguments, "--samples", 1, "--reference", "mc")
+    assert one.status == 2
+    assert "--samples is 1; expected at least 2 with --reference mc, for a standard" in one.err
 
 
 def test_a_drift_over_its_limit_is_status_1_after_the_whole_report(

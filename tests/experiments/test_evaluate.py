@@ -90,16 +90,20 @@ def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
         counted = partial(lambda one, *given: encoded.append(one) or one(*given), function)
         monkeypatch.setattr(run, function.__name__, counted)
     found = cimtool.evaluate(
-        small_trunk.eval, source, ModelSource(small_trunk.projectors, head="cosine"), samples=(2, 8)
+        small_trunk.eval,
+        source,
+        ModelSource(small_trunk.projectors, head="cosine"),
+        samples=(1, 2, 8),
     )
     assert len(computed) == 1, "samples share the exact score of their model"
     assert encoded == [trained_features, gaussians, *[trained_features] * 2], "as their rows"
     errors = {one.name: one.metrics.get("logit_rmse") for one in found.scores}
     name = small_trunk.projectors.stem
-    few, more = errors[f"{name}, K=2"], errors[f"{name}, K=8"]
+    one, few, more = (errors[f"{name}, K={samples}"] for samples in (1, 2, 8))
+    assert one is not None
     assert few is not None
     assert more is not None
-    assert 0 < more < few
+    assert 0 < more < few < one
     assert {one.head for one in found.scores if "logit_rmse" not in one.metrics} == {"cosine"}
     monkeypatch.setattr(run, "MOST_PAIRS", 10)
     found = cimtool.evaluate(small_trunk.eval, source)

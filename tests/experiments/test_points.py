@@ -133,7 +133,7 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"degree": ["ed-"]}, "grid degree: ed-: must be an integer"),
         ({"degree": [True]}, "grid degree: True: must be an integer"),
         ({"degree": ["all"]}, "grid degree: all: must be an integer"),
-        ({"samples": [10, 1]}, "grid samples: 1: must be an integer of at least 2"),
+        ({"samples": [10, 0]}, "grid samples: 0: must be an integer of at least 1"),
         ({"samples": [True]}, "grid samples: True: must be an integer"),
     ],
 )

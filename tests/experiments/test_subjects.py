@@ -64,7 +64,7 @@ def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
         (rows(), {"poly": "p.json"}, "poly sets the score of trained projectors, but raw"),
         (rows(), {"resamples": 1}, "resamples is 1; expected at least 2"),
         (rows(), {"seed": -1}, "seed is -1; expected 0 to"),
-        (rows(), {"samples": [10, 1]}, "samples is 1; expected at least 2"),
+        (rows(), {"samples": [10, 0]}, "samples is 0; expected at least 1"),
         ({"text": np.zeros((3, 2)), "video": np.ones((3, 2))}, {}, "row 0 of text is all zeros"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from cimtool.experiments.engine import Failed
 from cimtool.experiments.trained_points import TrainedPoint, Unseen
 from cimtool.experiments.training_grid import LEAD, TrainingPoint, TrainingRow, compared_rows
+from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
 from cimtool.training.arguments import TrainingOptions
@@ -63,7 +64,8 @@ def test_one_seed_has_intervals_over_its_queries_and_paired_differences() -> Non
     own = rows[0].metrics["r1_text_to_video"]
     assert own.low < own.value == 6 / COUNT < own.high
     assert raw is not None
-    assert raw.metrics[LEAD].value == 1.0
+    all_found = counted_share(COUNT, COUNT)
+    assert raw.metrics[LEAD] == raw.metrics["r1_text_to_video"] == all_found
     assert raw.behind is not None
     assert raw.behind.value == pytest.approx(-1 / COUNT)
     assert raw.as_good

@@ -58,7 +58,7 @@ def test_it_costs_less_and_holds_the_budget_where_it_was_chosen(tuned: Tuned) ->
 
 
 def verified(files: DemoFiles, tuned: Tuned, data: Any, folder: Path) -> dict[str, Any]:
-    """The metrics of limits that `verify` finds of the bundle of a tuned file."""
+    """The report of `verify` on the bundle of a tuned file."""
     built = api.compile(
         files.projectors,
         files.poly,
@@ -67,9 +67,7 @@ def verified(files: DemoFiles, tuned: Tuned, data: Any, folder: Path) -> dict[st
         settings=tuned.written,
         output=folder / "bundle",
     )
-    report = api.verify(built.folder, data, report=folder / "report")
-    metrics: dict[str, Any] = report.to_json()["metrics"]
-    return metrics
+    return api.verify(built.folder, data, report=folder / "report").to_json()
 
 
 @pytest.mark.thorough("a whole search; a smaller one is in the snapshots")
@@ -87,8 +85,17 @@ def test_compile_takes_the_file_and_verify_measures_what_was_said(
     for layer, bits in tuned.bits.items():
         own = built.settings.of_layer(layer)
         assert (own.weight_bits, own.activation_bits) == tuple(bits.values())
-    found = verified(files, tuned, files.eval, tmp_path)
+    report = verified(files, tuned, files.eval, tmp_path)
+    found, worth = report["metrics"], report["worth"]
     assert {name: tuned.on_all[name] for name in found} == pytest.approx(found, rel=1e-5)
+    assert tuned.sampled is not None
+    assert tuned.of_float is not None
+    for own, of_report in (
+        (tuned.sampled.centred, worth["sampled"]["centred"]),
+        (tuned.sampled.whole, worth["sampled"]["whole"]),
+        (tuned.of_float.loss, worth["of_float"]["loss"]),
+    ):
+        assert vars(own) == pytest.approx({name: of_report[name] for name in vars(own)}, rel=1e-4)
 
 
 @pytest.mark.thorough("a whole tuning; the command's own test is in the first tier")
@@ -104,7 +111,7 @@ def test_verify_measures_the_budget_as_kept(
     low = {"weight_bits": 6, "activation_bits": 7}  # to have few steps
     found = tune(small_trunk, tmp_path / "bits.toml", data=data, budget=budget, **low)
     assert any(step.kept for step in found.steps)
-    metrics = verified(small_trunk, found, data, tmp_path)
+    metrics = verified(small_trunk, found, data, tmp_path)["metrics"]
     assert all(metrics[name] <= most for name, most in budget.items())
     assert metrics["r1_loss"] == pytest.approx(found.on_all["r1_loss"])
 

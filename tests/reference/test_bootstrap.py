@@ -118,6 +118,16 @@ def test_a_figure_of_nothing_has_no_interval():
     assert interval(np.array([1.0, np.nan, 1.0])) == Interval(1.0, 1.0)
 
 
+def test_a_share_that_all_queries_or_none_have_has_the_interval_of_a_count():
+    for hit in (0.0, 1.0):
+        found = counted_share(20 * int(hit), 20)
+        assert interval(np.full(9, hit), 20) == Interval(found.low, found.high)
+        assert interval(np.full(9, hit)) == Interval(hit, hit)
+    assert interval(np.full(9, 0.5), 20) == Interval(0.5, 0.5)
+    values = np.linspace(0, 1, 9)
+    assert interval(values, 20) == interval(values)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "real"), [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False)]
 )

@@ -70,6 +70,17 @@ def test_without_variance_it_is_the_sigmoid_itself():
     np.testing.assert_allclose(found.standard_error_of_logit, 0.0, atol=1e-13)
 
 
+@pytest.mark.parametrize("b", [2.0, -700.0])
+def test_one_sample_is_the_logit_of_one_draw(b):
+    text, video = make(5, 16, 0), make(6, 16, 1)
+    found = monte_carlo(text, video, a=0.7, b=b, samples=1, seed=3)
+    z_t = draw(text, "text", np.arange(5), 1, 3)
+    z_v = draw(video, "video", np.arange(6), 1, 3)[:, 0]
+    distance = ((z_t - z_v) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(found.logit, b - 0.7 * distance, rtol=1e-12, atol=1e-12)
+    assert np.isnan(found.standard_error_of_logit).all()
+
+
 def test_draws_of_an_item_are_the_same_bits_in_any_batch_and_for_more_samples():
     items = make(6, 10, 0)
     whole = draw(items, "text", np.arange(6), 4, seed=3)
@@ -184,7 +195,7 @@ def test_standard_error_by_its_formula():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"samples": 1}, "samples is 1"),
+        ({"samples": 0}, "samples is 0; expected at least 1"),
         ({"samples": 10**7}, "at most 100,000"),
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**64}, "2\\^64"),

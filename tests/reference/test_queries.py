@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cimtool.reference.bootstrap import QueryCounts, Samples
+from cimtool.reference.bootstrap import QueryCounts, Samples, counted_share
 from cimtool.reference.limits import limit_metrics
 from cimtool.reference.measures import WAYS
 from cimtool.reference.metrics import ReferenceScores, ranks
@@ -16,6 +16,7 @@ from cimtool.reference.queries import (
     Queries,
     Selection,
     compared,
+    independent,
     led,
     metrics,
     once,
@@ -54,6 +55,13 @@ def test_retrieval_of_many_texts_to_one_video():
         "text_to_video": 4,
         "video_to_text": 2,
     }
+
+
+def test_texts_of_one_video_are_one_independent_query():
+    rank = np.array([1.0, np.nan, 2.0, np.nan, 1.0])
+    queries = Queries({"rank": rank}, {"rank": np.array([1.0, np.nan, np.nan])})
+    found = independent(queries, "rank", np.array([0, 0, 0, 1, 2]))
+    assert found == {"text_to_video": 2, "video_to_text": 1}
 
 
 def test_recall_and_median_rank():
@@ -170,6 +178,28 @@ def test_losses_are_paired():
     # Paired, the loss is known better than either of the two shares.
     own_width = mine.intervals["r1_text_to_video"]
     assert loss.high - loss.low < own_width.high - own_width.low
+
+
+def test_a_recall_of_all_queries_or_of_none_has_an_interval():
+    """Of 60 texts of 40 videos, two are no queries; no video's is first, and one is no query."""
+    text, video = np.ones(60), np.full(40, 2.0)
+    text[[0, 40]] = np.nan  # both texts of video 0
+    video[0] = np.nan
+    queries = Queries({"rank": text}, {"rank": video})
+    row, right = partial(metrics, queries), np.arange(60) % 40
+    exact, plain = (
+        uncertainties([row], row, right, 40, seed=0, queries=of)[0] for of in ([queries], [])
+    )
+    for name, expected in (
+        ("r1_text_to_video", counted_share(39, 39)),
+        ("r1_video_to_text", counted_share(0, 39)),
+        ("r5_video_to_text", counted_share(39, 39)),
+    ):
+        assert exact.intervals[name] == expected.interval
+        assert plain.intervals[name].low == plain.intervals[name].high == expected.value
+    assert exact.losses == plain.losses
+    ranks = "mean_rank_text_to_video", "median_rank_video_to_text"
+    assert [exact.intervals[name] for name in ranks] == [plain.intervals[name] for name in ranks]
 
 
 def test_the_loss_of_both_ways_has_the_interval_of_the_worse():

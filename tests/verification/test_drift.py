@@ -3,9 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cimtool.base.intervals import Change
+from cimtool.reference.bootstrap import counted_share
 from cimtool.reference.retrieval import retrieved
 from cimtool.reference.truth import truth_among_others, truth_of
-from cimtool.verification.drift import DriftTable
+from cimtool.verification.drift import DriftTable, baseline_losses
 
 RIGHT = np.arange(3)
 POLY = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 4.0]])
@@ -174,3 +176,22 @@ def test_items_alone_without_classes_rank_nothing() -> None:
         assert row.get("logit_rmse") == pytest.approx(0.5)
         assert "r1_text_to_video" not in row.metrics
         assert row.queries == {}
+
+
+def test_a_loss_that_no_query_has_may_be_that_of_other_queries() -> None:
+    """Two texts a video: the videos are the independent queries."""
+    right = np.arange(20) % 10
+    scores = np.random.default_rng(0).normal(size=(20, 10))
+    found = DriftTable(truth_of(right, None, 10), None)
+    found.add("polynomial", scores, np.zeros((20, 2)), np.zeros((10, 2)))
+    found.add_baseline("same", scores)
+    found.add_baseline("other", -scores)
+    same, other = baseline_losses(found, [("same", "polynomial"), ("other", "polynomial")], 0)
+    most = counted_share(0, 10).high
+    assert (same.loss.value, same.loss.low, same.loss.high) == (0, -most, most)
+    assert (same.queries, other.queries) == (10, 10)
+    assert other.loss.value != 0
+    row = found.finished(0)[1]
+    assert row.intervals["r10_text_to_video"] == counted_share(10, 10).interval
+    assert row.losses["r1_loss"] == Change(0, 0, 0)
+    assert -1 <= other.loss.low < other.loss.value < other.loss.high <= 1

@@ -16,7 +16,8 @@ from cimtool.verification.references import References
     ("make", "said"),
     [
         (lambda: References("exac"), 'did you mean "exact"'),  # type: ignore[arg-type]
-        (lambda: References(samples=1), "samples is 1; expected at least 2"),
+        (lambda: References(samples=0), "samples is 0; expected at least 1"),
+        (lambda: References("mc", samples=1), "samples is 1; expected at least 2 with reference"),
         (lambda: References(seed=-1), "seed is -1; expected 0"),
     ],
 )

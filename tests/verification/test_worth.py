@@ -18,16 +18,21 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.surrogate import Polynomial
 from cimtool.loading.embeddings import embeddings_of
+from cimtool.reference.bootstrap import LEVEL
 from cimtool.reference.exact import log_match_probability
 from cimtool.reference.metrics import RAW_INT8, on_grid
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, truth_among_others
+from cimtool.reference.truth import Judgements, Truth, truth_among_others, truth_judged
 from cimtool.report.terminal import terminal
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import BaselineLoss, DriftTable
 from cimtool.verification.run import verify_bundle
 from cimtool.verification.worth import (
+    FACTOR,
+    LEAST_QUERIES,
+    MARGIN,
     WORST,
+    LargerGallery,
     SampledAlike,
     Worth,
     mean_variance,
@@ -40,52 +45,75 @@ from tests.kits.verdict_by_hand import Items
 
 from .conftest import MakeBundle, pairs, trunk
 
-N, K = 120, 10
+N, K = 400, 10
 MONTE_CARLO = "Monte Carlo (K=10)"
 ERROR = 0.4
 """The error of Monte Carlo in constructed cases."""
 
+EASY, HARD = 20.0, 4.0
+"""Leads of right pairs by which all of them come first, or one in eight."""
 
-def noise(seed: int) -> FloatArray:
-    return np.random.default_rng(seed).normal(size=(N, N))
+
+def noise(seed: int, n: int = N) -> FloatArray:
+    return np.random.default_rng(seed).normal(size=(n, n))
 
 
 @dataclass(frozen=True)
 class Case:
     """Scores by their distance from exact ones; what is None is not there.
 
-    `led` is what right pairs get on top: 0 is as good as the exact score.
+    `led` is what right pairs get on top: 0 is as good as the exact score. If it is `uneven`, few
+    texts and videos have most of the compiled error. Of all `texts`, so many are `judged`.
     """
 
     compiled: float = ERROR
     offset: float = 0.0
+    lead: float = EASY
     float_led: float = 0.0
-    raw_led: float | None = -3.0
-    monte_carlo: bool = True
+    raw_led: float | None = -17.0
+    monte_carlo: float | None = ERROR
+    uneven: bool = False
     ranks: bool = True
     broken: bool = False
+    texts: int = N
+    judged: int | None = None
+
+    @property
+    def truth(self) -> Truth:
+        """The right items: text i belongs to video i."""
+        if not self.ranks:
+            return truth_among_others(self.texts, None)
+        if self.judged is None:
+            return Truth(np.arange(self.texts), self.texts)
+        first = np.arange(self.judged)
+        return truth_judged(Judgements(first, first, np.ones_like(first)), self.texts, self.texts)
 
     def worth(self) -> Worth:
         """The verdict on a table of such scores."""
-        exact = on_grid(2 * noise(0) + 4 * np.eye(N))
-        right = np.arange(N)
-        table = DriftTable(Truth(right, N) if self.ranks else truth_among_others(N, None), exact)
-        means = noise(9)[:, :3], noise(8)[:, :3]
+        n = self.texts
+        exact = on_grid(2 * noise(0, n) + self.lead * np.eye(n))
+        table = DriftTable(self.truth, exact)
+        means = noise(9, n)[:, :3], noise(8, n)[:, :3]
         table.add_reference("exact", *means)
-        table.add_monte_carlo(MONTE_CARLO, exact + ERROR * noise(1))
+        if self.monte_carlo is not None:
+            table.add_monte_carlo(MONTE_CARLO, on_grid(exact + self.monte_carlo * noise(1, n)))
         if self.raw_led is not None:
-            table.add_baseline(RAW_INT8, exact + 0.1 * noise(2) + self.raw_led * np.eye(N))
-        table.add("polynomial", exact + 0.1 * noise(3) + self.float_led * np.eye(N), *means)
-        compiled = exact + self.compiled * noise(4) + self.offset
-        table.add("ONNX Runtime", compiled, *means)
-        sampled = (MONTE_CARLO, K) if self.monte_carlo else None
+            table.add_baseline(RAW_INT8, exact + 0.1 * noise(2, n) + self.raw_led * np.eye(n))
+        table.add("polynomial", exact + 0.1 * noise(3, n) + self.float_led * np.eye(n), *means)
+        error = self.compiled * noise(4, n)
+        if self.uneven:
+            times = np.exp(1.5 * np.random.default_rng(5).normal(size=n))
+            times /= np.sqrt(np.mean(times**2))
+            error *= times[:, None] * times
+        table.add("ONNX Runtime", exact + error + self.offset, *means)
+        sampled = None if self.monte_carlo is None else (MONTE_CARLO, K)
         found = worth_of(table, "polynomial", sampled, None, 0)
         return replace(found, broken=self.broken)
 
 
 CASES = {
     "better than all": (
-        Case(0.1, float_led=-3),
+        Case(0.1, float_led=-17),
         "The compiled model is better than Monte Carlo with K=10, better than its float score, "
         "better than raw rows in int8.",
         "good",
@@ -102,19 +130,49 @@ CASES = {
         "better than raw rows in int8.",
         "good",
     ),
+    "not shown to differ from Monte Carlo": (
+        Case(uneven=True, texts=30),
+        "The compiled model is not shown to differ from Monte Carlo with K=10, not shown to differ "
+        "from its float score, better than raw rows in int8.",
+        "good",
+    ),
     "worse than Monte Carlo": (
         Case(0.7),
         "The compiled model is WORSE than Monte Carlo with K=10, as good as its float score, "
         "better than raw rows in int8.",
         "bad",
     ),
+    "without an error": (
+        Case(0.0),
+        "The compiled model is better than Monte Carlo with K=10 (it has no error at all), as good "
+        "as its float score, better than raw rows in int8.",
+        "good",
+    ),
+    "without an error, nor has Monte Carlo": (
+        Case(0.0, monte_carlo=0.0),
+        "The compiled model is as good as Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "good",
+    ),
+    "Monte Carlo has no error": (
+        Case(0.1, monte_carlo=0.0),
+        "The compiled model is WORSE than Monte Carlo with K=10, as good as its float score, "
+        "better than raw rows in int8.",
+        "bad",
+    ),
     "better than the float score alone": (
-        Case(float_led=-3, raw_led=None),
+        Case(float_led=-17, raw_led=None),
         "The compiled model is as good as Monte Carlo with K=10, better than its float score.",
         "good",
     ),
+    "not shown to differ from the float score": (
+        Case(0.1, lead=HARD, raw_led=-3),
+        "The compiled model is better than Monte Carlo with K=10, not shown to differ from its "
+        "float score, better than raw rows in int8.",
+        "good",
+    ),
     "worse than the float score": (
-        Case(0.1, float_led=3),
+        Case(0.1, lead=HARD, float_led=3, raw_led=-3),
         "The compiled model is better than Monte Carlo with K=10, WORSE than its float score, "
         "better than raw rows in int8.",
         "bad",
@@ -125,10 +183,16 @@ CASES = {
         "good as its float score.",
         "",
     ),
+    "raw rows are not shown to differ": (
+        Case(0.1, lead=HARD, raw_led=0),
+        "The compiled model is not shown to differ from raw rows in int8, better than Monte Carlo "
+        "with K=10, not shown to differ from its float score.",
+        "",
+    ),
     "raw rows are better": (
-        Case(0.1, raw_led=3),
-        "The compiled model is WORSE than raw rows in int8, better than Monte Carlo with K=10, as "
-        "good as its float score.",
+        Case(0.1, lead=HARD, raw_led=3),
+        "The compiled model is WORSE than raw rows in int8, better than Monte Carlo with K=10, "
+        "not shown to differ from its float score.",
         "bad",
     ),
     "as good as all": (
@@ -148,7 +212,7 @@ CASES = {
         "good",
     ),
     "nothing is ranked or known": (
-        Case(0.1, ranks=False, monte_carlo=False),
+        Case(0.1, ranks=False, monte_carlo=None),
         "No verdict: nothing is ranked, and the exact score is not known.",
         "",
     ),
@@ -158,7 +222,7 @@ CASES = {
         "good",
     ),
     "the exact score is not known": (
-        Case(0.1, monte_carlo=False),
+        Case(0.1, monte_carlo=None),
         "The compiled model is as good as its float score, better than raw rows in int8.",
         "good",
     ),
@@ -166,6 +230,33 @@ CASES = {
         Case(0.1, offset=3),
         "The compiled model is better than Monte Carlo with K=10 where ranks are concerned (WORSE "
         "in the whole score), as good as its float score, better than raw rows in int8.",
+        "",
+    ),
+    "one judged query": (
+        Case(0.1, judged=1),
+        "The compiled model is not shown to differ from raw rows in int8, better than Monte Carlo "
+        "with K=10, not shown to differ from its float score. 1 query is too few to be sure of "
+        "mAP.",
+        "",
+    ),
+    "five judged queries": (
+        Case(0.1, judged=5),
+        "The compiled model is not shown to differ from raw rows in int8, better than Monte Carlo "
+        "with K=10, not shown to differ from its float score. 5 queries are too few to be sure of "
+        "mAP.",
+        "",
+    ),
+    "six judged queries": (
+        Case(0.1, judged=6),
+        "The compiled model is better than Monte Carlo with K=10, not shown to differ from its "
+        "float score, better than raw rows in int8.",
+        "good",
+    ),
+    "three texts": (
+        Case(0.1, texts=3),
+        "The compiled model is not shown to differ from raw rows in int8, not shown to differ from "
+        "Monte Carlo with K=10, not shown to differ from its float score. 3 queries are too few to "
+        "be sure.",
         "",
     ),
 }
@@ -177,7 +268,7 @@ def test_cases_are_told_apart(name: str) -> None:
     found = case.worth()
     assert (found.sentence, found.tone) == (sentence, tone)
     assert (found.of_raw is None) == (case.raw_led is None or not case.ranks)
-    assert (found.sampled is None) == (not case.monte_carlo)
+    assert (found.sampled is None) == (case.monte_carlo is None)
     told = len(found.standings)
     assert len(found.details) == (0 if case.broken else told)
 
@@ -199,18 +290,36 @@ def test_the_k_of_the_same_error_is_that_of_the_errors_squares() -> None:
 
 def test_a_model_without_error_has_no_k() -> None:
     found = Case(0.0).worth()
-    assert found.sampled is None
+    assert found.sampled is not None
+    assert (found.sampled.centred.low, found.sampled.whole.low) == (math.inf, math.inf)
+    assert found.details[0] == "The compiled model has no error: its scores are the exact ones."
     assert found.worst_share is None
+
+
+def test_an_offset_may_be_the_only_error() -> None:
+    found = Case(0.0, offset=3).worth()
+    assert "better than Monte Carlo with K=10 where ranks are concerned (WORSE in" in found.sentence
+    assert found.details[0] == (
+        "Monte Carlo errs as much at no K where ranks are concerned, at less than one sample a "
+        "side in the whole score, if its mean square error falls as 1/K."
+    )
+
+
+def test_of_too_few_queries_no_interval_is_told() -> None:
+    few, enough = (Case(0.1, texts=texts).worth().details for texts in (3, 6))
+    assert len(few) == len(enough) == 3
+    assert not any("[" in one for one in few)
+    assert all("[" in one for one in enough)
 
 
 def loss(value: float, low: float, high: float) -> BaselineLoss:
     change = Change(value, low, high)
-    return BaselineLoss("other", "ONNX Runtime", "R@1", change, 0.5 + value, 0.5)
+    return BaselineLoss("other", "ONNX Runtime", "R@1", change, 0.5 + value, 0.5, 1500)
 
 
 KNOWN = Worth(
     broken=False,
-    sampled=SampledAlike(K, Change(123.4, 98.7, 151.0), Change(4.4, 3.2, 5.1)),
+    sampled=SampledAlike(K, 1500, Change(123.4, 98.7, 151.0), Change(4.4, 3.2, 5.1)),
     of_float=loss(0.02, -0.01, 0.05),
     of_raw=loss(-0.25, -0.3, -0.2),
     items=1500,
@@ -238,8 +347,16 @@ def test_details_have_the_figures() -> None:
     assert replace(KNOWN, variance=None, worst_share=None).notes == ()
 
 
+def test_a_whole_score_may_not_be_shown_to_differ() -> None:
+    found = SampledAlike(K, 1500, Change(10, 9, 11), Change(10, 4, 11))
+    assert found.words == (
+        "as good as Monte Carlo with K=10 where ranks are concerned (not shown to differ in the "
+        "whole score)"
+    )
+
+
 def test_a_k_below_one_is_less_than_one_sample() -> None:
-    below = SampledAlike(K, Change(0.4, 0.2, 0.9), Change(0.7, 0.3, 1.6))
+    below = SampledAlike(K, 1500, Change(0.4, 0.2, 0.9), Change(0.7, 0.3, 1.6))
     found = replace(KNOWN, sampled=below)
     assert found.sentence.startswith("The compiled model is WORSE than Monte Carlo with K=10, ")
     assert found.details[0] == (
@@ -248,28 +365,63 @@ def test_a_k_below_one_is_less_than_one_sample() -> None:
     )
 
 
+def test_few_queries_are_too_few_in_a_larger_gallery_too() -> None:
+    share = Change(0.5, 0.4, 0.6)
+    gain = Change(0.25, 0.2, 0.3)
+    few, enough = (
+        replace(KNOWN, larger=LargerGallery(10_000, queries, share, share, gain, 0.0))
+        for queries in (LEAST_QUERIES - 1, LEAST_QUERIES)
+    )
+    assert (few.against_raw, enough.against_raw) == ("not shown", "better")
+    assert few.sentence.endswith("its float score. 5 queries are too few to be sure of R@1.")
+    assert enough.sentence.endswith("better than raw rows in int8 among 10,000 items.")
+
+
 ENDS = st.lists(st.floats(0, 1e6), min_size=3, max_size=3).map(sorted)
 
 
-@given(ENDS, ENDS, st.integers(2, 100_000))
+@given(ENDS, ENDS, st.integers(1, 100_000))
 def test_a_standing_is_better_or_worse_only_beyond_the_interval(
     first: list[float], second: list[float], samples: int
 ) -> None:
     centred, whole = (Change(value, low, high) for low, value, high in (first, second))
-    found = SampledAlike(samples, centred, whole)
+    found = SampledAlike(samples, LEAST_QUERIES, centred, whole)
     for one, standing in ((centred, found.standing), (whole, found.standing_whole)):
-        inside = one.low <= samples <= one.high
-        assert standing == ("as good" if inside else "better" if one.value > samples else "worse")
-    swapped = SampledAlike(samples, whole, centred)
+        if one.low <= samples <= one.high:
+            near = samples <= FACTOR * one.low and one.high <= FACTOR * samples
+            assert standing == ("as good" if near else "not shown")
+        else:
+            assert standing == ("better" if one.value > samples else "worse")
+    swapped = SampledAlike(samples, LEAST_QUERIES, whole, centred)
     assert (swapped.standing, swapped.standing_whole) == (found.standing_whole, found.standing)
+    few = SampledAlike(samples, LEAST_QUERIES - 1, centred, whole)
+    assert (few.standing, few.standing_whole) == ("not shown", "not shown")
 
 
 @pytest.mark.parametrize(
     ("low", "high", "standing"),
-    [(-0.2, -0.1, "better"), (-0.1, 0.0, "as good"), (0.0, 0.1, "as good"), (0.1, 0.2, "worse")],
+    [
+        (-0.2, -0.1, "better"),
+        (-0.1, 0.0, "as good"),
+        (-0.005, MARGIN, "as good"),
+        (-0.005, 0.011, "not shown"),
+        (0.0, 0.1, "not shown"),
+        (0.1, 0.2, "worse"),
+        (math.nan, math.nan, "not shown"),
+    ],
 )
-def test_a_loss_whose_interval_has_0_is_as_good(low: float, high: float, standing: str) -> None:
-    assert standing_of(Change((low + high) / 2, low, high)) == standing
+def test_a_loss_is_as_good_if_its_interval_has_0_and_leaves_out_a_point(
+    low: float, high: float, standing: str
+) -> None:
+    loss = Change((low + high) / 2, low, high)
+    assert standing_of(loss, LEAST_QUERIES) == standing
+    assert standing_of(loss, LEAST_QUERIES - 1) == "not shown"
+
+
+def test_fewer_queries_than_the_least_leave_the_interval_too_often() -> None:
+    """The chance that all of n queries are on one side of their median is 2^(1-n)."""
+    chances = [2.0 ** (1 - queries) for queries in (LEAST_QUERIES - 1, LEAST_QUERIES)]
+    assert chances[0] > 1 - LEVEL > chances[1]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=400))
@@ -333,13 +485,13 @@ def items_of(module: torch.nn.Module, rows: Array) -> Items:
 
 
 BETTER = (
-    "The compiled model is better than Monte Carlo with K=10, as good as its float score, better "
-    "than raw rows in int8."
+    "The compiled model is better than Monte Carlo with K=10, not shown to differ from its float "
+    "score, better than raw rows in int8."
 )
 SAMPLED_BETTER = BETTER.replace("better than Monte", "WORSE than Monte")
 RAW_BETTER = (
-    "The compiled model is WORSE than raw rows in int8, WORSE than Monte Carlo with K=10, as good "
-    "as its float score."
+    "The compiled model is WORSE than raw rows in int8, WORSE than Monte Carlo with K=10, not "
+    "shown to differ from its float score."
 )
 
 
