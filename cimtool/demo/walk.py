@@ -63,7 +63,7 @@ MATCHED = 0.5
 UNFINISHED = "unfinished-"
 """Beginning of the name of a folder of artefacts until all of them are made."""
 
-FORMAT = 9  # raised when the same settings come to mean other artefacts
+FORMAT = 10  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
@@ -293,6 +293,7 @@ def _fitted(
         degree=settings.degrees,
         projectors=projectors,
         data=files.few,
+        qrels=files.judged(files.few),
         output=poly,
     )
     announce(advice(found.comparison, found.form, found.asked))

@@ -109,7 +109,7 @@ def demo_commands(
         return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
 
     def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
-        ranked = ["--projectors", projectors, "--data", files.few]
+        ranked = ["--projectors", projectors, "--data", files.few, *judged(files.few)]
         return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
 
     few = ["--data", files.few, *judged(files.few), "--samples", samples]
