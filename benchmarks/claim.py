@@ -71,6 +71,7 @@ from cimtool.training.items import Items, encoded_items
 from cimtool.training.polynomial import fit_logit
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import make_teacher, sigmoid_of
+from cimtool.verification.notes import judged_by
 
 TARGET = "isaac-rram-128"
 SAMPLES = (1, 2, 5, 10, 50, 200)
@@ -134,6 +135,7 @@ class Case:
     calibration: Embeddings
     unseen: Items
     sigmoid: TeacherSigmoid
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +185,7 @@ def read_case(
     given = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
     sigmoid, _ = sigmoid_of(str(source), read.a, read.b, given)
     first = seen.among(np.arange(len(seen.text)) < CALIBRATED)
-    return Case(source, fitted, first, unseen, sigmoid)
+    return Case(source, fitted, first, unseen, sigmoid, judged_by(rows, unseen.truth))
 
 
 def sampled(
@@ -382,7 +384,8 @@ def main(words: Sequence[str] | None = None) -> None:
     tables: list[dict[str, list[Row]]] = []
     for model in models:
         case = read_case(model, data, calibration, given.qrels, given.a, given.b)
-        print(f"\n{model}: {len(case.unseen.text)} texts, a = {case.sigmoid.a:g}", flush=True)
+        size = f"{len(case.unseen.text)} texts, a = {case.sigmoid.a:g}"
+        print("\n".join([f"\n{model}: {size}", *case.notes]), flush=True)
         found.append(rows_of(case, effort))
         tables.append(print_tables(str(model), found[-1]))
     if len(models) > 1:
